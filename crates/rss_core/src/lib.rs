@@ -1,0 +1,23 @@
+//! From a STAC query to pixels.
+
+mod blocking;
+mod error;
+mod geo;
+mod location;
+mod products;
+mod raster;
+pub mod reader;
+mod session;
+mod store;
+
+pub use self::{
+    blocking::OpenRaster,
+    error::{Error, ErrorKind, Result},
+    geo::{Bbox, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
+    location::{Location, S3Address, Trust},
+    products::Access,
+    raster::{DataType, Pixels, Raster, Sample},
+    reader::{Backend, Profile, RasterReader, ReadRequest},
+    session::{Session, SessionBuilder},
+    store::{Registry, StoreOptions, Traffic},
+};

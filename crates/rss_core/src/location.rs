@@ -1,0 +1,496 @@
+//! Where a file lives, and the ways to name it: href, object key, VSI path.
+//!
+//! Parsing is pure. Who may name what is decided here too: a catalogue on the network must not
+//! make a reader open a local file or a GDAL virtual path.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use url::{Host, Url};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The address of one file, parsed once from an href, a path or a VSI path.
+///
+/// Printing a location leaves out the query string, the fragment and any user name or password:
+/// signed URLs carry secrets.
+#[derive(Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Location {
+    /// A file on this machine.
+    Local(PathBuf),
+    /// An object in an S3 bucket.
+    S3 {
+        /// The bucket's name.
+        bucket: String,
+        /// The object's key, without a leading slash.
+        key: String,
+    },
+    /// An object in a Google Cloud Storage bucket.
+    Gcs {
+        /// The bucket's name.
+        bucket: String,
+        /// The object's name, without a leading slash.
+        key: String,
+    },
+    /// A blob in an Azure container of the account that the session is configured for.
+    Azure {
+        /// The container's name.
+        container: String,
+        /// The blob's name, without a leading slash.
+        key: String,
+    },
+    /// An `http` or `https` URL.
+    Http(Url),
+}
+
+/// Who named a location, and so what it may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Trust {
+    /// The user: local paths, `file://`, VSI paths and every scheme.
+    User,
+    /// A catalogue on the public network: object stores and `https` on public hosts.
+    Network,
+    /// A catalogue on this machine or a private network, reached by `http` or on a private host:
+    /// as `Network`, and also plain `http` and private hosts.
+    PrivateNetwork,
+}
+
+impl Trust {
+    /// Returns the trust that a catalogue read from `url` deserves.
+    pub fn of_catalogue(url: &Url) -> Self {
+        match url.scheme() {
+            "file" => Self::User,
+            "http" => Self::PrivateNetwork,
+            _ if is_private(url) => Self::PrivateNetwork,
+            _ => Self::Network,
+        }
+    }
+}
+
+impl Location {
+    /// Parses what a user gives: a path, a `file://`, `s3://`, `gs://`, `az://`, `http(s)://` URL,
+    /// or a `/vsis3/`, `/vsigs/`, `/vsiaz/`, `/vsicurl/` path.
+    ///
+    /// ```
+    /// use rss_core::Location;
+    ///
+    /// let a = Location::parse("s3://sentinel-cogs/55/H/FA/B04.tif")?;
+    /// let b = Location::parse("/vsis3/sentinel-cogs/55/H/FA/B04.tif")?;
+    /// assert_eq!(a, b);
+    /// # Ok::<_, rss_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] for an unknown scheme or VSI prefix, or an empty bucket or key.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return Err(invalid("an empty location"));
+        }
+        if let Some(rest) = text.strip_prefix("/vsi") {
+            return Self::parse_vsi(text, rest);
+        }
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return match text.strip_prefix("file:") {
+                Some(path) => Ok(Self::Local(PathBuf::from(path))),
+                None => Ok(Self::Local(PathBuf::from(text))),
+            };
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "s3" | "s3a" => {
+                let (bucket, key) = bucket_and_key(text, rest)?;
+                Ok(Self::S3 { bucket, key })
+            }
+            "gs" | "gcs" => {
+                let (bucket, key) = bucket_and_key(text, rest)?;
+                Ok(Self::Gcs { bucket, key })
+            }
+            "az" | "azure" => {
+                let (container, key) = bucket_and_key(text, rest)?;
+                Ok(Self::Azure { container, key })
+            }
+            "http" | "https" => {
+                let url = Url::parse(text)
+                    .map_err(|err| invalid("not a valid URL").with_source(err).at(redact(text)))?;
+                Ok(Self::Http(url))
+            }
+            "file" => {
+                let url = Url::parse(text)
+                    .map_err(|err| invalid("not a valid URL").with_source(err).at(redact(text)))?;
+                url.to_file_path()
+                    .map(Self::Local)
+                    .map_err(|()| invalid("a file URL without a local path").at(text))
+            }
+            other => Err(invalid(format!(
+                "scheme `{other}` is not one of s3, gs, az, http, https, file"
+            ))
+            .at(redact(text))),
+        }
+    }
+
+    /// Parses an href as `trust` allows: a catalogue on the network names no local file, no VSI
+    /// path, no plain `http` and no private host.
+    ///
+    /// # Errors
+    ///
+    /// As [`Location::parse`], and [`ErrorKind::Denied`] for what `trust` does not allow.
+    pub fn parse_from(href: &str, trust: Trust) -> Result<Self> {
+        if trust == Trust::User {
+            return Self::parse(href);
+        }
+        let denied = |what: &str| {
+            Err(Error::new(
+                ErrorKind::Denied,
+                format!("a catalogue on the network may not name {what}"),
+            )
+            .at(redact(href)))
+        };
+        if href.contains("/vsi") && !href.contains("://") || href.starts_with("/vsi") {
+            return denied("a GDAL virtual path");
+        }
+        match Self::parse(href)? {
+            Self::Local(_) => denied("a local file"),
+            Self::Http(url) if trust == Trust::Network && url.scheme() == "http" => {
+                denied("a plain http address")
+            }
+            Self::Http(url) if trust == Trust::Network && is_private(&url) => {
+                denied("a private host")
+            }
+            location => Ok(location),
+        }
+    }
+
+    fn parse_vsi(text: &str, rest: &str) -> Result<Self> {
+        let Some((kind, path)) = rest.split_once('/') else {
+            return Err(invalid("a VSI path without a file").at(text));
+        };
+        match kind {
+            "s3" => {
+                let (bucket, key) = bucket_and_key(text, path)?;
+                Ok(Self::S3 { bucket, key })
+            }
+            "gs" => {
+                let (bucket, key) = bucket_and_key(text, path)?;
+                Ok(Self::Gcs { bucket, key })
+            }
+            "az" => {
+                let (container, key) = bucket_and_key(text, path)?;
+                Ok(Self::Azure { container, key })
+            }
+            "curl" => Self::parse(path),
+            other => Err(invalid(format!(
+                "VSI prefix `/vsi{other}/` is not one of /vsis3/, /vsigs/, /vsiaz/, /vsicurl/"
+            ))
+            .at(redact(text))),
+        }
+    }
+
+    /// Returns the path GDAL opens to read this file in place.
+    ///
+    /// The query string is kept: it may be a signature that GDAL needs. Never log the result.
+    /// See <https://gdal.org/en/stable/user/virtual_file_systems.html>.
+    pub fn to_vsi(&self) -> String {
+        match self {
+            Self::Local(path) => path.to_string_lossy().into_owned(),
+            Self::S3 { bucket, key } => format!("/vsis3/{bucket}/{key}"),
+            Self::Gcs { bucket, key } => format!("/vsigs/{bucket}/{key}"),
+            Self::Azure { container, key } => format!("/vsiaz/{container}/{key}"),
+            Self::Http(url) => format!("/vsicurl/{url}"),
+        }
+    }
+
+    /// Returns the href: what [`Location::parse`] reads back. It may carry a signature.
+    pub fn to_href(&self) -> String {
+        match self {
+            Self::Local(path) => path.to_string_lossy().into_owned(),
+            Self::S3 { bucket, key } => format!("s3://{bucket}/{key}"),
+            Self::Gcs { bucket, key } => format!("gs://{bucket}/{key}"),
+            Self::Azure { container, key } => format!("az://{container}/{key}"),
+            Self::Http(url) => url.to_string(),
+        }
+    }
+
+    /// Returns the last segment of the path, percent-decoded for a URL as little as the URL is.
+    pub fn file_name(&self) -> &str {
+        let path = match self {
+            Self::Local(path) => path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or(""),
+            Self::S3 { key, .. } | Self::Gcs { key, .. } | Self::Azure { key, .. } => key,
+            Self::Http(url) => url.path(),
+        };
+        path.rsplit('/').next().unwrap_or(path)
+    }
+
+    /// Returns the local path, if the file is on this machine.
+    pub fn as_local(&self) -> Option<&Path> {
+        match self {
+            Self::Local(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Returns the bucket, key and region that an `https` URL of Amazon S3 means, or the bucket
+    /// and key of an S3 location.
+    ///
+    /// Virtual-hosted (`bucket.s3.region.amazonaws.com`) and path style
+    /// (`s3.region.amazonaws.com/bucket`) are known; a URL with a query string is left alone, since
+    /// it may be presigned.
+    /// See <https://docs.aws.amazon.com/AmazonS3/latest/userguide/VirtualHosting.html>.
+    pub fn as_s3(&self) -> Option<S3Address> {
+        match self {
+            Self::S3 { bucket, key } => Some(S3Address {
+                bucket: bucket.clone(),
+                key: key.clone(),
+                region: None,
+            }),
+            Self::Http(url) => s3_of_url(url),
+            _ => None,
+        }
+    }
+}
+
+/// A bucket and key, with the region where the URL named one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct S3Address {
+    /// The bucket's name.
+    pub bucket: String,
+    /// The object's key, without a leading slash.
+    pub key: String,
+    /// The region the host name gave.
+    pub region: Option<String>,
+}
+
+fn s3_of_url(url: &Url) -> Option<S3Address> {
+    if url.query().is_some() {
+        return None;
+    }
+    let host = url.host_str()?.strip_suffix(".amazonaws.com")?;
+    let key = decode(url.path().strip_prefix('/')?);
+    let region_of = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    // `s3.region`, `s3-region` and `s3` are path style; `bucket.s3.region` is virtual-hosted.
+    if let Some(region) = host
+        .strip_prefix("s3.")
+        .or_else(|| host.strip_prefix("s3-"))
+        .or_else(|| (host == "s3").then_some(""))
+        && !region.contains('.')
+    {
+        let (bucket, key) = key.split_once('/')?;
+        return Some(S3Address {
+            bucket: bucket.to_owned(),
+            key: key.to_owned(),
+            region: region_of(region),
+        });
+    }
+    let (bucket, region) = host
+        .rsplit_once(".s3.")
+        .or_else(|| host.rsplit_once(".s3-"))
+        .or_else(|| host.strip_suffix(".s3").map(|bucket| (bucket, "")))?;
+    (!key.is_empty() && !region.contains('.')).then(|| S3Address {
+        bucket: bucket.to_owned(),
+        key,
+        region: region_of(region),
+    })
+}
+
+/// Undoes percent-encoding; leaves what is not valid UTF-8 as it stands.
+fn decode(path: &str) -> String {
+    let bytes = path.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, tail)) = rest.split_first() {
+        let hex = tail.get(..2).and_then(|pair| str::from_utf8(pair).ok());
+        match hex.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            Some(byte) if first == b'%' => {
+                out.push(byte);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            _ => {
+                out.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Returns `text` without query string, fragment and user info: what may be logged.
+pub(crate) fn redact(text: &str) -> String {
+    let end = text.find(['?', '#']).unwrap_or(text.len());
+    let text = text.get(..end).unwrap_or(text);
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let host_end = rest.find('/').unwrap_or(rest.len());
+    let (host, path) = rest.split_at(host_end);
+    let host = host.rsplit('@').next().unwrap_or(host);
+    format!("{scheme}://{host}{path}")
+}
+
+fn is_private(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => is_private_ip(ip.into()),
+        Some(Host::Ipv6(ip)) => is_private_ip(ip.into()),
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.').to_ascii_lowercase();
+            name == "localhost" || name.ends_with(".localhost") || name.ends_with(".internal")
+        }
+        None => true,
+    }
+}
+
+fn is_private_ip(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            ip.is_private()
+                || ip.is_loopback()
+                || ip.is_link_local()
+                || ip.is_unspecified()
+                || ip.is_broadcast()
+        }
+        IpAddr::V6(ip) => {
+            ip.is_loopback()
+                || ip.is_unspecified()
+                || ip.is_unique_local()
+                || ip.is_unicast_link_local()
+        }
+    }
+}
+
+fn bucket_and_key(text: &str, path: &str) -> Result<(String, String)> {
+    let path = path.split(['?', '#']).next().unwrap_or(path);
+    match path.split_once('/') {
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
+            Ok((bucket.to_owned(), key.to_owned()))
+        }
+        _ => Err(invalid("expected a bucket and a key").at(redact(text))),
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+impl FromStr for Location {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact(&self.to_href()))
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Location({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheme_has_a_vsi_path_and_reads_it_back() {
+        for (href, vsi) in [
+            ("s3://b/k/x.tif", "/vsis3/b/k/x.tif"),
+            ("gs://b/k/x.tif", "/vsigs/b/k/x.tif"),
+            ("az://c/k/x.tif", "/vsiaz/c/k/x.tif"),
+            ("https://h/x.tif?sig=1", "/vsicurl/https://h/x.tif?sig=1"),
+            ("file:///d/x.tif", "/d/x.tif"),
+        ] {
+            let location = Location::parse(href).unwrap();
+            assert_eq!(location.to_vsi(), vsi, "{href}");
+            assert_eq!(Location::parse(vsi).unwrap(), location, "{vsi}");
+        }
+    }
+
+    #[test]
+    fn a_signature_is_never_printed() {
+        let location = Location::parse("https://me:pw@h/x.tif?sig=SECRET#SECRET").unwrap();
+        assert_eq!(location.to_string(), "https://h/x.tif");
+        assert_eq!(format!("{location:?}"), "Location(https://h/x.tif)");
+        let err = Location::parse("ftp://h/x.tif?sig=SECRET").unwrap_err();
+        assert!(!format!("{err} {err:?}").contains("SECRET"));
+    }
+
+    #[test]
+    fn an_https_url_of_s3_names_bucket_key_and_region() {
+        for (href, bucket, region) in [
+            (
+                "https://sentinel-cogs.s3.us-west-2.amazonaws.com/a/b.tif",
+                "sentinel-cogs",
+                "us-west-2",
+            ),
+            (
+                "https://my.b.s3-eu-west-1.amazonaws.com/a/b.tif",
+                "my.b",
+                "eu-west-1",
+            ),
+            ("https://bucket.s3.amazonaws.com/a/b.tif", "bucket", ""),
+            (
+                "https://s3.us-west-2.amazonaws.com/bucket/a/b.tif",
+                "bucket",
+                "us-west-2",
+            ),
+        ] {
+            let s3 = Location::parse(href).unwrap().as_s3().unwrap();
+            assert_eq!(
+                (
+                    s3.bucket.as_str(),
+                    s3.key.as_str(),
+                    s3.region.as_deref().unwrap_or("")
+                ),
+                (bucket, "a/b.tif", region),
+                "{href}"
+            );
+        }
+        for href in [
+            "https://h/a.tif",
+            "https://b.s3.amazonaws.com/a.tif?X-Amz-Signature=1",
+        ] {
+            assert_eq!(Location::parse(href).unwrap().as_s3(), None, "{href}");
+        }
+    }
+
+    #[test]
+    fn a_catalogue_on_the_network_names_no_local_thing() {
+        for href in [
+            "/etc/passwd",
+            "file:///etc/passwd",
+            "file:/etc/passwd",
+            "../../x.tif",
+            "/vsizip//etc/x.zip",
+            "/vsicurl/https://h/x.tif",
+            "http://h/x.tif",
+            "https://127.0.0.1/x.tif",
+            "https://[::1]/x.tif",
+            "https://[::ffff:10.0.0.1]/x.tif",
+            "https://169.254.169.254/latest/meta-data",
+            "https://localhost/x.tif",
+            "GTIFF_DIR:1:/etc/x.tif",
+            "ftp://h/x.tif",
+        ] {
+            assert!(
+                Location::parse_from(href, Trust::Network).is_err(),
+                "{href}"
+            );
+        }
+        assert!(Location::parse_from("https://h/x.tif", Trust::Network).is_ok());
+        assert!(Location::parse_from("http://127.0.0.1/x.tif", Trust::PrivateNetwork).is_ok());
+        assert!(Location::parse_from("/d/x.tif", Trust::PrivateNetwork).is_err());
+        assert!(Location::parse_from("/d/x.tif", Trust::User).is_ok());
+    }
+}

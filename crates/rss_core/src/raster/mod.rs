@@ -1,0 +1,196 @@
+//! Pixels in memory: a raster is band, y, x samples with the grid they lie on.
+
+mod dtype;
+
+use ndarray::{Array3, ArrayView3};
+
+pub use self::dtype::DataType;
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{GeoBox, Size},
+};
+
+/// Samples in (band, y, x) order, in the file's own type.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Pixels {
+    /// Unsigned, 8 bits.
+    U8(Array3<u8>),
+    /// Signed, 8 bits.
+    I8(Array3<i8>),
+    /// Unsigned, 16 bits.
+    U16(Array3<u16>),
+    /// Signed, 16 bits.
+    I16(Array3<i16>),
+    /// Unsigned, 32 bits.
+    U32(Array3<u32>),
+    /// Signed, 32 bits.
+    I32(Array3<i32>),
+    /// Unsigned, 64 bits.
+    U64(Array3<u64>),
+    /// Signed, 64 bits.
+    I64(Array3<i64>),
+    /// Floating point, 32 bits.
+    F32(Array3<f32>),
+    /// Floating point, 64 bits.
+    F64(Array3<f64>),
+}
+
+/// Runs `$body` with `$array` bound to the array inside `$pixels`, whatever its type.
+macro_rules! each_type {
+    ($pixels:expr, $array:ident => $body:expr) => {
+        match $pixels {
+            Pixels::U8($array) => $body,
+            Pixels::I8($array) => $body,
+            Pixels::U16($array) => $body,
+            Pixels::I16($array) => $body,
+            Pixels::U32($array) => $body,
+            Pixels::I32($array) => $body,
+            Pixels::U64($array) => $body,
+            Pixels::I64($array) => $body,
+            Pixels::F32($array) => $body,
+            Pixels::F64($array) => $body,
+        }
+    };
+}
+
+impl Pixels {
+    /// Makes zeroed pixels of `bands` x `size`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the bytes do not fit the address space.
+    pub fn zeros(dtype: DataType, bands: usize, size: Size) -> Result<Self> {
+        let shape = (bands, size.height as usize, size.width as usize);
+        let too_large = || {
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "{bands} x {} x {} pixels do not fit memory",
+                    size.height, size.width
+                ),
+            )
+        };
+        shape
+            .0
+            .checked_mul(shape.1)
+            .and_then(|n| n.checked_mul(shape.2))
+            .and_then(|n| n.checked_mul(dtype.size()))
+            .filter(|&n| isize::try_from(n).is_ok())
+            .ok_or_else(too_large)?;
+        Ok(match dtype {
+            DataType::U8 => Self::U8(Array3::zeros(shape)),
+            DataType::I8 => Self::I8(Array3::zeros(shape)),
+            DataType::U16 => Self::U16(Array3::zeros(shape)),
+            DataType::I16 => Self::I16(Array3::zeros(shape)),
+            DataType::U32 => Self::U32(Array3::zeros(shape)),
+            DataType::I32 => Self::I32(Array3::zeros(shape)),
+            DataType::U64 => Self::U64(Array3::zeros(shape)),
+            DataType::I64 => Self::I64(Array3::zeros(shape)),
+            DataType::F32 => Self::F32(Array3::zeros(shape)),
+            DataType::F64 => Self::F64(Array3::zeros(shape)),
+        })
+    }
+
+    /// Returns the type of the samples.
+    pub fn dtype(&self) -> DataType {
+        match self {
+            Self::U8(_) => DataType::U8,
+            Self::I8(_) => DataType::I8,
+            Self::U16(_) => DataType::U16,
+            Self::I16(_) => DataType::I16,
+            Self::U32(_) => DataType::U32,
+            Self::I32(_) => DataType::I32,
+            Self::U64(_) => DataType::U64,
+            Self::I64(_) => DataType::I64,
+            Self::F32(_) => DataType::F32,
+            Self::F64(_) => DataType::F64,
+        }
+    }
+
+    /// Returns (bands, height, width).
+    pub fn shape(&self) -> [usize; 3] {
+        let (bands, height, width) = each_type!(self, array => array.dim());
+        [bands, height, width]
+    }
+
+    /// Returns the samples as little-endian bytes: band, then row, then column.
+    pub fn to_le_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len() * self.dtype().size());
+        each_type!(self, array => for sample in array {
+            bytes.extend_from_slice(&sample.to_le_bytes());
+        });
+        bytes
+    }
+
+    /// Returns the samples as `f64`, band then row then column. 64-bit integers above 2^53 are
+    /// rounded.
+    #[expect(
+        clippy::unnecessary_cast,
+        reason = "one of the ten types is f64 already"
+    )]
+    pub fn to_f64(&self) -> Vec<f64> {
+        each_type!(self, array => array.iter().map(|&sample| sample as f64).collect())
+    }
+
+    /// Returns how many samples there are.
+    pub fn len(&self) -> usize {
+        each_type!(self, array => array.len())
+    }
+
+    /// Returns true if there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns a view if the samples are of type `T`.
+    pub fn view<T: Sample>(&self) -> Option<ArrayView3<'_, T>> {
+        T::view(self)
+    }
+}
+
+/// A Rust type that samples can have.
+pub trait Sample: Copy + private::Sealed {
+    /// The data type this is.
+    const DTYPE: DataType;
+    /// Returns a view if `pixels` are of this type.
+    fn view(pixels: &Pixels) -> Option<ArrayView3<'_, Self>>;
+    /// Wraps an array of this type.
+    fn wrap(array: Array3<Self>) -> Pixels;
+}
+
+mod private {
+    /// Keeps [`super::Sample`] closed.
+    pub trait Sealed {}
+}
+
+macro_rules! samples {
+    ($($type:ty => $variant:ident),*) => {$(
+        impl private::Sealed for $type {}
+        impl Sample for $type {
+            const DTYPE: DataType = DataType::$variant;
+            fn view(pixels: &Pixels) -> Option<ArrayView3<'_, Self>> {
+                match pixels {
+                    Pixels::$variant(array) => Some(array.view()),
+                    _ => None,
+                }
+            }
+            fn wrap(array: Array3<Self>) -> Pixels {
+                Pixels::$variant(array)
+            }
+        }
+    )*};
+}
+samples!(u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64,
+    i64 => I64, f32 => F32, f64 => F64);
+
+/// Pixels with the grid they lie on and the value that means "no data".
+#[derive(Clone, Debug, PartialEq)]
+pub struct Raster {
+    /// Samples, (band, y, x).
+    pub pixels: Pixels,
+    /// The grid; its size equals the pixels' height and width.
+    pub geobox: GeoBox,
+    /// The nodata value as the file states it (first band's), if any. May be NaN.
+    pub nodata: Option<f64>,
+}

@@ -1,0 +1,14 @@
+//! Stub.
+
+use std::sync::Arc;
+
+use super::RasterReader;
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    session::Session,
+};
+
+pub(crate) async fn open(_session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
+    Err(Error::new(ErrorKind::Unsupported, "built without the `gdal` feature").at(location))
+}

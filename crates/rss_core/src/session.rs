@@ -1,0 +1,338 @@
+//! What a process shares: HTTP client, stores, file cache, CPU pool, GDAL settings.
+//!
+//! Environment variables are read in [`SessionBuilder::from_env`] and nowhere else.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use tokio::{runtime::Runtime, sync::oneshot};
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    store::{Meter, Registry, StoreOptions, Traffic},
+};
+
+/// Shared state of searches, downloads and reads. Cloning is cheap and shares everything.
+///
+/// ```
+/// use rss_core::Session;
+///
+/// let session = Session::builder().s3_endpoint("http://127.0.0.1:9000").build()?;
+/// assert_eq!(session.traffic().requests, 0);
+/// # Ok::<_, rss_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Session(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    http: reqwest::Client,
+    stores: Registry,
+    meter: Meter,
+    cpu: OnceLock<rayon::ThreadPool>,
+    runtime: OnceLock<BlockingRuntime>,
+}
+
+/// What a session was built with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) cache_dir: Option<PathBuf>,
+    pub(crate) cache_ttl: Option<Duration>,
+    pub(crate) cache_max_bytes: Option<u64>,
+    pub(crate) downloads: usize,
+    pub(crate) cpu_threads: usize,
+    pub(crate) gdal_threads: usize,
+    pub(crate) gdal_options: Vec<(String, String)>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) read_timeout: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) retries: u32,
+}
+
+/// Builds a [`Session`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SessionBuilder {
+    settings: Settings,
+    store: StoreOptions,
+}
+
+impl Default for SessionBuilder {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        Self {
+            settings: Settings {
+                cache_dir: None,
+                cache_ttl: None,
+                cache_max_bytes: None,
+                downloads: 8,
+                cpu_threads: cores,
+                gdal_threads: cores.max(4),
+                gdal_options: Vec::new(),
+                connect_timeout: Duration::from_secs(5),
+                read_timeout: Duration::from_secs(30),
+                deadline: Duration::from_secs(300),
+                retries: 6,
+            },
+            store: StoreOptions::default(),
+        }
+    }
+}
+
+impl SessionBuilder {
+    /// Starts from the environment: `RSS_CACHE_DIR`, `RSS_CACHE_TTL` (seconds),
+    /// `RSS_CACHE_MAX_BYTES`, `RSS_DOWNLOADS`, and every `AWS_*`, `AZURE_*` and `GOOGLE_*`
+    /// variable that `object_store` knows, with GDAL's `AWS_NO_SIGN_REQUEST`, `AWS_S3_ENDPOINT`,
+    /// `AWS_HTTPS` and `AWS_VIRTUAL_HOSTING` understood too.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] naming a variable whose value is wrong.
+    pub fn from_env() -> Result<Self> {
+        let mut builder = Self::default();
+        for (name, value) in std::env::vars_os() {
+            let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
+                continue;
+            };
+            if value.is_empty() {
+                continue;
+            }
+            builder = match name {
+                "RSS_CACHE_DIR" => builder.cache_dir(value),
+                "RSS_CACHE_TTL" => builder.cache_ttl(Duration::from_secs(number(name, value)?)),
+                "RSS_CACHE_MAX_BYTES" => builder.cache_max_bytes(number(name, value)?),
+                "RSS_DOWNLOADS" => {
+                    let n = number(name, value)?;
+                    builder.downloads(usize::try_from(n).unwrap_or(usize::MAX))
+                }
+                _ if ["AWS_", "AZURE_", "GOOGLE_"]
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix)) =>
+                {
+                    builder.store_option(name, value)
+                }
+                _ => builder,
+            };
+        }
+        Ok(builder)
+    }
+
+    /// Sets the root of the file cache. Default: `rss` in the user's cache folder.
+    pub fn cache_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.settings.cache_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets how long a cached file is good. Default: for ever.
+    pub fn cache_ttl(mut self, ttl: Duration) -> Self {
+        self.settings.cache_ttl = Some(ttl);
+        self
+    }
+
+    /// Bounds the file cache in bytes; the files used longest ago go first. Default: no bound.
+    pub fn cache_max_bytes(mut self, bytes: u64) -> Self {
+        self.settings.cache_max_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets how many files are downloaded at once (at least 1). Default: 8.
+    pub fn downloads(mut self, n: usize) -> Self {
+        self.settings.downloads = n.max(1);
+        self
+    }
+
+    /// Sets the threads of the CPU pool (at least 1). Default: one per core.
+    pub fn cpu_threads(mut self, n: usize) -> Self {
+        self.settings.cpu_threads = n.max(1);
+        self
+    }
+
+    /// Sets the threads that call GDAL (at least 1). Default: one per core, at least 4.
+    pub fn gdal_threads(mut self, n: usize) -> Self {
+        self.settings.gdal_threads = n.max(1);
+        self
+    }
+
+    /// Sets a GDAL configuration option for this session's GDAL threads, such as
+    /// `GDAL_DISABLE_READDIR_ON_OPEN` or `VSI_CACHE`. Overrides the session's own choice.
+    pub fn gdal_option(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.gdal_options.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets a store option by `object_store`'s name; see [`StoreOptions`].
+    pub fn store_option(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.store.set(name, value);
+        self
+    }
+
+    /// Sends S3 requests to another endpoint, path style, such as `http://127.0.0.1:9000`.
+    pub fn s3_endpoint(self, url: &str) -> Self {
+        self.store_option("aws_endpoint", url)
+    }
+
+    /// Sets the time to wait for a connection. Default: 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets the time to wait for the first or the next bytes of an answer. Default: 30 s.
+    pub fn read_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.read_timeout = timeout;
+        self
+    }
+
+    /// Sets the time after which a request, with all its retries, is given up. Default: 300 s.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.settings.deadline = deadline;
+        self
+    }
+
+    /// Sets how often a failed request is tried again. Default: 6.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.settings.retries = retries;
+        self
+    }
+
+    /// Builds the session. Makes no request and starts no thread.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unavailable`] if the system's TLS certificates cannot be read.
+    pub fn build(self) -> Result<Session> {
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(self.settings.connect_timeout)
+            .read_timeout(self.settings.read_timeout)
+            .build()
+            .map_err(|err| Error::new(ErrorKind::Unavailable, "no HTTP client").with_source(err))?;
+        let meter = Meter::default();
+        Ok(Session(Arc::new(Inner {
+            http,
+            stores: Registry::new(self.store, meter.clone()),
+            meter,
+            settings: self.settings,
+            cpu: OnceLock::new(),
+            runtime: OnceLock::new(),
+        })))
+    }
+}
+
+impl Session {
+    /// Starts a builder with defaults, reading nothing from the environment.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// Builds a session from the environment; see [`SessionBuilder::from_env`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SessionBuilder::from_env`] and [`SessionBuilder::build`].
+    pub fn from_env() -> Result<Self> {
+        SessionBuilder::from_env()?.build()
+    }
+
+    /// Returns how much this session has asked for and received, over all stores and backends.
+    pub fn traffic(&self) -> Traffic {
+        self.0.meter.total()
+    }
+
+    /// Returns the stores.
+    pub fn stores(&self) -> &Registry {
+        &self.0.stores
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    pub(crate) fn http(&self) -> &reqwest::Client {
+        &self.0.http
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Runs `work` on the CPU pool and waits for it without blocking the runtime.
+    pub(crate) async fn cpu<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let (send, receive) = oneshot::channel();
+        self.pool()?.spawn(move || {
+            // The receiver is gone when the caller's future was dropped: cancelled.
+            let _ = send.send(work());
+        });
+        receive.await.map_err(|err| {
+            Error::new(ErrorKind::Unavailable, "the CPU pool lost a task").with_source(err)
+        })
+    }
+
+    fn pool(&self) -> Result<&rayon::ThreadPool> {
+        if let Some(pool) = self.0.cpu.get() {
+            return Ok(pool);
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.0.settings.cpu_threads)
+            .thread_name(|n| format!("rss-cpu-{n}"))
+            // A panic in one task must not abort the process: its caller gets an error.
+            .panic_handler(|_| {})
+            .build()
+            .map_err(|err| Error::new(ErrorKind::Unavailable, "no CPU pool").with_source(err))?;
+        Ok(self.0.cpu.get_or_init(|| pool))
+    }
+
+    /// Returns the runtime that the blocking calls of this session run on, starting it once:
+    /// pooled connections live on the runtime that opened them.
+    pub(crate) fn runtime(&self) -> Result<&Runtime> {
+        if let Some(runtime) = self.0.runtime.get() {
+            return Ok(runtime.get());
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("rss-io")
+            .enable_all()
+            .build()
+            .map_err(|err| Error::new(ErrorKind::Unavailable, "no runtime").with_source(err))?;
+        Ok(self
+            .0
+            .runtime
+            .get_or_init(|| BlockingRuntime(Some(runtime)))
+            .get())
+    }
+}
+
+/// A runtime that may be dropped inside another runtime's task.
+#[derive(Debug)]
+struct BlockingRuntime(Option<Runtime>);
+
+impl BlockingRuntime {
+    #[expect(clippy::expect_used, reason = "taken in drop only")]
+    fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("present until drop")
+    }
+}
+
+impl Drop for BlockingRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn number(name: &str, value: &str) -> Result<u64> {
+    value.parse().map_err(|_| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("{name} is `{value}`, expected a whole number"),
+        )
+    })
+}
