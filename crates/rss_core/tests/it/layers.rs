@@ -54,7 +54,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Names that only one folder may use: its path below `src`, and the names.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("reader/cog", &["async_tiff::"]),
-    ("reader/gdal", &["gdal::", "gdal_sys::"]),
+    ("reader/gdal", &["use gdal::", "gdal_sys::"]),
     ("session.rs", &["env::var"]),
 ];
 
