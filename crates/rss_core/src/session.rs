@@ -12,7 +12,7 @@ use tokio::{runtime::Runtime, sync::oneshot};
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    store::{Meter, Registry, StoreOptions, Traffic},
+    store::{Meter, Patience, Registry, StoreOptions, Traffic},
 };
 
 /// Shared state of searches, downloads and reads. Cloning is cheap and shares everything.
@@ -213,8 +213,16 @@ impl SessionBuilder {
             .map_err(|err| Error::new(ErrorKind::Unavailable, "no HTTP client").with_source(err))?;
         let meter = Meter::default();
         Ok(Session(Arc::new(Inner {
+            stores: Registry::new(
+                self.store,
+                http.clone(),
+                meter.clone(),
+                Patience {
+                    retries: self.settings.retries,
+                    deadline: self.settings.deadline,
+                },
+            ),
             http,
-            stores: Registry::new(self.store, meter.clone()),
             meter,
             settings: self.settings,
             cpu: OnceLock::new(),
