@@ -8,6 +8,7 @@ mod products;
 mod raster;
 pub mod reader;
 mod session;
+pub mod stac;
 mod store;
 
 pub use self::{
@@ -15,7 +16,10 @@ pub use self::{
     error::{Error, ErrorKind, Result},
     geo::{Bbox, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
-    products::Access,
+    products::{
+        Access, BandDef, Collection, DEA, ELEMENT84, Kind, Manifest, PLANETARY_COMPUTER, Scene,
+        SceneRule, Source,
+    },
     raster::{DataType, Format, Pixels, Raster, Sample},
     reader::{Backend, Profile, RasterReader, ReadRequest},
     session::{Session, SessionBuilder},
