@@ -45,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) cache_max_bytes: Option<u64>,
     pub(crate) downloads: usize,
     pub(crate) cpu_threads: usize,
+    pub(crate) read_bytes: u64,
     pub(crate) gdal_threads: usize,
     pub(crate) gdal_options: Vec<(String, String)>,
     pub(crate) connect_timeout: Duration,
@@ -71,6 +72,7 @@ impl Default for SessionBuilder {
                 cache_max_bytes: None,
                 downloads: 8,
                 cpu_threads: cores,
+                read_bytes: 4 << 30,
                 gdal_threads: cores.max(4),
                 gdal_options: Vec::new(),
                 connect_timeout: Duration::from_secs(5),
@@ -148,6 +150,13 @@ impl SessionBuilder {
     /// Sets the threads of the CPU pool (at least 1). Default: one per core.
     pub fn cpu_threads(mut self, n: usize) -> Self {
         self.settings.cpu_threads = n.max(1);
+        self
+    }
+
+    /// Bounds the bytes of pixels that one read may return: a file that claims to be huge must not
+    /// take all memory. Default: 4 GiB.
+    pub fn read_bytes(mut self, bytes: u64) -> Self {
+        self.settings.read_bytes = bytes;
         self
     }
 

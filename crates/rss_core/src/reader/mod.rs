@@ -108,8 +108,9 @@ impl ReadRequest {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the level, the window or a band does not exist.
-    pub(crate) fn resolve(&self, profile: &Profile) -> Result<Resolved> {
+    /// [`ErrorKind::InvalidInput`] if the level, the window or a band does not exist, or the pixels
+    /// take more than `most_bytes`.
+    pub(crate) fn resolve(&self, profile: &Profile, most_bytes: u64) -> Result<Resolved> {
         let level_size = profile.level_size(self.level)?;
         let window = self.window.unwrap_or_else(|| Window::whole(level_size));
         window.check_inside(level_size)?;
@@ -131,6 +132,19 @@ impl ReadRequest {
         };
         if bands.is_empty() {
             return Err(Error::new(ErrorKind::InvalidInput, "no band asked for"));
+        }
+        let bytes = u64::from(window.width)
+            .saturating_mul(u64::from(window.height))
+            .saturating_mul(bands.len() as u64)
+            .saturating_mul(profile.dtype.size() as u64);
+        if bytes > most_bytes {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "a read of {bytes} bytes is past the session's limit of {most_bytes}; ask for a \
+                     window"
+                ),
+            ));
         }
         Ok(Resolved {
             level_size,

@@ -379,7 +379,13 @@ fn object_path(location: &Location) -> Result<Path> {
     let wrong = || Error::new(ErrorKind::InvalidInput, "not a valid object key").at(location);
     match location {
         Location::Local(path) => {
-            let whole = std::path::absolute(path).map_err(|err| wrong().with_source(err))?;
+            // Resolved first: a store's path has no `..` in it.
+            let whole = std::fs::canonicalize(path).map_err(|err| match err.kind() {
+                std::io::ErrorKind::NotFound => {
+                    Error::new(ErrorKind::NotFound, "not found").at(location)
+                }
+                _ => wrong().with_source(err),
+            })?;
             Path::from_absolute_path(whole).map_err(|_| wrong())
         }
         Location::S3 { key, .. } | Location::Gcs { key, .. } | Location::Azure { key, .. } => {

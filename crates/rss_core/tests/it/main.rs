@@ -1,3 +1,4 @@
 //! Stories of the library, one module each.
 
+mod cog;
 mod layers;

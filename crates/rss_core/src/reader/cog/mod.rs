@@ -1,18 +1,23 @@
-//! Stub.
+//! The COG backend: TIFF over `object_store`, with one request for the header and one for each run of
+//! tiles.
+//!
+//! [`index`] understands the header, [`plan`] chooses the bytes, [`gather`] fetches them, [`decode`]
+//! turns them into samples. Only `gather` waits; only `decode` touches pixels.
 
-use std::sync::Arc;
+pub(crate) use self::inner::open;
 
-use super::RasterReader;
-use crate::{
-    error::{Error, ErrorKind, Result},
-    location::Location,
-    session::Session,
-};
+#[cfg(not(feature = "async-tiff"))]
+#[path = "disabled.rs"]
+mod inner;
+#[cfg(feature = "async-tiff")]
+#[path = "enabled.rs"]
+mod inner;
 
-pub(crate) async fn open(_session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "built without the `async-tiff` feature",
-    )
-    .at(location))
-}
+#[cfg(feature = "async-tiff")]
+mod decode;
+#[cfg(feature = "async-tiff")]
+mod gather;
+#[cfg(feature = "async-tiff")]
+mod index;
+#[cfg(feature = "async-tiff")]
+mod plan;

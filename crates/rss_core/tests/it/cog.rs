@@ -1,0 +1,354 @@
+//! The COG backend against pixels that others know.
+
+use std::path::{Path, PathBuf};
+
+use rss_core::{
+    Backend, DataType, ErrorKind, Location, ReadRequest, Session, Size, Window, reader,
+};
+use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+fn session(bed: &Testbed) -> Session {
+    Session::builder()
+        .s3_endpoint(&bed.s3_endpoint())
+        .build()
+        .unwrap()
+}
+
+fn scene(bed: &Testbed, band: Band) -> Location {
+    let key = bed.scenes()[0].key(band).to_owned();
+    Location::parse(&format!("s3://{BUCKET}/{key}")).unwrap()
+}
+
+#[tokio::test]
+async fn a_cold_tile_costs_two_requests() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Red);
+    let session = session(&bed);
+    let cog = reader::open(&session, &location, Backend::AsyncTiff)
+        .await
+        .unwrap();
+    let window: Window = "512,0,512,512".parse().unwrap();
+    let raster = cog
+        .read(&ReadRequest::new().with_window(window))
+        .await
+        .unwrap();
+    let expected = bed.scenes()[0].window(Band::Red, 512, 0, 512, 512);
+    assert_eq!(
+        raster
+            .pixels
+            .view::<i16>()
+            .unwrap()
+            .iter()
+            .copied()
+            .collect::<Vec<_>>(),
+        expected
+    );
+    assert_eq!(raster.nodata, Some(-999.0));
+    assert_eq!(
+        raster.geobox.transform.unwrap().0,
+        [505_100.0, 10.0, 0.0, 7_200_040.0, 0.0, -10.0]
+    );
+
+    let log = bed.log();
+    let methods: Vec<_> = log.iter().map(|r| (r.method.as_str(), r.status)).collect();
+    assert_eq!(methods, [("GET", 206), ("GET", 206)]);
+    assert!(log[0].if_match.is_none() && log[1].if_match.is_some());
+    assert_eq!(session.traffic().requests, 2);
+    assert_eq!(
+        session.traffic().bytes,
+        log.iter().map(|r| r.bytes).sum::<u64>()
+    );
+}
+
+#[tokio::test]
+async fn any_window_has_the_right_pixels() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Nir);
+    let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+        .await
+        .unwrap();
+    let windows = [
+        "0,0,1200,1200",
+        "1199,1199,1,1",
+        "500,1000,100,200",
+        "511,511,2,2",
+        "1024,0,176,600",
+    ];
+    let requests: Vec<_> = windows
+        .iter()
+        .map(|text| ReadRequest::new().with_window(text.parse().unwrap()))
+        .collect();
+    let rasters = cog.read_many(&requests).await.unwrap();
+    for (text, raster) in windows.iter().zip(rasters) {
+        let w: Window = text.parse().unwrap();
+        let expected = bed.scenes()[0].window(Band::Nir, w.col, w.row, w.width, w.height);
+        let pixels = raster.pixels.view::<i16>().unwrap();
+        assert!(pixels.iter().eq(&expected), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn profile_and_levels_are_those_of_the_file() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Fmask);
+    let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+        .await
+        .unwrap();
+    let profile = cog.profile();
+    let side = |width| Size {
+        width,
+        height: width,
+    };
+    assert_eq!(
+        (profile.size, profile.count, profile.dtype),
+        (side(600), 1, DataType::U8)
+    );
+    assert_eq!(profile.overviews, [side(300)]);
+    assert_eq!(
+        (profile.compression.as_deref(), profile.predictor),
+        (Some("DEFLATE"), Some(2))
+    );
+    assert_eq!(profile.crs.as_ref().unwrap().epsg(), Some(32756));
+    let half = cog.read(&ReadRequest::new().with_level(1)).await.unwrap();
+    assert_eq!(half.pixels.shape(), [1, 300, 300]);
+    assert_eq!(half.geobox.transform.unwrap().0[1], 40.0);
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_refused_before_any_request() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Red);
+    let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+        .await
+        .unwrap();
+    bed.clear_log();
+    for request in [
+        ReadRequest::new().with_window("1000,0,201,1".parse().unwrap()),
+        ReadRequest::new().with_level(9),
+        ReadRequest::new().with_bands([2]),
+        ReadRequest::new().with_bands([0]),
+    ] {
+        let err = cog.read(&request).await.unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput, "{err}");
+    }
+    assert_eq!(bed.log().len(), 0);
+}
+
+#[tokio::test]
+async fn an_object_that_changes_is_never_mixed() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Red);
+    let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+        .await
+        .unwrap();
+    let other = std::fs::read(bed.scenes()[1].file(Band::Red).unwrap()).unwrap();
+    bed.fault(
+        Rule::new(Fault::Replace(other.into()))
+            .on(Service::S3)
+            .times(1),
+    );
+    let err = cog.read(&ReadRequest::new()).await.unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Corrupt);
+    assert!(
+        err.to_string()
+            .ends_with("the object changed between its header and its tiles"),
+        "{err}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_missing_denied_or_no_tiff_is_named() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    bed.put("pages", "login.tif", "<html>Please log in</html>");
+    bed.put("pages", "empty.tif", "");
+    let session = session(&bed);
+    let open = async |href: &str| {
+        let location = Location::parse(href).unwrap();
+        reader::open(&session, &location, Backend::AsyncTiff)
+            .await
+            .unwrap_err()
+    };
+    let err = open("s3://pages/none.tif").await;
+    assert_eq!(
+        (err.kind(), err.to_string().as_str()),
+        (ErrorKind::NotFound, "s3://pages/none.tif: not found")
+    );
+    assert_eq!(
+        open("s3://pages/login.tif").await.kind(),
+        ErrorKind::Corrupt
+    );
+    assert_eq!(
+        open("s3://pages/empty.tif").await.kind(),
+        ErrorKind::Corrupt
+    );
+    bed.fault(Rule::new(Fault::status(403)).on(Service::S3));
+    assert_eq!(open("s3://pages/login.tif").await.kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn a_fault_that_happens_once_is_recovered() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Red);
+    let window: Window = "0,0,512,512".parse().unwrap();
+    let expected = bed.scenes()[0].window(Band::Red, 0, 0, 512, 512);
+    for fault in [
+        Fault::status(503),
+        Fault::slow_down(),
+        Fault::status(500),
+        Fault::retry_after(429, 0),
+        Fault::Cut,
+        Fault::Short,
+    ] {
+        for skip in [0, 1] {
+            bed.clear_faults();
+            let name = format!("{fault:?} after {skip}");
+            bed.fault(Rule::new(fault.clone()).on(Service::S3).skip(skip).times(1));
+            let request = ReadRequest::new().with_window(window);
+            let session = session(&bed);
+            let cog = reader::open(&session, &location, Backend::AsyncTiff).await;
+            let raster = cog
+                .unwrap_or_else(|err| panic!("{name}: {err:?}"))
+                .read(&request)
+                .await;
+            let raster = raster.unwrap_or_else(|err| panic!("{name}: {err:?}"));
+            assert!(
+                raster.pixels.view::<i16>().unwrap().iter().eq(&expected),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lying_server_gives_no_wrong_pixel() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Red);
+    let request = ReadRequest::new().with_window("0,0,512,512".parse().unwrap());
+    let expected = bed.scenes()[0].window(Band::Red, 0, 0, 512, 512);
+    for fault in [
+        Fault::ShiftedHeader,
+        Fault::ShiftedBody,
+        Fault::NoContentRange,
+        Fault::WholeObject,
+        Fault::ErrorInOk,
+        Fault::Longer,
+        Fault::Garbage,
+    ] {
+        let name = format!("{fault:?}");
+        bed.clear_faults();
+        bed.fault(Rule::new(fault).on(Service::S3).skip(1));
+        let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+            .await
+            .unwrap();
+        match cog.read(&request).await {
+            Ok(raster) => {
+                assert!(
+                    raster.pixels.view::<i16>().unwrap().iter().eq(&expected),
+                    "{name}"
+                );
+            }
+            Err(err) => assert_ne!(err.kind(), ErrorKind::InvalidInput, "{name}: {err}"),
+        }
+    }
+}
+
+/// Files that GDAL reads by a guess and we refuse, with the reason.
+const AGREED: &[&str] = &[
+    // Fewer byte counts than offsets: GDAL takes the rest from the distance of the offsets.
+    "files/gdal--stripbytecounts_count_not_same_as_stripoffsets_count-8a7d3a24.tif",
+];
+
+/// The folder of GeoTIFFs with ground truth, where it is there.
+fn corpora() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
+    folder.join("manifest.json").exists().then_some(folder)
+}
+
+#[tokio::test]
+async fn real_files_have_the_right_pixels_or_are_refused() {
+    let Some(folder) = corpora() else {
+        eprintln!("skipped: there is no ../shared/corpora beside the repository");
+        return;
+    };
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
+    let session = Session::builder().read_bytes(256 << 20).build().unwrap();
+    let (mut right, mut refused, mut wrong) = (0, 0, Vec::new());
+    for file in manifest["files"].as_array().unwrap() {
+        let name = file["file"].as_str().unwrap();
+        let path = folder.join(name);
+        let location = Location::parse(path.to_str().unwrap()).unwrap();
+        let opened = reader::open(&session, &location, Backend::AsyncTiff).await;
+        let cog = match opened {
+            Ok(cog) => cog,
+            Err(err) => {
+                assert!(
+                    matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt),
+                    "{name}: {err:?}"
+                );
+                refused += 1;
+                continue;
+            }
+        };
+        if file["grade"] != "A" || file["compare"]["mode"] != "exact" {
+            // No truth to hold it against: it must not panic, and that is all.
+            let corner = "0,0,1,1".parse().unwrap();
+            let _ = cog.read(&ReadRequest::new().with_window(corner)).await;
+            continue;
+        }
+        let truth = &file["truth"]["gdal"];
+        if AGREED.contains(&name) {
+            continue;
+        }
+        for level in truth["levels"].as_array().unwrap() {
+            // Levels are told apart by their size: GDAL keeps the file's order, we the largest first.
+            let side = |name: &str| u32::try_from(level[name].as_u64().unwrap()).unwrap();
+            let size = Size {
+                width: side("width"),
+                height: side("height"),
+            };
+            let sizes = [cog.profile().size]
+                .into_iter()
+                .chain(cog.profile().overviews.clone());
+            let Some(n) = sizes.into_iter().position(|other| other == size) else {
+                wrong.push(format!("{name}: no level of {size:?}"));
+                continue;
+            };
+            for (b, band) in level["bands"]
+                .as_array()
+                .unwrap_or(&Vec::new())
+                .iter()
+                .enumerate()
+            {
+                let Some(sha) = band["sha256"].as_str() else {
+                    continue;
+                };
+                if band
+                    .get("sha256_nan_canon")
+                    .is_some_and(|value| !value.is_null())
+                {
+                    continue;
+                }
+                let request = ReadRequest::new().with_level(n).with_bands([b + 1]);
+                match cog.read(&request).await {
+                    Ok(raster) => {
+                        let digest = Sha256::digest(raster.pixels.to_le_bytes());
+                        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+                        if hex == sha {
+                            right += 1;
+                        } else {
+                            wrong.push(format!("{name} level {n} band {}", b + 1));
+                        }
+                    }
+                    Err(err) if err.kind() == ErrorKind::Unsupported => refused += 1,
+                    Err(err) => wrong.push(format!("{name} level {n} band {}: {err}", b + 1)),
+                }
+            }
+        }
+    }
+    eprintln!("{right} bands right, {refused} refused");
+    assert_eq!(wrong, [""; 0]);
+    assert!(right > 500, "{right}");
+}
