@@ -12,7 +12,7 @@ use tokio::{runtime::Runtime, sync::oneshot};
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    store::{Meter, Registry, StoreOptions, Traffic},
+    store::{Limits, Meter, Registry, StoreOptions, Traffic},
 };
 
 /// Shared state of searches, downloads and reads. Cloning is cheap and shares everything.
@@ -51,6 +51,17 @@ pub(crate) struct Settings {
     pub(crate) read_timeout: Duration,
     pub(crate) deadline: Duration,
     pub(crate) retries: u32,
+}
+
+impl Settings {
+    fn limits(&self) -> Limits {
+        Limits {
+            connect_timeout: self.connect_timeout,
+            read_timeout: self.read_timeout,
+            deadline: self.deadline,
+            retries: self.retries,
+        }
+    }
 }
 
 /// Builds a [`Session`].
@@ -214,7 +225,7 @@ impl SessionBuilder {
         let meter = Meter::default();
         Ok(Session(Arc::new(Inner {
             http,
-            stores: Registry::new(self.store, meter.clone()),
+            stores: Registry::new(self.store, self.settings.limits(), meter.clone()),
             meter,
             settings: self.settings,
             cpu: OnceLock::new(),

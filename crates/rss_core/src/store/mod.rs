@@ -1,8 +1,20 @@
 //! Bytes: which store holds a location, what may be done there, and what is kept on disk.
 
+mod bucket;
+mod fault;
 mod meter;
 mod options;
 mod registry;
+mod retry;
+mod sign;
+mod watched;
+mod wire;
 
-pub(crate) use self::meter::Meter;
+pub(crate) use self::{
+    bucket::s3_endpoint,
+    fault::{error, of_io},
+    meter::Meter,
+    retry::{Backoff, Limits},
+    sign::is_signed,
+};
 pub use self::{meter::Traffic, options::StoreOptions, registry::Registry};

@@ -1,56 +1,281 @@
-//! From a location to the store that holds it: one store per bucket or host, shared by all reads.
+//! From a location to the store that holds it: one store per bucket, shared by all reads.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use object_store::{ObjectStore, path::Path};
+use object_store::{
+    ObjectStore, http::HttpBuilder, local::LocalFileSystem, path::Path, signer::Signer,
+};
+use url::Url;
 
-use super::{Meter, StoreOptions};
-use crate::{error::Result, location::Location, products::Access};
+use super::{
+    Limits, Meter, StoreOptions,
+    bucket::{self, Bucket},
+    fault,
+    sign::{ContainerUrl, SasTokens},
+    watched::{Rebuild, Watched},
+    wire::{Address, Network, Target},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    products::Access,
+};
 
 /// The stores of a session.
-#[derive(Debug)]
-pub struct Registry {
+pub struct Registry(Arc<Inner>);
+
+struct Inner {
     options: StoreOptions,
-    meter: Meter,
+    network: Network,
+    tokens: SasTokens,
     access: Mutex<HashMap<String, Access>>,
+    stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stores = self.0.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("Registry")
+            .field("options", &self.0.options)
+            .field("stores", &stores.keys().collect::<Vec<_>>())
+            .finish()
+    }
 }
 
 impl Registry {
-    pub(crate) fn new(options: StoreOptions, meter: Meter) -> Self {
-        Self {
-            options,
-            meter,
-            access: Mutex::default(),
+    pub(crate) fn new(options: StoreOptions, limits: Limits, meter: Meter) -> Self {
+        let tokens = SasTokens::default();
+        if let Some(key) = options.get("pc_sdk_subscription_key") {
+            tokens.set_subscription_key(key);
         }
+        Self(Arc::new(Inner {
+            options,
+            network: Network::new(limits, meter),
+            tokens,
+            access: Mutex::default(),
+            stores: Mutex::default(),
+        }))
     }
 
     /// Returns the options all stores start from.
     pub fn options(&self) -> &StoreOptions {
-        &self.options
+        &self.0.options
     }
 
     /// Says how the bucket (container, host) of `location` is reached from now on.
-    pub fn set_access(&self, _location: &Location, _access: Access) {
-        let _ = (&self.meter, &self.access);
+    pub fn set_access(&self, location: &Location, access: Access) {
+        let Some(name) = bucket_of(location) else {
+            return;
+        };
+        let old = lock(&self.0.access).insert(name.clone(), access.clone());
+        if old.as_ref() != Some(&access) {
+            lock(&self.0.stores).remove(&name);
+        }
     }
 
     /// Returns how the bucket of `location` is reached.
-    pub fn access(&self, _location: &Location) -> Access {
-        Access::default()
+    pub fn access(&self, location: &Location) -> Access {
+        bucket_of(location)
+            .and_then(|name| lock(&self.0.access).get(&name).cloned())
+            .unwrap_or_default()
+    }
+
+    /// Returns true if requests to the bucket of `location` are not signed.
+    pub(crate) fn is_anonymous(&self, location: &Location) -> bool {
+        bucket::is_anonymous(location, &self.0.options, &self.access(location))
     }
 
     /// Returns the store that holds `location`, and its path in it. Costs no request.
     ///
+    /// Stores of buckets are shared by all reads of the session; the store of an `http(s)` URL
+    /// holds this one file, query string and all. Every store counts its traffic, tries again as
+    /// the session's limits say, checks the length of what arrives, and keeps secrets out of its
+    /// errors.
+    ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if an option is wrong.
-    pub fn store(&self, _location: &Location) -> Result<(Arc<dyn ObjectStore>, Path)> {
-        Err(crate::error::Error::new(
-            crate::ErrorKind::Unsupported,
-            "stub",
-        ))
+    /// [`ErrorKind::InvalidInput`] if an option is wrong or a key cannot be named.
+    pub fn store(&self, location: &Location) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        self.find(location).map_err(|err| err.at(location))
     }
+
+    fn find(&self, location: &Location) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        let key = match location {
+            Location::S3 { key, .. } | Location::Gcs { key, .. } | Location::Azure { key, .. } => {
+                key
+            }
+            Location::Http(url) => return self.http(url),
+            Location::Local(path) => return local(path),
+        };
+        let path = Path::parse(key).map_err(|err| {
+            Error::new(ErrorKind::InvalidInput, "a key that a store cannot name").with_source(err)
+        })?;
+        let name = bucket_of(location).unwrap_or_default();
+        if let Some(store) = lock(&self.0.stores).get(&name) {
+            return Ok((Arc::clone(store), path));
+        }
+        let bucket = self.bucket(location, None)?;
+        let registry = Self(Arc::clone(&self.0));
+        let again = location.clone();
+        let rebuild: Option<Rebuild> = bucket.has_regions().then(|| {
+            Box::new(move |region: &str| {
+                let bucket = registry.bucket(&again, Some(region))?;
+                // GDAL is told of the region too.
+                let mut access = registry.access(&again);
+                access.region = Some(region.to_owned());
+                if let Some(name) = bucket_of(&again) {
+                    lock(&registry.0.access).insert(name, access);
+                }
+                Ok(bucket.store())
+            }) as Rebuild
+        });
+        let store: Arc<dyn ObjectStore> = Arc::new(Watched::new(bucket.store(), rebuild));
+        let mut stores = lock(&self.0.stores);
+        let store = stores.entry(name).or_insert(store);
+        Ok((Arc::clone(store), path))
+    }
+
+    fn bucket(&self, location: &Location, region: Option<&str>) -> Result<Bucket> {
+        let mut access = self.access(location);
+        if let Some(region) = region {
+            access.region = Some(region.to_owned());
+        }
+        bucket::open(location, &self.0.options, &access, &self.0.network)
+    }
+
+    fn http(&self, url: &Url) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        let (signature, url) = match self.0.tokens.find(url) {
+            Some((signature, url)) => (Some(signature), url),
+            None => (None, url.clone()),
+        };
+        let mut plain = url.clone();
+        plain.set_fragment(None);
+        let uri = plain
+            .as_str()
+            .parse()
+            .map_err(|_| Error::new(ErrorKind::InvalidInput, "not a valid HTTP address"))?;
+        let network = &self.0.network;
+        let target = Target::Exactly(Address { uri, signature });
+        // The wire puts in the whole address; the store's own never leaves it.
+        let store = HttpBuilder::new()
+            .with_url(url.origin().ascii_serialization())
+            .with_retry(network.retry())
+            .with_http_connector(network.connector(target)?)
+            .build()
+            .map_err(|err| {
+                Error::new(ErrorKind::InvalidInput, "not a valid HTTP address").with_source(err)
+            })?;
+        let store: Arc<dyn ObjectStore> = Arc::new(Watched::new(Arc::new(store), None));
+        Ok((store, Path::from(url.path())))
+    }
+
+    /// Signs the files of `location`'s container with tokens of the service at `token_url`, which
+    /// holds `{account}` and `{container}`. Does nothing for a location that needs no token.
+    pub(crate) fn sign_with(&self, location: &Location, token_url: &str) {
+        if let Location::Http(url) = location
+            && let Some(container) = ContainerUrl::of(url, token_url)
+        {
+            self.0.tokens.register(container);
+        }
+    }
+
+    /// Returns `location` with a fresh token, if its container is signed; else as it stands. Costs
+    /// one request per container and life of a token.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`], [`ErrorKind::Unavailable`] of the service.
+    pub(crate) async fn signed(&self, location: &Location) -> Result<Location> {
+        let Location::Http(url) = location else {
+            return Ok(location.clone());
+        };
+        let Some((signature, url)) = self.0.tokens.find(url) else {
+            return Ok(location.clone());
+        };
+        let token = signature.token(&self.0.network).await?;
+        let invalid =
+            || Error::new(ErrorKind::InvalidInput, "not a valid HTTP address").at(location);
+        let uri = url.as_str().parse().map_err(|_| invalid())?;
+        let signed = token.sign(&uri)?.to_string();
+        Url::parse(&signed)
+            .map(Location::Http)
+            .map_err(|_| invalid())
+    }
+
+    /// Returns an `https` URL that reads `location` without credentials for as long as `expires`:
+    /// presigned, or the plain URL of a bucket that is read anonymously. Costs no request with
+    /// credentials at hand.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] for options or a life the service does not allow;
+    /// [`ErrorKind::Denied`] if no credentials can be had.
+    pub(crate) async fn presigned(
+        &self,
+        location: &Location,
+        expires: Duration,
+    ) -> Result<Location> {
+        if self.is_anonymous(location) || matches!(location, Location::Local(_)) {
+            return self.https(location);
+        }
+        if matches!(location, Location::Http(_)) {
+            return self.signed(location).await;
+        }
+        let bucket = self.bucket(location, None)?;
+        let (_, path) = self.store(location)?;
+        let signer: &dyn Signer = bucket.signer();
+        let url = signer
+            .signed_url(http::Method::GET, &path, expires)
+            .await
+            .map_err(|err| {
+                let err = fault::error(err, location);
+                Error::new(
+                    ErrorKind::Denied,
+                    format!("no signature: {}", err.message()),
+                )
+                .at(location)
+            })?;
+        Ok(Location::Http(url))
+    }
+
+    /// Returns the plain `https` URL of a location in a bucket; other locations as they stand.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if an option is wrong.
+    pub(crate) fn https(&self, location: &Location) -> Result<Location> {
+        bucket::https_url(location, &self.0.options, &self.access(location))
+            .map_err(|err| err.at(location))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the name of what shares one store and one access.
+fn bucket_of(location: &Location) -> Option<String> {
+    match location {
+        Location::S3 { bucket, .. } => Some(format!("s3://{bucket}")),
+        Location::Gcs { bucket, .. } => Some(format!("gs://{bucket}")),
+        Location::Azure { container, .. } => Some(format!("az://{container}")),
+        Location::Http(url) => Some(url.origin().ascii_serialization()),
+        Location::Local(_) => None,
+    }
+}
+
+fn local(path: &std::path::Path) -> Result<(Arc<dyn ObjectStore>, Path)> {
+    let absolute = path
+        .canonicalize()
+        .or_else(|_| std::path::absolute(path))
+        .map_err(|err| fault::of_io(&err))?;
+    let path = Path::from_absolute_path(&absolute).map_err(|err| {
+        Error::new(ErrorKind::InvalidInput, "a path that a store cannot name").with_source(err)
+    })?;
+    Ok((Arc::new(LocalFileSystem::new()), path))
 }
