@@ -16,7 +16,7 @@ pub use self::{
     geo::{Bbox, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::Access,
-    raster::{DataType, Pixels, Raster, Sample},
+    raster::{DataType, Format, Pixels, Raster, Sample},
     reader::{Backend, Profile, RasterReader, ReadRequest},
     session::{Session, SessionBuilder},
     store::{Registry, StoreOptions, Traffic},

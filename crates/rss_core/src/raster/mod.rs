@@ -1,10 +1,11 @@
 //! Pixels in memory: a raster is band, y, x samples with the grid they lie on.
 
 mod dtype;
+mod save;
 
 use ndarray::{Array3, ArrayView3};
 
-pub use self::dtype::DataType;
+pub use self::{dtype::DataType, save::Format};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Size},

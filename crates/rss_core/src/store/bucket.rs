@@ -248,7 +248,7 @@ pub(super) fn region(options: &StoreOptions, access: &Access) -> String {
         .to_owned()
 }
 
-fn requester_pays(options: &StoreOptions, access: &Access) -> bool {
+pub(super) fn requester_pays(options: &StoreOptions, access: &Access) -> bool {
     let names = ["aws_request_payer", "request_payer"];
     access.requester_pays
         || options.is_on(&names)

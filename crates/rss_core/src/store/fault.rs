@@ -4,6 +4,7 @@
 //! service's error code and our own words pass: a signature or a key never does.
 
 use std::{
+    borrow::Borrow,
     error::Error as StdError,
     fmt, io,
     sync::{Arc, Mutex, PoisonError},
@@ -236,19 +237,20 @@ impl fmt::Display for Scrubbed {
 impl StdError for Scrubbed {}
 
 /// Turns an error of a store into ours, naming `location` and no secret.
-pub(crate) fn error(err: object_store::Error, location: &Location) -> Error {
+pub(crate) fn error(err: impl Borrow<object_store::Error>, location: &Location) -> Error {
     use object_store::Error as E;
 
-    if let Some(tried) = source_of::<Tried>(&err) {
+    let err = err.borrow();
+    if let Some(tried) = source_of::<Tried>(err) {
         return Error::new(tried.fault.kind(), tried.to_string()).at(location);
     }
-    if let Some(fault) = source_of::<Fault>(&err) {
+    if let Some(fault) = source_of::<Fault>(err) {
         return Error::new(fault.kind(), fault.to_string()).at(location);
     }
-    if let Some(err) = source_of::<io::Error>(&err) {
+    if let Some(err) = source_of::<io::Error>(err) {
         return of_io(err).at(location);
     }
-    let (kind, message) = match &err {
+    let (kind, message) = match err {
         E::NotFound { .. } => (ErrorKind::NotFound, "no such file".to_owned()),
         E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
             (ErrorKind::Denied, "the store refused access".to_owned())
@@ -274,6 +276,15 @@ pub(crate) fn error(err: object_store::Error, location: &Location) -> Error {
         }
     };
     Error::new(kind, message).at(location)
+}
+
+/// Returns what an error status means, for requests made outside any store.
+pub(crate) fn of_status(status: http::StatusCode) -> (ErrorKind, String) {
+    let fault = Fault::Status {
+        status: status.as_u16(),
+        code: None,
+    };
+    (fault.kind(), fault.to_string())
 }
 
 /// Turns an error of the file system into ours.

@@ -11,10 +11,11 @@ mod watched;
 mod wire;
 
 pub(crate) use self::{
-    bucket::s3_endpoint,
-    fault::{error, of_io},
+    bucket::{Hosting, S3Endpoint},
+    fault::{error, of_io, of_status},
     meter::Meter,
     retry::{Backoff, Limits},
     sign::is_signed,
+    wire::retry_after,
 };
 pub use self::{meter::Traffic, options::StoreOptions, registry::Registry};

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::{
     Limits, Meter, StoreOptions,
-    bucket::{self, Bucket},
+    bucket::{self, Bucket, S3Endpoint},
     fault,
     sign::{ContainerUrl, SasTokens},
     watched::{Rebuild, Watched},
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    products::Access,
+    products::{self, Access},
 };
 
 /// The stores of a session.
@@ -78,15 +78,40 @@ impl Registry {
         }
     }
 
-    /// Returns how the bucket of `location` is reached.
+    /// Returns how the bucket of `location` is reached: what was said with
+    /// [`Registry::set_access`], else what the built-in sources say of the bucket, else nothing.
     pub fn access(&self, location: &Location) -> Access {
         bucket_of(location)
             .and_then(|name| lock(&self.0.access).get(&name).cloned())
+            .or_else(|| match location {
+                Location::S3 { bucket, .. } => products::bucket_access(bucket),
+                _ => None,
+            })
             .unwrap_or_default()
     }
 
-    /// Returns true if requests to the bucket of `location` are not signed.
-    pub(crate) fn is_anonymous(&self, location: &Location) -> bool {
+    /// Returns the endpoint that stands in for Amazon S3, if the options name one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if it is no URL.
+    pub(crate) fn s3_endpoint(&self) -> Result<Option<S3Endpoint>> {
+        bucket::s3_endpoint(&self.0.options)
+    }
+
+    /// Returns the region in which the bucket of `location` is looked for.
+    pub(crate) fn region(&self, location: &Location) -> String {
+        bucket::region(&self.0.options, &self.access(location))
+    }
+
+    /// Returns true if the one who reads the bucket of `location` offers to pay.
+    pub(crate) fn requester_pays(&self, location: &Location) -> bool {
+        bucket::requester_pays(&self.0.options, &self.access(location))
+    }
+
+    /// Returns true if requests to the bucket of `location` go out unsigned: it is said so, or
+    /// there is nothing to sign with.
+    pub fn is_anonymous(&self, location: &Location) -> bool {
         bucket::is_anonymous(location, &self.0.options, &self.access(location))
     }
 

@@ -1,1 +1,3 @@
-fn main() {}
+//! Stories of the library, one module each.
+
+mod layers;

@@ -1,0 +1,42 @@
+//! The [NPY format, version 1.0](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
+
+use std::io::Write;
+
+use super::io_error;
+use crate::{
+    error::Result,
+    raster::{DataType, Raster},
+};
+
+const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
+/// The header ends at a multiple of this, so that the samples can be mapped.
+const ALIGNMENT: usize = 64;
+
+pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
+    let [bands, height, width] = raster.pixels.shape();
+    let descr = match raster.pixels.dtype() {
+        DataType::U8 => "|u1",
+        DataType::I8 => "|i1",
+        DataType::U16 => "<u2",
+        DataType::I16 => "<i2",
+        DataType::U32 => "<u4",
+        DataType::I32 => "<i4",
+        DataType::U64 => "<u8",
+        DataType::I64 => "<i8",
+        DataType::F32 => "<f4",
+        DataType::F64 => "<f8",
+    };
+    let mut header = format!(
+        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({bands}, {height}, {width}), }}"
+    );
+    let before = MAGIC.len() + 2;
+    let padded = (before + header.len() + 1).next_multiple_of(ALIGNMENT);
+    header.extend(std::iter::repeat_n(' ', padded - before - header.len() - 1));
+    header.push('\n');
+    let length = u16::try_from(header.len()).unwrap_or(u16::MAX);
+    out.write_all(MAGIC)
+        .and_then(|()| out.write_all(&length.to_le_bytes()))
+        .and_then(|()| out.write_all(header.as_bytes()))
+        .and_then(|()| out.write_all(&raster.pixels.to_le_bytes()))
+        .map_err(io_error)
+}
