@@ -13,11 +13,11 @@ mod store;
 pub use self::{
     blocking::OpenRaster,
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
+    geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::Access,
     raster::{DataType, Format, Pixels, Raster, Sample},
     reader::{Backend, Profile, RasterReader, ReadRequest},
     session::{Session, SessionBuilder},
-    store::{Registry, StoreOptions, Traffic},
+    store::{CacheStats, FileCache, Mode, Registry, Removed, StoreOptions, Traffic},
 };

@@ -336,6 +336,23 @@ pub(crate) fn s3_endpoint(options: &StoreOptions) -> Result<Option<S3Endpoint>> 
     }))
 }
 
+/// Returns the server that a location's bucket is on, where the options choose it: the same name
+/// elsewhere is another bucket.
+pub(super) fn authority(location: &Location, options: &StoreOptions) -> Option<String> {
+    if location.as_s3().is_some() {
+        let endpoint = s3_endpoint(options).ok().flatten()?;
+        return Some(endpoint.url.as_str().trim_end_matches('/').to_owned());
+    }
+    match location {
+        Location::Azure { .. } => {
+            let names = ["azure_storage_account_name", "azure_storage_account"];
+            options.first(&names).map(str::to_owned)
+        }
+        Location::Gcs { .. } => options.get("google_base_url").map(str::to_owned),
+        _ => None,
+    }
+}
+
 fn with_scheme(text: &str, options: &StoreOptions) -> String {
     if text.contains("://") {
         return text.to_owned();

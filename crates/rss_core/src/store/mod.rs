@@ -1,6 +1,7 @@
 //! Bytes: which store holds a location, what may be done there, and what is kept on disk.
 
 mod bucket;
+mod cache;
 mod fault;
 mod meter;
 mod options;
@@ -12,10 +13,16 @@ mod wire;
 
 pub(crate) use self::{
     bucket::{Hosting, S3Endpoint},
+    cache::{CacheKey, CacheSettings, CachedFile, Made, Order},
     fault::{error, of_io, of_status},
     meter::Meter,
     retry::{Backoff, Limits},
     sign::is_signed,
     wire::retry_after,
 };
-pub use self::{meter::Traffic, options::StoreOptions, registry::Registry};
+pub use self::{
+    cache::{CacheStats, FileCache, Mode, Removed},
+    meter::Traffic,
+    options::StoreOptions,
+    registry::Registry,
+};
