@@ -2,6 +2,7 @@
 
 mod blocking;
 mod error;
+mod fetch;
 mod geo;
 mod location;
 mod products;
@@ -13,6 +14,7 @@ mod store;
 pub use self::{
     blocking::OpenRaster,
     error::{Error, ErrorKind, Result},
+    fetch::{AssetOutcome, Fetched, GetOptions, Policy, Progress, RemoteVariant},
     geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::Access,

@@ -55,7 +55,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         Limits {
             connect_timeout: self.connect_timeout,
             read_timeout: self.read_timeout,

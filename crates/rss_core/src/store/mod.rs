@@ -13,7 +13,7 @@ mod wire;
 
 pub(crate) use self::{
     bucket::{Hosting, S3Endpoint},
-    cache::{CacheKey, CacheSettings, CachedFile, Made, Order},
+    cache::{CacheSettings, CachedFile, Made, Order, hex},
     fault::{error, of_io, of_status},
     meter::Meter,
     retry::{Backoff, Limits},
