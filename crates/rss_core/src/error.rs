@@ -3,7 +3,7 @@
 use std::{error::Error as StdError, fmt, result};
 
 /// A result whose error is [`Error`].
-pub type Result<T> = result::Result<T, Error>;
+pub type Result<T, E = Error> = result::Result<T, E>;
 
 /// What went wrong, in terms a caller can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ mod products;
 mod raster;
 pub mod reader;
 mod session;
+pub mod stac;
 mod store;
 
 pub use self::{
@@ -17,7 +18,10 @@ pub use self::{
     fetch::{AssetOutcome, Fetched, GetOptions, Policy, Progress, RemoteVariant},
     geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
-    products::Access,
+    products::{
+        Access, BandDef, Collection, DEA, ELEMENT84, Kind, Manifest, PLANETARY_COMPUTER, Scene,
+        SceneRule, Source,
+    },
     raster::{DataType, Format, Pixels, Raster, Sample},
     reader::{Backend, Profile, RasterReader, ReadRequest},
     session::{Session, SessionBuilder},

@@ -1,1 +1,304 @@
-//! stub
+//! A STAC API and an S3 server on loopback, in this process: real protocols, slow and faulty at will.
+//!
+//! Tests, benches and the demo of `rss_core` run against it, so none of them needs a network. The
+//! S3 protocol is spoken by `s3s`, the STAC API by `stac-server`; in front of both stands one HTTP
+//! layer that keeps a log, adds latency and limits bandwidth, and breaks answers by rule.
+//!
+//! ```
+//! use rss_testbed::{Service, Testbed};
+//!
+//! let bed = Testbed::builder().start()?;
+//! bed.put("dea-public-data", "a.txt", "hello");
+//! assert!(bed.s3_endpoint().starts_with("http://127.0.0.1:"));
+//! assert_eq!(bed.log().iter().filter(|r| r.service == Service::S3).count(), 0);
+//! # Ok::<_, anyhow::Error>(())
+//! ```
+
+mod catalogue;
+mod cog;
+mod fault;
+mod front;
+mod objects;
+mod plain;
+mod s3;
+mod scene;
+mod stac_api;
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::{net::TcpListener, runtime::Runtime};
+
+use self::{catalogue::Catalogue, front::Front, objects::Objects};
+pub use self::{
+    fault::{Fault, Rule},
+    front::{Request, Service},
+    scene::{BUCKET, Band, SCENE, Scene, Scenes},
+    stac_api::Paging,
+};
+
+/// The key that may sign requests; unsigned ones are answered too, as a public bucket does.
+pub const ACCESS_KEY: &str = "testbed";
+/// The secret of [`ACCESS_KEY`].
+pub const SECRET_KEY: &str = "testbed-secret";
+
+/// Builds a [`Testbed`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    latency: Duration,
+    jitter: Duration,
+    bandwidth: Option<u64>,
+    scenes: Scenes,
+    paging: Paging,
+    page_size: Option<usize>,
+    bare_nan: bool,
+}
+
+impl Builder {
+    /// Sets the time before the first byte of each answer. Default: none.
+    pub fn latency(mut self, latency: Duration) -> Self {
+        self.latency = latency;
+        self
+    }
+
+    /// Adds a time between nothing and `jitter` to each latency, from a fixed seed.
+    pub fn jitter(mut self, jitter: Duration) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// Limits each connection to so many bytes per second.
+    pub fn bandwidth(mut self, bytes_per_second: u64) -> Self {
+        self.bandwidth = Some(bytes_per_second.max(1));
+        self
+    }
+
+    /// Makes scenes and their items. Default: none.
+    pub fn scenes(mut self, scenes: Scenes) -> Self {
+        self.scenes = scenes;
+        self
+    }
+
+    /// Pages and filters as a provider does. Default: DEA.
+    pub fn paging(mut self, paging: Paging) -> Self {
+        self.paging = paging;
+        self
+    }
+
+    /// Sets the items of a page where the request names no limit.
+    pub fn page_size(mut self, items: usize) -> Self {
+        self.page_size = Some(items.max(1));
+        self
+    }
+
+    /// Writes a bare `NaN` into the nodata of `oa_*` assets, as DEA's server does.
+    pub fn bare_nan(mut self) -> Self {
+        self.bare_nan = true;
+        self
+    }
+
+    /// Makes the scenes and starts the servers on free ports.
+    ///
+    /// # Errors
+    ///
+    /// If a port cannot be bound or a scene cannot be written.
+    pub fn start(self) -> Result<Testbed> {
+        Testbed::start(self)
+    }
+}
+
+/// The running servers. Dropping it stops them.
+#[derive(Debug)]
+pub struct Testbed {
+    front: Arc<Front>,
+    objects: Arc<Objects>,
+    catalogue: Catalogue,
+    scenes: Vec<Scene>,
+    s3: SocketAddr,
+    plain: SocketAddr,
+    stac: SocketAddr,
+    /// Kept last: the servers run until it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Testbed {
+    /// Starts a builder.
+    pub fn builder() -> Builder {
+        Builder {
+            latency: Duration::ZERO,
+            jitter: Duration::ZERO,
+            bandwidth: None,
+            scenes: Scenes::None,
+            paging: Paging::Dea,
+            page_size: None,
+            bare_nan: false,
+        }
+    }
+
+    fn start(builder: Builder) -> Result<Self> {
+        let scenes = builder.scenes.make()?;
+        let objects = Arc::new(Objects::default());
+        for scene in &scenes {
+            for (key, path) in &scene.files {
+                objects.put_file(BUCKET, key, path)?;
+            }
+        }
+        let front = Arc::new(Front::new(
+            builder.latency,
+            builder.jitter,
+            builder.bandwidth,
+            Arc::clone(&objects),
+        ));
+        let catalogue = Catalogue::default();
+        for item in scenes
+            .iter()
+            .map(|scene| scene.item.clone())
+            .chain(builder.scenes.others())
+        {
+            catalogue.add(item)?;
+        }
+
+        // A thread of its own starts the runtime, so that a testbed starts inside a runtime too.
+        let started = std::thread::scope(|scope| {
+            let job = scope.spawn(|| -> Result<_> {
+                let runtime = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(2)
+                    .thread_name("testbed")
+                    .enable_all()
+                    .build()?;
+                let addresses = runtime.block_on(async {
+                    let bind = || TcpListener::bind(("127.0.0.1", 0));
+                    let (s3, plain, stac) = (bind().await?, bind().await?, bind().await?);
+                    let addresses = (s3.local_addr()?, plain.local_addr()?, stac.local_addr()?);
+                    let api = stac_api::router(
+                        catalogue.clone(),
+                        builder.paging,
+                        builder.page_size,
+                        builder.bare_nan,
+                        &format!("http://{}", addresses.2),
+                    )?;
+                    let service = s3::service(Arc::clone(&objects));
+                    tokio::spawn(Arc::clone(&front).serve_s3(s3, service));
+                    tokio::spawn(Arc::clone(&front).serve_plain(plain));
+                    tokio::spawn(Arc::clone(&front).serve_stac(stac, api));
+                    anyhow::Ok(addresses)
+                })?;
+                Ok((runtime, addresses))
+            });
+            job.join()
+                .map_err(|_| anyhow::anyhow!("the testbed's starter panicked"))
+        })??;
+        let (runtime, (s3, plain, stac)) = started;
+        Ok(Self {
+            front,
+            objects,
+            catalogue,
+            scenes,
+            s3,
+            plain,
+            stac,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Returns the root of the STAC API; its search is at `/search` below.
+    pub fn stac_url(&self) -> String {
+        format!("http://{}/stac", self.stac)
+    }
+
+    /// Returns the S3 endpoint, for path-style requests.
+    pub fn s3_endpoint(&self) -> String {
+        format!("http://{}", self.s3)
+    }
+
+    /// Returns the plain HTTP address of an object: ranges and `HEAD`, no listing.
+    pub fn http_url(&self, bucket: &str, key: &str) -> String {
+        format!("http://{}/{bucket}/{key}", self.plain)
+    }
+
+    /// Returns the plain HTTP address of an object that needs a SAS token of the STAC server.
+    pub fn blob_url(&self, container: &str, key: &str) -> String {
+        format!("http://{}/sas/{container}/{key}", self.plain)
+    }
+
+    /// Returns the template of the addresses that give SAS tokens.
+    pub fn sas_url(&self) -> String {
+        format!(
+            "http://{}/api/sas/v1/token/{{account}}/{{container}}",
+            self.stac
+        )
+    }
+
+    /// Adds or replaces an object.
+    pub fn put(&self, bucket: &str, key: &str, bytes: impl Into<Bytes>) {
+        self.objects.put(bucket, key, bytes.into());
+    }
+
+    /// Adds or replaces an object by a file, mapped and not read.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be mapped.
+    pub fn put_file(&self, bucket: &str, key: &str, path: &Path) -> Result<()> {
+        self.objects
+            .put_file(bucket, key, path)
+            .with_context(|| path.display().to_string())
+    }
+
+    /// Adds a STAC item; its collection is made if it is new.
+    ///
+    /// # Errors
+    ///
+    /// If it is no STAC item, or names no collection.
+    pub fn add_item(&self, item: Value) -> Result<()> {
+        self.catalogue.add(item)
+    }
+
+    /// Returns the scenes that were made.
+    pub fn scenes(&self) -> &[Scene] {
+        &self.scenes
+    }
+
+    /// Returns the requests so far, in the order they came.
+    pub fn log(&self) -> Vec<Request> {
+        self.front.log()
+    }
+
+    /// Returns the requests to one service so far.
+    pub fn requests(&self, service: Service) -> Vec<Request> {
+        let mut log = self.log();
+        log.retain(|request| request.service == service);
+        log
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_log(&self) {
+        self.front.clear_log();
+    }
+
+    /// Breaks answers by a rule, from now on.
+    pub fn fault(&self, rule: Rule) {
+        self.front.add_rule(rule);
+    }
+
+    /// Forgets all rules.
+    pub fn clear_faults(&self) {
+        self.front.clear_rules();
+    }
+
+    /// Changes the latency.
+    pub fn set_latency(&self, latency: Duration) {
+        self.front.set_latency(latency);
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,10 +1,45 @@
 //! What a provider calls its bands, and how its catalogue is asked: manifests and sources, as data.
+//!
+//! A provider is one YAML file in `data/sources`, a product one in `data/products`; both are embedded
+//! at compile time, and adding one changes no code but the list below.
 
 mod access;
+mod manifest;
+mod scene;
+mod source;
 
-pub use self::access::Access;
+pub(crate) use self::source::{Dialect, FilterLanguage, Sas};
+pub use self::{
+    access::Access,
+    manifest::{BandDef, Kind, Manifest},
+    scene::{Scene, SceneRule},
+    source::{Collection, DEA, ELEMENT84, PLANETARY_COMPUTER, Source},
+};
 
-/// Stub.
-pub(crate) fn bucket_access(_bucket: &str) -> Option<Access> {
-    None
+/// The sources that are built in.
+const SOURCES: &[&str] = &[
+    include_str!("../../data/sources/dea.yaml"),
+    include_str!("../../data/sources/element84.yaml"),
+    include_str!("../../data/sources/planetary-computer.yaml"),
+];
+
+/// The products that are built in.
+const PRODUCTS: &[&str] = &[
+    include_str!("../../data/products/dea-sentinel2.yaml"),
+    include_str!("../../data/products/dea-landsat5.yaml"),
+    include_str!("../../data/products/dea-landsat7.yaml"),
+    include_str!("../../data/products/dea-landsat8.yaml"),
+    include_str!("../../data/products/dea-landsat9.yaml"),
+    include_str!("../../data/products/element84-sentinel2.yaml"),
+    include_str!("../../data/products/element84-sentinel2-c1.yaml"),
+    include_str!("../../data/products/element84-landsat.yaml"),
+    include_str!("../../data/products/planetary-computer-sentinel2.yaml"),
+    include_str!("../../data/products/planetary-computer-landsat.yaml"),
+];
+
+/// Returns how a bucket of a built-in source is reached.
+pub(crate) fn bucket_access(bucket: &str) -> Option<Access> {
+    source::dialects()
+        .iter()
+        .find_map(|dialect| dialect.buckets.get(bucket).cloned())
 }

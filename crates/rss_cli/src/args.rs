@@ -1,0 +1,227 @@
+//! The arguments, with help and examples.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// From a STAC query to pixels.
+#[derive(Debug, Parser)]
+#[command(name = "rss", version, about, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Prints the items that a query finds.
+    #[command(after_help = "Example:\n  rss search dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --cloud-below 30")]
+    Search(SearchArgs),
+    /// Downloads into the file cache, links into a folder, prints the items with local hrefs.
+    #[command(after_help = "Example:\n  rss get dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to imagery\n  rss search .. --json | rss get --items - --to imagery --mode copy")]
+    Get(GetArgs),
+    /// Prints the items with hrefs that GDAL reads in place.
+    #[command(after_help = "Example:\n  rss remote dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --bands nbart_red --json")]
+    Remote(RemoteArgs),
+    /// Prints what a raster says of itself.
+    #[command(after_help = "Example:\n  rss info s3://sentinel-cogs/sentinel-s2-l2a-cogs/56/J/NS/2021/1/S2A_56JNS_20210103_0_L2A/B04.tif")]
+    Info(InfoArgs),
+    /// Reads pixels into a file or to stdout.
+    #[command(after_help = "Example:\n  rss read B04.tif --window 0,0,512,512 -o block.npy\n  rss read B04.tif --level 3 -o look.png")]
+    Read(ReadArgs),
+    /// Looks after the file cache.
+    #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
+    Cache(CacheArgs),
+}
+
+/// What to look for.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// dea, element84, planetary-computer, the URL of any STAC API, or a STAC file.
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: Option<String>,
+    /// sentinel2, sentinel2-c1, landsat, landsat5, landsat7, landsat8, landsat9, or a collection id.
+    #[arg(value_name = "COLLECTION")]
+    pub(crate) collection: Option<String>,
+    /// A scene: a Sentinel-2 tile (56jns) or a Landsat path and row (090084). May be repeated.
+    #[arg(long, value_name = "S")]
+    pub(crate) scene: Vec<String>,
+    /// A box in degrees; it may cross the antimeridian.
+    #[arg(long, value_name = "W,S,E,N", allow_hyphen_values = true, conflicts_with = "scene")]
+    pub(crate) bbox: Option<String>,
+    /// A GeoJSON geometry or feature.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scene", "bbox"])]
+    pub(crate) geometry: Option<PathBuf>,
+    /// The first day.
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub(crate) start: Option<String>,
+    /// The last day, included.
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub(crate) end: Option<String>,
+    /// Only items whose cloud cover is below so many percent.
+    #[arg(long, value_name = "P")]
+    pub(crate) cloud_below: Option<f64>,
+    /// Assets by the provider's keys.
+    #[arg(long, value_name = "B,..", value_delimiter = ',')]
+    pub(crate) bands: Vec<String>,
+    /// Assets by canonical names: red, nir, swir_1, ..
+    #[arg(long, value_name = "B,..", value_delimiter = ',', conflicts_with = "bands")]
+    pub(crate) canonical: Vec<String>,
+    /// Only this platform, such as landsat-8.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) platform: Option<String>,
+    /// At most so many items.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// A product manifest of your own.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) manifest: Option<PathBuf>,
+    /// Treat the API at a URL as this known source: its filters, paging and products.
+    #[arg(long, value_name = "SOURCE")]
+    pub(crate) like: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Print a STAC ItemCollection.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A selection, or items found before.
+#[derive(Debug, Args)]
+pub(crate) struct Items {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// A STAC Item, ItemCollection or catalogue: a file, a URL, or `-` for stdin.
+    #[arg(long, value_name = "FILE", conflicts_with = "source")]
+    pub(crate) items: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) items: Items,
+    /// The folder to link into: DIR/<item id>/<file name>.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: PathBuf,
+    /// Only this extent, in the CRS of --crop-epsg, else of the file.
+    #[arg(long, value_name = "W,S,E,N", allow_hyphen_values = true)]
+    pub(crate) crop: Option<String>,
+    /// The CRS of --crop.
+    #[arg(long, value_name = "E", requires = "crop")]
+    pub(crate) crop_epsg: Option<u32>,
+    /// translate: through GDAL, tiled and compressed; copy: byte for byte.
+    #[arg(long, value_enum, default_value_t = ModeArg::default_mode())]
+    pub(crate) mode: ModeArg,
+    /// Files at once.
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<usize>,
+    /// Get what can be got: errors are printed and the rest goes on.
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+    /// Print a STAC ItemCollection.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeArg {
+    Translate,
+    Copy,
+}
+
+impl ModeArg {
+    fn default_mode() -> Self {
+        if cfg!(feature = "gdal") {
+            Self::Translate
+        } else {
+            Self::Copy
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoteArgs {
+    #[command(flatten)]
+    pub(crate) items: Items,
+    /// vsi: /vsis3/ for S3; https: /vsicurl/ on the HTTPS address; presigned: a signed URL.
+    #[arg(long, value_enum, default_value_t = VariantArg::Vsi)]
+    pub(crate) variant: VariantArg,
+    /// Print a STAC ItemCollection.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VariantArg {
+    Vsi,
+    Https,
+    Presigned,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// A path, file://, s3://, gs://, az://, https:// or a VSI path.
+    pub(crate) location: String,
+    /// auto, async-tiff or gdal.
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    /// A path, file://, s3://, gs://, az://, https:// or a VSI path.
+    pub(crate) location: String,
+    /// A band, counted from 1. All bands if absent.
+    #[arg(long, value_name = "N")]
+    pub(crate) band: Option<usize>,
+    /// A rectangle in pixels of the level. The whole level if absent.
+    #[arg(long, value_name = "COL,ROW,WIDTH,HEIGHT")]
+    pub(crate) window: Option<String>,
+    /// 0 is full resolution, 1.. are the overviews.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) level: usize,
+    /// auto, async-tiff or gdal.
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+    /// The file to write, by its ending .tif, .npy, .bin or .png; `-` is stdout as .bin.
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: String,
+    /// Print one JSON document about what was read.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheArgs {
+    #[command(subcommand)]
+    pub(crate) action: CacheAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheAction {
+    /// Prints where the cache is and how much it holds.
+    Info {
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Removes what has expired and what a killed download left.
+    Clean {
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Removes every entry.
+    Clear {
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+}

@@ -1,0 +1,70 @@
+//! `rss info`: what a raster says of itself.
+
+use anyhow::Result;
+use rss_core::{Backend, Crs, Location, Profile, Session, reader};
+use serde_json::{Value, json};
+
+use crate::{Found, args::InfoArgs, output};
+
+pub(crate) async fn run(args: &InfoArgs) -> Result<Found> {
+    let session = Session::from_env()?;
+    let location = Location::parse(&args.location)?;
+    let backend: Backend = args.backend.parse()?;
+    let raster = reader::open(&session, &location, backend).await?;
+    let facts = facts(raster.profile());
+    if args.json {
+        output::json(&facts)?;
+    } else {
+        let rows = facts.as_object().into_iter().flatten().map(|(name, value)| {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Null => "-".to_owned(),
+                value => value.to_string(),
+            };
+            format!("{name:<12} {text}")
+        });
+        output::lines(rows)?;
+    }
+    Ok(Found::Something)
+}
+
+fn facts(profile: &Profile) -> Value {
+    let overviews: Vec<_> = profile
+        .overviews
+        .iter()
+        .map(|size| [size.width, size.height])
+        .collect();
+    let wkt = match &profile.crs {
+        Some(Crs::Wkt(wkt)) => Some(wkt.as_str()),
+        _ => None,
+    };
+    json!({
+        "width": profile.size.width,
+        "height": profile.size.height,
+        "count": profile.count,
+        "dtype": profile.dtype.name(),
+        "nodata": profile.nodata.map(number),
+        "epsg": profile.crs.as_ref().and_then(Crs::epsg),
+        "wkt": wkt,
+        "transform": profile.transform.map(|transform| transform.0),
+        "tile": [profile.tile.width, profile.tile.height],
+        "compression": profile.compression,
+        "predictor": profile.predictor,
+        "overviews": overviews,
+        "scale": profile.scale,
+        "offset": profile.offset,
+    })
+}
+
+/// JSON has no NaN or infinity: they are written as GDAL spells them.
+fn number(value: f64) -> Value {
+    if value.is_nan() {
+        json!("nan")
+    } else if value.is_infinite() {
+        json!(if value > 0.0 { "inf" } else { "-inf" })
+    } else if value.fract() == 0.0 && value.abs() < 9.0e15 {
+        json!(value as i64)
+    } else {
+        json!(value)
+    }
+}

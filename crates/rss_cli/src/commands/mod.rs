@@ -1,0 +1,8 @@
+//! One module per subcommand.
+
+pub(crate) mod cache;
+pub(crate) mod get;
+pub(crate) mod info;
+pub(crate) mod read;
+pub(crate) mod remote;
+pub(crate) mod search;

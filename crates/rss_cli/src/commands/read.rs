@@ -1,0 +1,64 @@
+//! `rss read`: pixels into a file or to stdout.
+
+use std::{io::Write, path::Path, time::Instant};
+
+use anyhow::Result;
+use rss_core::{Backend, Format, Location, ReadRequest, Session, Window, reader};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::{Found, args::ReadArgs, output};
+
+pub(crate) async fn run(args: &ReadArgs) -> Result<Found> {
+    anyhow::ensure!(
+        !(args.json && args.output == "-"),
+        "--json and -o - both want stdout; give a file to -o"
+    );
+    let session = Session::from_env()?;
+    let location = Location::parse(&args.location)?;
+    let backend: Backend = args.backend.parse()?;
+    let mut request = ReadRequest::new().with_level(args.level);
+    if let Some(window) = &args.window {
+        request = request.with_window(window.parse::<Window>()?);
+    }
+    if let Some(band) = args.band {
+        request = request.with_bands([band]);
+    }
+    // Known before any byte is fetched, so that a typing error costs nothing.
+    let to_file = (args.output != "-").then(|| Path::new(&args.output));
+    if let Some(path) = to_file {
+        Format::of_path(path)?;
+    }
+
+    let start = Instant::now();
+    let raster = reader::open(&session, &location, backend).await?;
+    let pixels = raster.read(&request).await?;
+    let wall = start.elapsed();
+    let traffic = session.traffic();
+
+    match to_file {
+        Some(path) => pixels.save(path)?,
+        None => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(&pixels.pixels.to_le_bytes())?;
+            out.flush()?;
+        }
+    }
+    if args.json {
+        let [count, height, width] = pixels.pixels.shape();
+        let digest = Sha256::digest(pixels.pixels.to_le_bytes());
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        output::json(&json!({
+            "width": width,
+            "height": height,
+            "count": count,
+            "dtype": pixels.pixels.dtype().name(),
+            "requests": traffic.requests,
+            "bytes": traffic.bytes,
+            "wall_s": wall.as_secs_f64(),
+            "sha256": hex,
+            "backend": raster.backend().name(),
+        }))?;
+    }
+    Ok(Found::Something)
+}

@@ -1,0 +1,372 @@
+//! A manifest: what one collection of one source calls its bands.
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+
+use super::{Collection, PRODUCTS, SceneRule, Source};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::DataType,
+};
+
+/// What a band measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// Surface reflectance.
+    Reflectance,
+    /// Surface temperature.
+    Temperature,
+    /// An angle of sun, satellite or terrain.
+    Angle,
+    /// Another quantity, such as water vapour.
+    Quantity,
+    /// Classes, masks and flags: not read unless asked for.
+    Qa,
+}
+
+/// One band of a product.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BandDef {
+    /// The asset's key in the items.
+    pub asset: String,
+    /// The name that the band has at every provider, such as `red` or `swir_1`.
+    #[serde(default)]
+    pub canonical: Option<String>,
+    /// The side of a pixel in metres.
+    pub resolution: f64,
+    /// The type of the samples.
+    #[serde(deserialize_with = "dtype")]
+    pub dtype: DataType,
+    /// The value that means "no data"; may be NaN.
+    #[serde(default)]
+    pub nodata: Option<f64>,
+    /// What a sample is multiplied with.
+    #[serde(default)]
+    pub scale: Option<f64>,
+    /// What is then added.
+    #[serde(default)]
+    pub offset: Option<f64>,
+    /// What the band measures.
+    pub kind: Kind,
+    /// True if not every item has it.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+fn dtype<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<DataType, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    name.parse().map_err(serde::de::Error::custom)
+}
+
+/// What one collection of one source looks like.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Manifest {
+    /// The source's name.
+    pub source: String,
+    /// The product's name, such as `sentinel2`.
+    pub collection: String,
+    /// The ids of the collections in the API.
+    pub stac_collections: Vec<String>,
+    /// The property that states cloud cover in percent.
+    #[serde(default)]
+    pub cloud_cover: Option<String>,
+    /// How items state their scene.
+    #[serde(default)]
+    pub scene: Option<SceneRule>,
+    /// The value of `platform` that items must have, where one collection holds several satellites.
+    #[serde(default)]
+    pub platform: Option<String>,
+    /// Products that are one satellite of this collection, and its `platform`.
+    #[serde(default)]
+    satellites: std::collections::BTreeMap<String, String>,
+    /// The bands, in the order they are read.
+    pub bands: Vec<BandDef>,
+}
+
+impl Manifest {
+    /// Returns the manifest of a product of a source; none if it has no such product.
+    pub fn builtin(source: &Source, collection: &Collection) -> Option<Self> {
+        let wanted = collection.name();
+        let own: Vec<Self> = Self::all()
+            .into_iter()
+            .filter(|manifest| manifest.source == source.name())
+            .collect();
+        let exact = own.iter().find(|manifest| manifest.collection == wanted);
+        let satellite = || {
+            own.iter().find_map(|manifest| {
+                let platform = manifest.satellites.get(wanted)?;
+                Some(Self {
+                    collection: wanted.to_owned(),
+                    platform: Some(platform.clone()),
+                    ..manifest.clone()
+                })
+            })
+        };
+        // A collection by its own id is as good as by the product's name.
+        let by_id = || {
+            let mut holders = own
+                .iter()
+                .filter(|m| m.stac_collections.iter().any(|id| id == wanted));
+            holders.next().map(|manifest| Self {
+                stac_collections: vec![wanted.to_owned()],
+                ..manifest.clone()
+            })
+        };
+        exact
+            .cloned()
+            .or_else(satellite)
+            .or_else(|| match collection {
+                Collection::Landsat => Self::union(wanted, &own),
+                _ => None,
+            })
+            .or_else(by_id)
+    }
+
+    /// Returns every built-in manifest.
+    #[expect(
+        clippy::expect_used,
+        reason = "the files are embedded, and a test reads each"
+    )]
+    pub fn all() -> Vec<Self> {
+        PRODUCTS
+            .iter()
+            .map(|text| Self::from_yaml(text).expect("an embedded manifest"))
+            .collect()
+    }
+
+    /// Joins the manifests of single satellites.
+    fn union(name: &str, own: &[Self]) -> Option<Self> {
+        let mut parts = own.iter().filter(|manifest| {
+            manifest
+                .collection
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.parse::<u8>().is_ok())
+        });
+        let mut union = parts.next()?.clone();
+        name.clone_into(&mut union.collection);
+        let mut holders = vec![1; union.bands.len()];
+        let mut count = 1;
+        for part in parts {
+            count += 1;
+            union
+                .stac_collections
+                .extend(part.stac_collections.iter().cloned());
+            for band in &part.bands {
+                match union
+                    .bands
+                    .iter()
+                    .position(|known| known.asset == band.asset)
+                {
+                    Some(at) => holders[at] += 1,
+                    None => {
+                        union.bands.push(band.clone());
+                        holders.push(1);
+                    }
+                }
+            }
+        }
+        for (band, holders) in union.bands.iter_mut().zip(holders) {
+            band.optional |= holders < count;
+        }
+        Some(union)
+    }
+
+    /// Reads a manifest of your own from a YAML file; `data/products` has models.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] if there is no such file; [`ErrorKind::InvalidInput`] naming the line
+    /// and what was expected.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|err| {
+            let kind = match err.kind() {
+                std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+                _ => ErrorKind::InvalidInput,
+            };
+            Error::new(kind, "the manifest cannot be read")
+                .with_source(err)
+                .at(path.display())
+        })?;
+        Self::from_yaml(&text).map_err(|err| err.at(path.display()))
+    }
+
+    /// Reads a manifest from YAML text.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] naming the line and what was expected.
+    pub fn from_yaml(text: &str) -> Result<Self> {
+        let invalid = |message: String| Error::new(ErrorKind::InvalidInput, message);
+        let manifest: Self = serde_saphyr::from_str(text)
+            .map_err(|err| invalid(format!("not a manifest: {}", first_line(&err.to_string()))))?;
+        if manifest.stac_collections.is_empty() || manifest.bands.is_empty() {
+            return Err(invalid(
+                "a manifest names at least one collection and one band".to_owned(),
+            ));
+        }
+        for (n, band) in manifest.bands.iter().enumerate() {
+            let twin = manifest.bands.iter().skip(n + 1).find(|other| {
+                other.asset == band.asset
+                    || band.canonical.is_some() && other.canonical == band.canonical
+            });
+            if let Some(twin) = twin {
+                return Err(invalid(format!(
+                    "bands `{}` and `{}` share a name",
+                    band.asset, twin.asset
+                )));
+            }
+        }
+        Ok(manifest)
+    }
+
+    /// Returns the band of an asset's key.
+    pub fn band(&self, asset: &str) -> Option<&BandDef> {
+        self.bands.iter().find(|band| band.asset == asset)
+    }
+
+    /// Returns the bands that are read when none is named: all but [`Kind::Qa`].
+    pub fn default_bands(&self) -> Vec<&BandDef> {
+        self.bands
+            .iter()
+            .filter(|band| band.kind != Kind::Qa)
+            .collect()
+    }
+
+    /// Returns the bands of canonical names, in the order asked.
+    ///
+    /// ```
+    /// use rss_core::{Collection, DEA, Manifest};
+    ///
+    /// let manifest = Manifest::builtin(&DEA, &Collection::Sentinel2).unwrap();
+    /// assert_eq!(manifest.resolve_canonical(&["nir"])?[0].asset, "nbart_nir_1");
+    /// let err = manifest.resolve_canonical(&["nri", "red", "grene"]).unwrap_err();
+    /// assert!(err.to_string().starts_with("bands nri, grene are not known"));
+    /// # Ok::<_, rss_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] that lists every name that is not known, and the known ones.
+    pub fn resolve_canonical(&self, names: &[impl AsRef<str>]) -> Result<Vec<&BandDef>> {
+        self.resolve(names, |band| band.canonical.as_deref())
+    }
+
+    /// Returns the bands of asset keys, in the order asked.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] that lists every key that is not known, and the known ones.
+    pub fn resolve_assets(&self, keys: &[impl AsRef<str>]) -> Result<Vec<&BandDef>> {
+        self.resolve(keys, |band| Some(&band.asset))
+    }
+
+    fn resolve(
+        &self,
+        names: &[impl AsRef<str>],
+        name_of: impl Fn(&BandDef) -> Option<&str>,
+    ) -> Result<Vec<&BandDef>> {
+        let mut found = Vec::new();
+        let mut missing = Vec::new();
+        for name in names.iter().map(AsRef::as_ref) {
+            match self.bands.iter().find(|band| name_of(band) == Some(name)) {
+                Some(band) => found.push(band),
+                None => missing.push(name),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let known: Vec<&str> = self.bands.iter().filter_map(name_of).collect();
+        let (noun, verb) = if missing.len() == 1 {
+            ("band", "is")
+        } else {
+            ("bands", "are")
+        };
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "{noun} {} {verb} not known in {} {}; known are {}",
+                missing.join(", "),
+                self.source,
+                self.collection,
+                known.join(", ")
+            ),
+        ))
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::products::{DEA, ELEMENT84, PLANETARY_COMPUTER};
+
+    #[test]
+    fn every_provider_has_sentinel2_and_landsat() {
+        for source in [DEA, ELEMENT84, PLANETARY_COMPUTER] {
+            for collection in [
+                Collection::Sentinel2,
+                Collection::Landsat,
+                Collection::Landsat5,
+                Collection::Landsat7,
+                Collection::Landsat8,
+                Collection::Landsat9,
+            ] {
+                let manifest = Manifest::builtin(&source, &collection);
+                let manifest = manifest.unwrap_or_else(|| panic!("{source} {collection}"));
+                for name in ["red", "nir", "swir_1"] {
+                    assert!(
+                        manifest.resolve_canonical(&[name]).is_ok(),
+                        "{source} {collection} {name}"
+                    );
+                }
+            }
+        }
+        assert!(Manifest::builtin(&ELEMENT84, &Collection::Sentinel2C1).is_some());
+        assert!(Manifest::builtin(&DEA, &Collection::Sentinel2C1).is_none());
+    }
+
+    #[test]
+    fn landsat_at_dea_joins_four_satellites() {
+        let all = Manifest::builtin(&DEA, &Collection::Landsat).unwrap();
+        assert_eq!(all.stac_collections.len(), 4);
+        assert!(all.band("nbart_coastal_aerosol").unwrap().optional);
+        assert!(!all.band("nbart_red").unwrap().optional);
+        assert_eq!(all.platform, None);
+    }
+
+    #[test]
+    fn one_satellite_of_a_shared_collection_is_a_platform() {
+        let eight = Manifest::builtin(&ELEMENT84, &Collection::Landsat8).unwrap();
+        assert_eq!(eight.platform.as_deref(), Some("landsat-8"));
+        assert_eq!(eight.stac_collections, ["landsat-c2-l2"]);
+    }
+
+    #[test]
+    fn default_bands_leave_quality_out() {
+        let manifest = Manifest::builtin(&DEA, &Collection::Sentinel2).unwrap();
+        let names: Vec<_> = manifest
+            .default_bands()
+            .iter()
+            .map(|b| b.asset.as_str())
+            .collect();
+        assert!(names.contains(&"nbart_red") && !names.contains(&"oa_fmask"));
+    }
+
+    #[test]
+    fn a_manifest_with_an_unknown_field_is_refused() {
+        let err = Manifest::from_yaml("source: x\ncolour: blue\n").unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput);
+        assert!(err.to_string().contains("colour"), "{err}");
+    }
+}

@@ -1,0 +1,540 @@
+//! From JSON as servers send it to an `Item`.
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
+use serde_json::{Map, Value, json};
+use stac::{Item, Link};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A STAC document.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Document {
+    /// One item.
+    Item(Box<Item>, Vec<Skipped>),
+    /// A page of a search, or an item collection.
+    Items(Items),
+    /// A catalogue or a collection: its links lead on.
+    Catalogue {
+        /// The id.
+        id: String,
+        /// Links to children and items, as they stand.
+        links: Vec<Link>,
+        /// The conformance classes of an API's landing page.
+        conforms_to: Vec<String>,
+    },
+}
+
+/// Items, and how to go on.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Items {
+    /// The items, in the server's order.
+    pub items: Vec<Item>,
+    /// How to ask for the next page.
+    pub next: Option<Next>,
+    /// How many items match in all, if the server counts.
+    pub matched: Option<u64>,
+    /// What could not be read.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The request for the next page, as the server states it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Next {
+    /// The address; it may be relative to the page's own.
+    pub href: String,
+    /// True if it is a POST.
+    pub post: bool,
+    /// The body of a POST.
+    pub body: Option<Map<String, Value>>,
+    /// True if the body is merged into the one before.
+    pub merge: bool,
+    /// Headers to send.
+    pub headers: Map<String, Value>,
+}
+
+/// An asset or an item that could not be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Skipped {
+    /// The item's id.
+    pub item: String,
+    /// The asset's key; none if the whole item was skipped.
+    pub asset: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Reads a STAC document as servers really send it.
+///
+/// Repaired: bare `NaN` and `Infinity`; missing `links`, `assets`, `bbox`, `stac_version` and
+/// `properties`; geometry `{}`; datetimes without zone or time; a bad `bbox`; ids that are numbers;
+/// fields of STAC 1.1 with values of a wrong type. Fields that are not known are kept.
+///
+/// ```
+/// use rss_core::stac::{Document, read};
+///
+/// let page = br#"{"type": "FeatureCollection", "features": [
+///     {"type": "Feature", "id": 7, "geometry": null, "assets":
+///      {"red": {"href": "s3://b/red.tif", "raster:bands": [{"nodata": NaN}]}, "blue": {}}}]}"#;
+/// let Document::Items(page) = read(page)? else { unreachable!() };
+/// assert_eq!(page.items[0].id, "7");
+/// assert_eq!(page.skipped[0].asset.as_deref(), Some("blue"));
+/// # Ok::<_, rss_core::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`] if the bytes are no JSON or no STAC document; the message tells HTML from
+/// JSON, and repeats the code and description of a server's own error.
+pub fn read(bytes: &[u8]) -> Result<Document> {
+    let corrupt = |message: String| Error::new(ErrorKind::Corrupt, message);
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = String::from_utf8_lossy(bytes);
+    let start: String = text.trim_start().chars().take(40).collect();
+    if start.starts_with('<') {
+        return Err(corrupt(format!(
+            "expected STAC as JSON, got HTML or XML that starts `{}`",
+            one_line(&start)
+        )));
+    }
+    let value = match serde_json::from_str::<Value>(&text) {
+        Ok(value) => value,
+        Err(_) => serde_json::from_str(&without_bare_numbers(&text)).map_err(|err| {
+            let what = if start.is_empty() {
+                "an empty answer".to_owned()
+            } else {
+                format!("text that starts `{}`", one_line(&start))
+            };
+            corrupt(format!("expected STAC as JSON, got {what}")).with_source(err)
+        })?,
+    };
+    let Value::Object(mut object) = value else {
+        return Err(corrupt(
+            "expected a STAC document, got JSON that is no object".to_owned(),
+        ));
+    };
+    match object.get("type").and_then(Value::as_str) {
+        Some("FeatureCollection") => Ok(Document::Items(items(object))),
+        Some("Feature") => {
+            let mut skipped = Vec::new();
+            let item = item(object, &mut skipped).map_err(corrupt)?;
+            Ok(Document::Item(Box::new(item), skipped))
+        }
+        Some("Catalog" | "Collection") => Ok(catalogue(&mut object)),
+        _ if object.contains_key("features") => Ok(Document::Items(items(object))),
+        // Before STAC 1.0 catalogues had no type.
+        _ if object.contains_key("links") && object.contains_key("id") => {
+            Ok(catalogue(&mut object))
+        }
+        _ => {
+            let field = |name: &str| object.get(name).and_then(Value::as_str).map(one_line);
+            let code = field("code").or_else(|| field("name"));
+            let detail = field("description")
+                .or_else(|| field("detail"))
+                .or_else(|| field("message"));
+            Err(corrupt(match (code, detail) {
+                (None, None) => "expected a STAC document, got other JSON".to_owned(),
+                (code, detail) => {
+                    let parts: Vec<_> = [code, detail].into_iter().flatten().collect();
+                    format!("the server answered `{}`", parts.join(": "))
+                }
+            }))
+        }
+    }
+}
+
+/// The message of a server's error document, if there is one.
+fn one_line(text: &str) -> String {
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(200)
+        .collect();
+    line.trim().to_owned()
+}
+
+fn catalogue(object: &mut Map<String, Value>) -> Document {
+    let classes = object.get("conformsTo").and_then(Value::as_array);
+    Document::Catalogue {
+        id: object
+            .get("id")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+        conforms_to: classes
+            .into_iter()
+            .flatten()
+            .filter_map(|class| class.as_str().map(str::to_owned))
+            .collect(),
+        links: links(object.remove("links")),
+    }
+}
+
+fn items(mut object: Map<String, Value>) -> Items {
+    let matched = object
+        .get("numberMatched")
+        .or_else(|| object.get("context")?.get("matched"))
+        .or_else(|| object.get("search:metadata")?.get("matched"))
+        .and_then(Value::as_u64);
+    let mut page = Items {
+        matched,
+        next: next(object.remove("links")),
+        ..Items::default()
+    };
+    let Some(Value::Array(features)) = object.remove("features") else {
+        return page;
+    };
+    for feature in features {
+        let read = match feature {
+            Value::Object(feature) => {
+                let id = id_of(&feature);
+                item(feature, &mut page.skipped).map_err(|reason| (id, reason))
+            }
+            _ => Err((String::new(), "a feature that is no object".to_owned())),
+        };
+        match read {
+            Ok(item) => page.items.push(item),
+            Err((item, reason)) => page.skipped.push(Skipped {
+                item,
+                asset: None,
+                reason,
+            }),
+        }
+    }
+    page
+}
+
+fn next(value: Option<Value>) -> Option<Next> {
+    let links = match value {
+        Some(Value::Array(links)) => links,
+        _ => return None,
+    };
+    links.into_iter().find_map(|link| {
+        let Value::Object(mut link) = link else {
+            return None;
+        };
+        if link.get("rel").and_then(Value::as_str) != Some("next") {
+            return None;
+        }
+        let body = match link.remove("body") {
+            Some(Value::Object(body)) => Some(body),
+            _ => None,
+        };
+        let headers = match link.remove("headers") {
+            Some(Value::Object(headers)) => headers,
+            _ => Map::new(),
+        };
+        let method = link.get("method").and_then(Value::as_str).unwrap_or("GET");
+        Some(Next {
+            href: link.get("href")?.as_str()?.to_owned(),
+            post: method.eq_ignore_ascii_case("POST"),
+            merge: link.get("merge").and_then(Value::as_bool).unwrap_or(false),
+            body,
+            headers,
+        })
+    })
+}
+
+fn id_of(feature: &Map<String, Value>) -> String {
+    match feature.get("id") {
+        Some(Value::String(id)) => id.clone(),
+        Some(Value::Number(id)) => id.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Repairs one feature; the error says why it is no item.
+fn item(mut feature: Map<String, Value>, skipped: &mut Vec<Skipped>) -> Result<Item, String> {
+    let id = id_of(&feature);
+    if id.is_empty() {
+        return Err("an item without an id".to_owned());
+    }
+    feature.insert("type".to_owned(), json!("Feature"));
+    feature.insert("id".to_owned(), json!(id));
+    if !feature.get("stac_version").is_some_and(Value::is_string) {
+        feature.insert("stac_version".to_owned(), json!("1.0.0"));
+    }
+    keep_strings(&mut feature, "stac_extensions");
+    if !feature.get("collection").is_some_and(Value::is_string) {
+        feature.remove("collection");
+    }
+    let geometry = feature.remove("geometry").unwrap_or(Value::Null);
+    let geometry = match serde_json::from_value::<geojson::Geometry>(geometry.clone()) {
+        Ok(_) => geometry,
+        Err(_) => Value::Null,
+    };
+    feature.insert("geometry".to_owned(), geometry);
+    let bbox = feature.get("bbox").and_then(Value::as_array);
+    let good = bbox
+        .is_some_and(|edges| matches!(edges.len(), 4 | 6) && edges.iter().all(Value::is_number));
+    if !good {
+        feature.remove("bbox");
+    }
+    let properties = match feature.remove("properties") {
+        Some(Value::Object(properties)) => repaired_properties(properties),
+        _ => Map::new(),
+    };
+    feature.insert("properties".to_owned(), Value::Object(properties));
+    let links = links(feature.remove("links"));
+    let assets = match feature.remove("assets") {
+        Some(Value::Object(assets)) => assets,
+        _ => Map::new(),
+    };
+    let mut item: Item = serde_json::from_value(Value::Object(feature))
+        .map_err(|err| format!("not an item: {err}"))?;
+    item.links = links;
+    for (key, value) in assets {
+        match asset(value) {
+            Ok(asset) => {
+                item.assets.insert(key, asset);
+            }
+            Err(reason) => skipped.push(Skipped {
+                item: id.clone(),
+                asset: Some(key),
+                reason,
+            }),
+        }
+    }
+    Ok(item)
+}
+
+fn links(value: Option<Value>) -> Vec<Link> {
+    let Some(Value::Array(links)) = value else {
+        return Vec::new();
+    };
+    links
+        .into_iter()
+        .filter_map(|mut link| {
+            // A body or headers of an odd type must not lose the link.
+            if let Some(object) = link.as_object_mut() {
+                object.retain(|name, value| match name.as_str() {
+                    "body" | "headers" => value.is_object(),
+                    "merge" => value.is_boolean(),
+                    "type" | "title" | "method" => value.is_string(),
+                    _ => true,
+                });
+            }
+            serde_json::from_value(link).ok()
+        })
+        .collect()
+}
+
+fn repaired_properties(mut properties: Map<String, Value>) -> Map<String, Value> {
+    for name in ["datetime", "start_datetime", "end_datetime"] {
+        if let Some(value) = properties.get_mut(name) {
+            let time = value.as_str().and_then(parse_time);
+            *value = time.map_or(Value::Null, |time| {
+                json!(time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+            });
+        }
+    }
+    for name in ["title", "description", "created", "updated"] {
+        if properties.get(name).is_some_and(|value| !value.is_string()) {
+            properties.remove(name);
+        }
+    }
+    properties
+}
+
+/// Reads a time with or without zone, fraction and time of day; without a zone it is UTC.
+pub(super) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    let text = text.trim();
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Some(time.to_utc());
+    }
+    for format in [
+        "%Y-%m-%dT%H:%M:%S%.f",
+        "%Y-%m-%d %H:%M:%S%.f",
+        "%Y-%m-%dT%H:%M",
+    ] {
+        if let Ok(time) = NaiveDateTime::parse_from_str(text.trim_end_matches('Z'), format) {
+            return Some(time.and_utc());
+        }
+    }
+    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+    Some(day.and_hms_opt(0, 0, 0)?.and_utc())
+}
+
+/// Repairs one asset; the error says why it cannot be used.
+fn asset(value: Value) -> Result<stac::Asset, String> {
+    let Value::Object(mut asset) = value else {
+        return Err("no object".to_owned());
+    };
+    match asset.get("href") {
+        Some(Value::String(href)) if !href.is_empty() => {}
+        _ => return Err("no href".to_owned()),
+    }
+    keep_strings(&mut asset, "roles");
+    for name in ["title", "description", "type", "created", "updated", "unit"] {
+        if asset.get(name).is_some_and(|value| !value.is_string()) {
+            asset.remove(name);
+        }
+    }
+    let nodata = take_nodata(&mut asset);
+    let mut nodatas = Vec::new();
+    if let Some(bands) = asset.get_mut("bands") {
+        match bands {
+            Value::Array(bands) => {
+                bands.retain(Value::is_object);
+                nodatas = bands
+                    .iter_mut()
+                    .filter_map(Value::as_object_mut)
+                    .map(take_nodata)
+                    .collect();
+            }
+            _ => {
+                asset.remove("bands");
+            }
+        }
+    }
+    let mut read: stac::Asset = match serde_json::from_value(Value::Object(asset.clone())) {
+        Ok(asset) => asset,
+        Err(_) => {
+            // Fields of STAC 1.1 with values of a wrong type: the rest is worth more than they are.
+            for name in ["bands", "statistics", "data_type"] {
+                asset.remove(name);
+            }
+            serde_json::from_value(Value::Object(asset)).map_err(|err| err.to_string())?
+        }
+    };
+    read.nodata = nodata;
+    for (band, nodata) in read.bands.iter_mut().zip(nodatas) {
+        band.nodata = nodata;
+    }
+    Ok(read)
+}
+
+/// Takes `nodata` as a number, a numeric string or a spelling of NaN or infinity.
+fn take_nodata(object: &mut Map<String, Value>) -> Option<f64> {
+    super::facts::as_number(&object.remove("nodata")?)
+}
+
+fn keep_strings(object: &mut Map<String, Value>, name: &str) {
+    match object.get_mut(name) {
+        Some(Value::Array(list)) => list.retain(Value::is_string),
+        Some(_) => {
+            object.remove(name);
+        }
+        None => {}
+    }
+}
+
+/// Replaces bare `NaN`, `Infinity` and `-Infinity` outside strings by strings.
+fn without_bare_numbers(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut in_string = false;
+    while let Some(c) = rest.chars().next() {
+        if in_string {
+            // A backslash and what it escapes pass together.
+            let length = match c {
+                '\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
+                _ => c.len_utf8(),
+            };
+            in_string = c != '"';
+            let (passed, after) = rest.split_at(length);
+            out.push_str(passed);
+            rest = after;
+            continue;
+        }
+        let bare = ["NaN", "-Infinity", "Infinity", "nan"];
+        if let Some(word) = bare.iter().find(|word| rest.starts_with(**word)) {
+            out.push('"');
+            out.push_str(word);
+            out.push('"');
+            rest = rest.get(word.len()..).unwrap_or_default();
+            continue;
+        }
+        in_string = c == '"';
+        out.push(c);
+        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(json: &str) -> Item {
+        match read(json.as_bytes()).unwrap() {
+            Document::Item(item, _) => *item,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bare_numbers_become_strings_outside_strings_only() {
+        assert_eq!(
+            without_bare_numbers(r#"{"a": NaN, "b\"NaN": "NaN", "c": -Infinity}"#),
+            r#"{"a": "NaN", "b\"NaN": "NaN", "c": "-Infinity"}"#
+        );
+    }
+
+    #[test]
+    fn nodata_is_read_in_every_spelling() {
+        let item = one(r#"{"type":"Feature","id":"a","geometry":{},"assets":{
+                "x":{"href":"x","nodata":"nan","bands":[{"nodata":"NaN"},{"nodata":-9}]}}}"#);
+        let asset = &item.assets["x"];
+        assert!(asset.nodata.unwrap().is_nan());
+        assert!(asset.bands[0].nodata.unwrap().is_nan());
+        assert_eq!(asset.bands[1].nodata, Some(-9.0));
+        assert!(item.geometry.is_none());
+    }
+
+    #[test]
+    fn times_without_zone_or_time_are_utc() {
+        for (text, expected) in [
+            ("1998-03-08", "1998-03-08T00:00:00Z"),
+            (
+                "2020-01-01T10:00:00.1234567",
+                "2020-01-01T10:00:00.123456700Z",
+            ),
+            ("2020-01-01T10:00:00+10:00", "2020-01-01T00:00:00Z"),
+        ] {
+            let time = parse_time(text).unwrap();
+            assert_eq!(time.to_rfc3339_opts(SecondsFormat::AutoSi, true), expected);
+        }
+        assert_eq!(parse_time("yesterday"), None);
+    }
+
+    #[test]
+    fn html_and_server_errors_are_named() {
+        let message = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+        assert_eq!(
+            message(b"<html><body>Log in</body></html>"),
+            "expected STAC as JSON, got HTML or XML that starts `<html><body>Log in</body></html>`"
+        );
+        assert_eq!(
+            message(br#"{"code": "BadRequest", "description": "no such collection"}"#),
+            "the server answered `BadRequest: no such collection`"
+        );
+        assert_eq!(message(b""), "expected STAC as JSON, got an empty answer");
+        assert_eq!(
+            message(b"[1]"),
+            "expected a STAC document, got JSON that is no object"
+        );
+    }
+
+    #[test]
+    fn a_next_link_is_read_in_every_form() {
+        let page = |link: &str| {
+            let text = format!(r#"{{"type":"FeatureCollection","features":[],"links":[{link}]}}"#);
+            match read(text.as_bytes()).unwrap() {
+                Document::Items(items) => items.next,
+                other => panic!("{other:?}"),
+            }
+        };
+        let dea =
+            page(r#"{"rel":"next","method":"POST","merge":true,"href":"/s","body":{"_o":20}}"#);
+        let dea = dea.unwrap();
+        assert!(dea.post && dea.merge);
+        assert_eq!(dea.body.unwrap()["_o"], 20);
+        let get = page(r#"{"rel":"next","href":"https://h/s?token=next:x"}"#).unwrap();
+        assert!(!get.post && get.body.is_none());
+        assert_eq!(page(r#"{"rel":"self","href":"x"}"#), None);
+    }
+}

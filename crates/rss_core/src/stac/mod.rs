@@ -1,0 +1,16 @@
+//! What a catalogue says: documents read leniently, and what items say of their bands and grids.
+//!
+//! Real servers send bare `NaN`, numbers as strings, old extension names, items without links. A
+//! document is repaired here, once, before it becomes the strict types of the `stac` crate; nothing
+//! after this module knows that there was anything to repair.
+
+mod facts;
+mod lenient;
+
+pub use self::{
+    facts::{
+        BandFacts, Projection, band_facts, cloud_cover, datetime, file_sha256, file_size, interval,
+        number, projection, requester_pays, storage_region, text,
+    },
+    lenient::{Document, Items, Next, Skipped, read},
+};

@@ -1,0 +1,239 @@
+//! The objects over the S3 protocol: what a public bucket answers.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use futures::stream;
+use s3s::{
+    S3, S3Request, S3Response, S3Result,
+    access::{S3Access, S3AccessContext},
+    auth::SimpleAuth,
+    dto::{
+        CommonPrefix, ETag, ETagCondition, GetObjectInput, GetObjectOutput, HeadObjectInput,
+        HeadObjectOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
+        ListObjectsV2Output, Object as Listed, StreamingBlob, Timestamp,
+    },
+    s3_error,
+    service::{S3Service, S3ServiceBuilder},
+};
+
+use crate::{
+    ACCESS_KEY, SECRET_KEY,
+    objects::{Object, Objects},
+};
+
+/// Keys that one listing holds at most.
+const MAX_KEYS: i32 = 1000;
+
+/// Returns the service; it reads signed, presigned and unsigned requests.
+pub(crate) fn service(objects: Arc<Objects>) -> S3Service {
+    let mut builder = S3ServiceBuilder::new(Bucket(objects));
+    builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
+    builder.set_access(Public);
+    builder.build()
+}
+
+/// Lets everybody in; a signature that is there is still checked.
+struct Public;
+
+#[async_trait::async_trait]
+impl S3Access for Public {
+    async fn check(&self, _context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        Ok(())
+    }
+}
+
+struct Bucket(Arc<Objects>);
+
+impl Bucket {
+    fn object(&self, bucket: &str, key: &str) -> S3Result<Object> {
+        if !self.0.has_bucket(bucket) {
+            return Err(s3_error!(NoSuchBucket));
+        }
+        self.0.get(bucket, key).ok_or_else(|| s3_error!(NoSuchKey))
+    }
+
+    /// Lists keys after `after`: the keys, the common prefixes, and where the next page starts.
+    fn page(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        delimiter: Option<&str>,
+        after: &str,
+        max_keys: i32,
+    ) -> S3Result<(Vec<Listed>, Vec<CommonPrefix>, Option<String>)> {
+        if !self.0.has_bucket(bucket) {
+            return Err(s3_error!(NoSuchBucket));
+        }
+        let limit = usize::try_from(max_keys).unwrap_or(0);
+        let (mut keys, mut prefixes, mut last) = (Vec::new(), BTreeSet::new(), None);
+        for (key, object) in self.0.list(bucket, prefix) {
+            if key.as_str() <= after {
+                continue;
+            }
+            if keys.len() + prefixes.len() >= limit {
+                return Ok((keys, common(prefixes), last));
+            }
+            last = Some(key.clone());
+            let rest = key.get(prefix.len()..).unwrap_or_default();
+            match delimiter.and_then(|delimiter| Some((delimiter, rest.find(delimiter)?))) {
+                Some((delimiter, at)) => {
+                    let end = prefix.len() + at + delimiter.len();
+                    prefixes.insert(key.get(..end).unwrap_or_default().to_owned());
+                }
+                None => keys.push(Listed {
+                    key: Some(key),
+                    size: i64::try_from(object.bytes.len()).ok(),
+                    e_tag: Some(ETag::Strong(object.etag)),
+                    last_modified: Some(Timestamp::from(object.modified)),
+                    ..Listed::default()
+                }),
+            }
+        }
+        Ok((keys, common(prefixes), None))
+    }
+}
+
+fn common(prefixes: BTreeSet<String>) -> Vec<CommonPrefix> {
+    prefixes
+        .into_iter()
+        .map(|prefix| CommonPrefix {
+            prefix: Some(prefix),
+        })
+        .collect()
+}
+
+fn check_conditions(
+    object: &Object,
+    if_match: Option<&ETagCondition>,
+    if_none_match: Option<&ETagCondition>,
+) -> S3Result<()> {
+    let is = |condition: &ETagCondition| match condition {
+        ETagCondition::Any => true,
+        ETagCondition::ETag(etag) => etag.value() == object.etag,
+    };
+    if if_match.is_some_and(|condition| !is(condition)) {
+        return Err(s3_error!(PreconditionFailed));
+    }
+    if if_none_match.is_some_and(is) {
+        return Err(s3_error!(NotModified));
+    }
+    Ok(())
+}
+
+#[async_trait::async_trait]
+impl S3 for Bucket {
+    async fn get_object(
+        &self,
+        request: S3Request<GetObjectInput>,
+    ) -> S3Result<S3Response<GetObjectOutput>> {
+        let input = request.input;
+        let object = self.object(&input.bucket, &input.key)?;
+        check_conditions(
+            &object,
+            input.if_match.as_ref(),
+            input.if_none_match.as_ref(),
+        )?;
+        let total = object.bytes.len() as u64;
+        let (bytes, content_range) = match input.range {
+            None => (object.bytes.clone(), None),
+            Some(range) => {
+                let range = range.check(total).map_err(|_| s3_error!(InvalidRange))?;
+                let text = format!("bytes {}-{}/{total}", range.start, range.end - 1);
+                let cut = usize::try_from(range.start)
+                    .ok()
+                    .zip(usize::try_from(range.end).ok());
+                let (start, end) = cut.ok_or_else(|| s3_error!(InvalidRange))?;
+                (object.bytes.slice(start..end), Some(text))
+            }
+        };
+        Ok(S3Response::new(GetObjectOutput {
+            accept_ranges: Some("bytes".to_owned()),
+            content_length: i64::try_from(bytes.len()).ok(),
+            content_range,
+            content_type: Some("image/tiff".to_owned()),
+            e_tag: Some(ETag::Strong(object.etag)),
+            last_modified: Some(Timestamp::from(object.modified)),
+            body: Some(blob(bytes)),
+            ..GetObjectOutput::default()
+        }))
+    }
+
+    async fn head_object(
+        &self,
+        request: S3Request<HeadObjectInput>,
+    ) -> S3Result<S3Response<HeadObjectOutput>> {
+        let input = request.input;
+        let object = self.object(&input.bucket, &input.key)?;
+        check_conditions(
+            &object,
+            input.if_match.as_ref(),
+            input.if_none_match.as_ref(),
+        )?;
+        Ok(S3Response::new(HeadObjectOutput {
+            accept_ranges: Some("bytes".to_owned()),
+            content_length: i64::try_from(object.bytes.len()).ok(),
+            content_type: Some("image/tiff".to_owned()),
+            e_tag: Some(ETag::Strong(object.etag)),
+            last_modified: Some(Timestamp::from(object.modified)),
+            ..HeadObjectOutput::default()
+        }))
+    }
+
+    async fn list_objects(
+        &self,
+        request: S3Request<ListObjectsInput>,
+    ) -> S3Result<S3Response<ListObjectsOutput>> {
+        let input = request.input;
+        let prefix = input.prefix.unwrap_or_default();
+        let (keys, prefixes, next) = self.page(
+            &input.bucket,
+            &prefix,
+            input.delimiter.as_deref(),
+            input.marker.as_deref().unwrap_or_default(),
+            input.max_keys.unwrap_or(MAX_KEYS),
+        )?;
+        Ok(S3Response::new(ListObjectsOutput {
+            name: Some(input.bucket),
+            prefix: Some(prefix),
+            delimiter: input.delimiter,
+            is_truncated: Some(next.is_some()),
+            next_marker: next,
+            contents: Some(keys),
+            common_prefixes: Some(prefixes),
+            ..ListObjectsOutput::default()
+        }))
+    }
+
+    async fn list_objects_v2(
+        &self,
+        request: S3Request<ListObjectsV2Input>,
+    ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        let input = request.input;
+        let prefix = input.prefix.unwrap_or_default();
+        let after = input.continuation_token.clone().or(input.start_after);
+        let (keys, prefixes, next) = self.page(
+            &input.bucket,
+            &prefix,
+            input.delimiter.as_deref(),
+            after.as_deref().unwrap_or_default(),
+            input.max_keys.unwrap_or(MAX_KEYS),
+        )?;
+        Ok(S3Response::new(ListObjectsV2Output {
+            name: Some(input.bucket),
+            prefix: Some(prefix),
+            delimiter: input.delimiter,
+            key_count: i32::try_from(keys.len() + prefixes.len()).ok(),
+            is_truncated: Some(next.is_some()),
+            continuation_token: input.continuation_token,
+            next_continuation_token: next,
+            contents: Some(keys),
+            common_prefixes: Some(prefixes),
+            ..ListObjectsV2Output::default()
+        }))
+    }
+}
+
+fn blob(bytes: Bytes) -> StreamingBlob {
+    StreamingBlob::wrap(stream::iter([Ok::<_, std::io::Error>(bytes)]))
+}

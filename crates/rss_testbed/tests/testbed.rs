@@ -1,0 +1,335 @@
+//! The testbed speaks its protocols, and breaks them when told to.
+
+use std::{sync::Arc, time::Duration};
+
+use object_store::{
+    ObjectStore, ObjectStoreExt, RetryConfig,
+    aws::{AmazonS3, AmazonS3Builder},
+    path::Path,
+    signer::Signer,
+};
+use rss_testbed::{ACCESS_KEY, Band, Fault, Paging, Rule, SECRET_KEY, Scenes, Service, Testbed};
+use serde_json::{Value, json};
+
+fn builder(bed: &Testbed) -> AmazonS3Builder {
+    AmazonS3Builder::new()
+        .with_endpoint(bed.s3_endpoint())
+        .with_allow_http(true)
+        .with_region("ap-southeast-2")
+        .with_bucket_name("bed")
+        .with_retry(RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        })
+}
+
+fn anonymous(bed: &Testbed) -> AmazonS3 {
+    builder(bed).with_skip_signature(true).build().unwrap()
+}
+
+fn signed(bed: &Testbed) -> AmazonS3 {
+    builder(bed)
+        .with_access_key_id(ACCESS_KEY)
+        .with_secret_access_key(SECRET_KEY)
+        .build()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn signed_and_unsigned_requests_read_ranges() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bed", "a/x.bin", "0123456789");
+    let path = Path::from("a/x.bin");
+    for store in [anonymous(&bed), signed(&bed)] {
+        assert_eq!(store.get_range(&path, 2..5).await.unwrap(), "234");
+        assert_eq!(
+            store.get(&path).await.unwrap().bytes().await.unwrap(),
+            "0123456789"
+        );
+    }
+    let log = bed.requests(Service::S3);
+    let seen: Vec<_> = log.iter().map(|r| (r.status, r.bytes, r.signed)).collect();
+    assert_eq!(
+        seen,
+        [
+            (206, 3, false),
+            (200, 10, false),
+            (206, 3, true),
+            (200, 10, true)
+        ]
+    );
+    assert_eq!(log[0].range.as_deref(), Some("bytes=2-4"));
+}
+
+#[tokio::test]
+async fn a_wrong_signature_is_refused() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bed", "x", "1");
+    let store = builder(&bed)
+        .with_access_key_id(ACCESS_KEY)
+        .with_secret_access_key("wrong")
+        .build()
+        .unwrap();
+    let err = store.get(&Path::from("x")).await.unwrap_err();
+    assert!(
+        matches!(err, object_store::Error::PermissionDenied { .. }),
+        "{err}"
+    );
+}
+
+#[tokio::test]
+async fn a_presigned_url_reads() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bed", "x", "123");
+    let life = Duration::from_secs(60);
+    let url = signed(&bed)
+        .signed_url(http::Method::GET, &Path::from("x"), life)
+        .await
+        .unwrap();
+    let text = reqwest::get(url).await.unwrap().text().await.unwrap();
+    assert_eq!(text, "123");
+    assert!(bed.log()[0].signed);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_404_and_past_the_end_416() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bed", "x", "123");
+    let store = anonymous(&bed);
+    let missing = store.get(&Path::from("y")).await.unwrap_err();
+    assert!(matches!(missing, object_store::Error::NotFound { .. }));
+    store.get_range(&Path::from("x"), 7..9).await.unwrap_err();
+    let statuses: Vec<_> = bed.log().iter().map(|r| r.status).collect();
+    assert_eq!(statuses, [404, 416]);
+}
+
+#[tokio::test]
+async fn listings_have_prefixes() {
+    let bed = Testbed::builder().start().unwrap();
+    for key in ["a/1", "a/2", "a/c/3", "d"] {
+        bed.put("bed", key, "x");
+    }
+    let store = anonymous(&bed);
+    let list = store
+        .list_with_delimiter(Some(&Path::from("a")))
+        .await
+        .unwrap();
+    assert_eq!(list.objects.len(), 2);
+    assert_eq!(list.common_prefixes, [Path::from("a/c")]);
+}
+
+#[tokio::test]
+async fn a_changed_object_fails_its_condition() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bed", "x", "123");
+    let store: Arc<dyn ObjectStore> = Arc::new(anonymous(&bed));
+    let path = Path::from("x");
+    let etag = store.head(&path).await.unwrap().e_tag;
+    bed.fault(
+        Rule::new(Fault::Replace("456".into()))
+            .on(Service::S3)
+            .times(1),
+    );
+    let options = object_store::GetOptions {
+        if_match: etag,
+        ..Default::default()
+    };
+    let err = store.get_opts(&path, options).await.unwrap_err();
+    assert!(
+        matches!(err, object_store::Error::Precondition { .. }),
+        "{err}"
+    );
+}
+
+async fn body(bed: &Testbed, fault: Fault) -> Result<(u16, String), reqwest::Error> {
+    bed.clear_faults();
+    bed.fault(Rule::new(fault).on(Service::Http).times(1));
+    let client = reqwest::Client::builder()
+        .read_timeout(Duration::from_millis(300))
+        .build()?;
+    let request = client
+        .get(bed.http_url("bed", "x"))
+        .header("range", "bytes=0-9");
+    let answer = request.send().await?;
+    let status = answer.status().as_u16();
+    Ok((status, answer.text().await?))
+}
+
+#[tokio::test]
+async fn each_fault_breaks_one_answer_as_told() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bed", "x", "0123456789abcdef");
+    for (fault, expected) in [
+        (Fault::Short, (206, "01234")),
+        (Fault::ShiftedHeader, (206, "0123456789")),
+        (Fault::ShiftedBody, (206, "123456789a")),
+        (Fault::NoContentRange, (206, "0123456789")),
+        (Fault::WholeObject, (200, "0123456789abcdef")),
+        (Fault::status(503), (503, "")),
+    ] {
+        let name = format!("{fault:?}");
+        let (status, text) = body(&bed, fault).await.unwrap();
+        assert_eq!((status, text.as_str()), expected, "{name}");
+    }
+    assert_eq!(body(&bed, Fault::Longer).await.unwrap().1.len(), 110);
+    assert_ne!(body(&bed, Fault::Garbage).await.unwrap().1, "0123456789");
+    assert!(
+        body(&bed, Fault::ErrorInOk)
+            .await
+            .unwrap()
+            .1
+            .contains("InternalError")
+    );
+    for fault in [Fault::Cut, Fault::HangInBody, Fault::Hang] {
+        let name = format!("{fault:?}");
+        assert!(body(&bed, fault).await.is_err(), "{name}");
+    }
+    assert_eq!(
+        body(&bed, Fault::Drip(1_000_000)).await.unwrap().1,
+        "0123456789"
+    );
+    bed.clear_faults();
+    bed.fault(Rule::new(Fault::status(500)).path("x").skip(1).times(1));
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(
+            reqwest::get(bed.http_url("bed", "x"))
+                .await
+                .unwrap()
+                .status()
+                .as_u16(),
+        );
+    }
+    assert_eq!(statuses, [200, 500, 200]);
+}
+
+async fn walk(bed: &Testbed, mut body: Value) -> (usize, usize) {
+    let client = reqwest::Client::new();
+    let (mut items, mut pages) = (0, 0);
+    loop {
+        let url = format!("{}/search", bed.stac_url());
+        let text = client
+            .post(url)
+            .json(&body)
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        let page: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+        items += page["features"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{text}"))
+            .len();
+        pages += 1;
+        let links = page["links"].as_array().unwrap();
+        let Some(next) = links.iter().find(|link| link["rel"] == "next") else {
+            return (items, pages);
+        };
+        let more = next["body"].clone();
+        if next["merge"] == true {
+            body.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+        } else {
+            body = more;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_provider_pages_to_the_end() {
+    for paging in [Paging::Dea, Paging::EarthSearch, Paging::PlanetaryComputer] {
+        let bed = Testbed::builder()
+            .scenes(Scenes::Sized(64))
+            .paging(paging)
+            .start()
+            .unwrap();
+        let all = walk(&bed, json!({"limit": 5})).await;
+        assert_eq!(all, (12, 3), "{paging:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_seeds_query_finds_four_scenes() {
+    let bed = Testbed::builder()
+        .scenes(Scenes::Sized(64))
+        .start()
+        .unwrap();
+    let body = json!({
+        "collections": ["ga_s2am_ard_3", "ga_s2bm_ard_3", "ga_s2cm_ard_3"],
+        "bbox": [153.5, -25.9, 153.6, -25.8],
+        "datetime": "2021-01-01T00:00:00Z/2021-02-01T23:59:59.999Z",
+        "filter-lang": "cql2-json",
+        "filter": {"op": "<", "args": [{"property": "eo:cloud_cover"}, 30]},
+        "limit": 100,
+    });
+    assert_eq!(walk(&bed, body).await, (4, 1));
+}
+
+#[tokio::test]
+async fn dea_refuses_what_dea_refuses() {
+    let bed = Testbed::builder().start().unwrap();
+    let url = format!("{}/search", bed.stac_url());
+    for body in [
+        json!({"limit": 1001}),
+        json!({"query": {"eo:cloud_cover": {"lt": 30}}}),
+        json!({"bbox": [0, 0, 0, 1, 1, 1]}),
+        json!({"ids": ["x"]}),
+    ] {
+        let answer = reqwest::Client::new()
+            .post(&url)
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 400, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_blob_wants_a_token() {
+    let bed = Testbed::builder()
+        .paging(Paging::PlanetaryComputer)
+        .start()
+        .unwrap();
+    bed.put("c", "x", "123");
+    let url = bed.blob_url("c", "x");
+    assert_eq!(reqwest::get(&url).await.unwrap().status(), 403);
+    let sas = bed
+        .sas_url()
+        .replace("{account}", "a")
+        .replace("{container}", "c");
+    let token: Value = reqwest::get(sas).await.unwrap().json().await.unwrap();
+    let token = token["token"].as_str().unwrap();
+    assert_eq!(
+        reqwest::get(format!("{url}?{token}"))
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap(),
+        "123"
+    );
+}
+
+#[test]
+fn a_scene_is_a_tiled_tiff_with_overviews() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let scene = &bed.scenes()[0];
+    let bytes = std::fs::read(scene.file(Band::Red).unwrap()).unwrap();
+    assert_eq!(&bytes[..4], b"II*\0");
+    let values = scene.window(Band::Red, 0, 0, 512, 512);
+    let valid = values.iter().filter(|&&value| value != -999).count();
+    assert!(valid > 200_000 && valid < values.len());
+    // Sizes of the first tile, from the first IFD's TileByteCounts (325).
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let entries = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    let counts = (0..entries)
+        .map(|n| 10 + 12 * n)
+        .find(|&at| u16::from_le_bytes([bytes[at], bytes[at + 1]]) == 325)
+        .unwrap();
+    let first = word(word(counts + 8));
+    assert!((250_000..470_000).contains(&first), "{first}");
+}
