@@ -15,7 +15,7 @@ mod store;
 pub use self::{
     blocking::OpenRaster,
     error::{Error, ErrorKind, Result},
-    fetch::{AssetOutcome, Fetched, GetOptions, Policy, Progress, RemoteVariant},
+    fetch::{AssetOutcome, Fetched, GetOptions, Origin, Policy, Progress, RemoteVariant},
     geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::{

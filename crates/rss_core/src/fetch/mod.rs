@@ -3,6 +3,7 @@
 
 mod copy;
 mod link;
+mod origin;
 mod remote;
 mod select;
 
@@ -15,29 +16,21 @@ use std::{
 use futures::{StreamExt, stream};
 use stac::ItemCollection;
 
-pub use self::remote::RemoteVariant;
 pub(crate) use self::remote::remote;
 use self::{
     copy::{Expected, copy},
     link::{Folder, Target, targets},
     select::{Chosen, choose, printable},
 };
+pub use self::{origin::Origin, remote::RemoteVariant};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Crop,
-    location::{Location, Trust, redact},
+    location::{Location, redact},
     reader::gdal,
     session::Session,
     store::{CachedFile, Made, Mode, Order},
 };
-
-/// Who named the files, and what signs them.
-#[derive(Clone, Debug)]
-pub(crate) struct Origin {
-    pub(crate) trust: Trust,
-    /// The service that lends tokens for Azure containers, with `{account}` and `{container}`.
-    pub(crate) token_url: Option<String>,
-}
 
 /// How files are fetched.
 #[derive(Clone, Default)]
@@ -165,17 +158,53 @@ pub struct AssetOutcome {
     pub error: Option<Error>,
 }
 
-/// Fetches the chosen assets into the session's cache and links them into `dir` as
-/// `<item id>/<file name>`.
-///
-/// Dropping the future stops it; unfinished files are removed, finished ones stay cached.
-///
-/// # Errors
-///
-/// [`ErrorKind::InvalidInput`] and [`ErrorKind::Denied`] for a folder that is a file or cannot be
-/// written, for a crop of a copy and for hrefs that their catalogue may not name. Under
-/// [`Policy::FailFast`] the first error of a file; under [`Policy::KeepGoing`] such errors stand in
-/// the rows.
+impl Session {
+    /// Fetches assets of `items` into the file cache and links them into `dir`, as
+    /// `<item id>/<file name>`. `assets` are keys; none are those with the role `data`.
+    ///
+    /// Costs nothing for what is cached; else one request per file that is copied, and what GDAL
+    /// needs for one that is translated. Dropping the future stops it: unfinished files are
+    /// removed, finished ones stay cached.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Denied`] for a folder that is a file or cannot
+    /// be written, for a crop of a copy and for hrefs that their catalogue may not name. Under
+    /// [`Policy::FailFast`] the first error of a file; under [`Policy::KeepGoing`] such errors
+    /// stand in the rows.
+    pub async fn get_async(
+        &self,
+        items: &ItemCollection,
+        assets: &[String],
+        origin: &Origin,
+        dir: &Path,
+        options: &GetOptions,
+    ) -> Result<Fetched> {
+        get(self, origin, items, assets, dir, options).await
+    }
+
+    /// Returns the items with the assets' hrefs read in place; other assets are left out. `assets`
+    /// are keys; none are those with the role `data`.
+    ///
+    /// Costs no request, but for tokens: one per container of the Planetary Computer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] for an asset that no item has; [`ErrorKind::Denied`] and
+    /// [`ErrorKind::InvalidInput`] for an href that its catalogue may not name; those of the token
+    /// service.
+    pub async fn get_remote_async(
+        &self,
+        items: &ItemCollection,
+        assets: &[String],
+        origin: &Origin,
+        variant: RemoteVariant,
+    ) -> Result<ItemCollection> {
+        remote(self, origin, items, assets, variant).await
+    }
+}
+
+/// Fetches the chosen assets; see [`Session::get_async`].
 pub(crate) async fn get(
     session: &Session,
     origin: &Origin,

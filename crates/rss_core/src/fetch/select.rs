@@ -117,8 +117,8 @@ impl Chosen<'_> {
         if matches!(location, Location::S3 { .. }) && access != stores.access(&location) {
             stores.set_access(&location, access);
         }
-        if let Some(token_url) = &origin.token_url {
-            stores.sign_with(&location, token_url);
+        if let Some(sas) = origin.sas_for(self.item) {
+            stores.sign_with(&location, &sas);
         }
         Ok(location)
     }

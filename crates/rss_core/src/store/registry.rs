@@ -23,7 +23,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    products::{self, Access},
+    products::{self, Access, Sas},
 };
 
 /// The stores of a session.
@@ -199,11 +199,11 @@ impl Registry {
         Ok((store, Path::from(url.path())))
     }
 
-    /// Signs the files of `location`'s container with tokens of the service at `token_url`, which
-    /// holds `{account}` and `{container}`. Does nothing for a location that needs no token.
-    pub(crate) fn sign_with(&self, location: &Location, token_url: &str) {
+    /// Signs the files of `location`'s container with tokens of a service from now on. Does nothing
+    /// for a location that needs no token.
+    pub(crate) fn sign_with(&self, location: &Location, sas: &Sas) {
         if let Location::Http(url) = location
-            && let Some(container) = ContainerUrl::of(url, token_url)
+            && let Some(container) = ContainerUrl::of(url, sas)
         {
             self.0.tokens.register(container);
         }

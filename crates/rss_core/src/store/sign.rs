@@ -19,12 +19,13 @@ use super::{
     retry::Backoff,
     wire::{Network, retry_after},
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    products::Sas,
+};
 
 /// A token with less than this left is renewed.
 const MARGIN: Duration = Duration::from_secs(60);
-/// An account that is public and refuses tokens.
-const PUBLIC_ACCOUNT: &str = "ai4edatasetspublicassets";
 /// How many old tokens of a container are recognised in hrefs.
 const REMEMBERED: usize = 8;
 const LONGEST_TOKEN_BYTES: usize = 16 << 10;
@@ -48,26 +49,27 @@ pub(super) struct ContainerUrl {
 }
 
 impl ContainerUrl {
-    /// Returns the container of a blob that `template` can sign; none for other hosts, for what
+    /// Returns the container of a blob that the service can sign; none for other hosts, for what
     /// carries a signature and for public accounts.
     ///
-    /// `template` holds `{account}` and `{container}`. A template on a loopback host signs URLs of
-    /// that host in the emulator's style, `http://host/account/container/blob`.
-    pub(super) fn of(url: &Url, template: &str) -> Option<Self> {
+    /// A service on a loopback host signs URLs of that host in the emulator's style,
+    /// `http://host/account/container/blob`.
+    pub(super) fn of(url: &Url, sas: &Sas) -> Option<Self> {
         if is_signed(url) {
             return None;
         }
         let mut segments = url.path_segments()?;
         let host = url.host_str()?;
-        let (account, container, depth) = match host.strip_suffix(".blob.core.windows.net") {
+        let (account, container, depth) = match host.strip_suffix(sas.host_suffix.as_str()) {
             Some(account) => (account, segments.next()?, 1),
-            None if is_emulator(url, template) => (segments.next()?, segments.next()?, 2),
+            None if is_emulator(url, &sas.token_url) => (segments.next()?, segments.next()?, 2),
             None => return None,
         };
         let is_name = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
         };
-        if account == PUBLIC_ACCOUNT || !is_name(account) || !is_name(container) {
+        let is_public = sas.public_accounts.iter().any(|public| public == account);
+        if is_public || !is_name(account) || !is_name(container) {
             return None;
         }
         let path: String = url
@@ -77,7 +79,8 @@ impl ContainerUrl {
             .collect();
         Some(Self {
             prefix: format!("{}{path}", url.origin().ascii_serialization()),
-            token_url: template
+            token_url: sas
+                .token_url
                 .replace("{account}", account)
                 .replace("{container}", container),
         })
@@ -374,7 +377,12 @@ mod tests {
     const TEMPLATE: &str = "https://pc.example/api/sas/v1/token/{account}/{container}";
 
     fn container(url: &str) -> Option<ContainerUrl> {
-        ContainerUrl::of(&Url::parse(url).unwrap(), TEMPLATE)
+        let sas = Sas {
+            token_url: TEMPLATE.to_owned(),
+            host_suffix: ".blob.core.windows.net".to_owned(),
+            public_accounts: vec!["ai4edatasetspublicassets".to_owned()],
+        };
+        ContainerUrl::of(&Url::parse(url).unwrap(), &sas)
     }
 
     #[test]

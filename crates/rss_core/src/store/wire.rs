@@ -18,8 +18,8 @@ use futures::StreamExt;
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri,
     header::{
-        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName,
-        IF_MATCH, RANGE, RETRY_AFTER,
+        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+        HeaderName, IF_MATCH, RANGE, RETRY_AFTER,
     },
 };
 use http_body::{Body, Frame, SizeHint};
@@ -352,6 +352,9 @@ impl Wire {
                 parts.headers.insert(CONTENT_LENGTH, length.into());
                 (length, body)
             }
+            (Some(_), _) if is_page(&parts.headers) => {
+                return Err(Fault::Answer("a page of HTML, expected a part of a file").again());
+            }
             (Some(range), _) => {
                 let cut = self.cut(range, announced, body, probe).await?;
                 parts.status = StatusCode::PARTIAL_CONTENT;
@@ -469,7 +472,7 @@ impl Wire {
         };
         let (start, end) = range
             .within(total)
-            .ok_or_else(|| Fault::Answer("a range past the end of the file").for_good())?;
+            .ok_or_else(|| Fault::Answer("a range past the end of the file").again())?;
         let slice = usize::try_from(start)
             .ok()
             .zip(usize::try_from(end).ok())
@@ -551,6 +554,15 @@ impl From<&'static str> for HeaderNameLike {
     fn from(name: &'static str) -> Self {
         Self(HeaderName::from_static(name))
     }
+}
+
+/// Returns true for a web page: what a proxy or a login answers in place of data.
+fn is_page(headers: &HeaderMap) -> bool {
+    header(headers, CONTENT_TYPE).is_some_and(|kind| {
+        kind.trim_start()
+            .to_ascii_lowercase()
+            .starts_with("text/html")
+    })
 }
 
 /// Returns the code of an S3 or Azure error document; only letters and digits pass.

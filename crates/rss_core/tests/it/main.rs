@@ -1,3 +1,6 @@
 //! Stories of the library, one module each.
 
+mod cache;
+mod download;
 mod layers;
+mod store;
