@@ -1,9 +1,12 @@
 //! The blocking forms of the calls that wait.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, path::Path, sync::Arc};
+
+use stac::ItemCollection;
 
 use crate::{
     error::{Error, ErrorKind, Result},
+    fetch::{Fetched, GetOptions, Origin, RemoteVariant},
     location::Location,
     raster::Raster,
     reader::{self, Backend, Profile, RasterReader, ReadRequest},
@@ -37,6 +40,39 @@ impl Session {
             reader: self.wait(reader::open(self, location, backend))?,
             session: self.clone(),
         })
+    }
+}
+
+impl Session {
+    /// Fetches items into the cache and waits; see [`Session::get_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::get_async`].
+    pub fn get(
+        &self,
+        items: &ItemCollection,
+        assets: &[String],
+        origin: &Origin,
+        dir: &Path,
+        options: &GetOptions,
+    ) -> Result<Fetched> {
+        self.wait(self.get_async(items, assets, origin, dir, options))
+    }
+
+    /// Makes hrefs remote and waits; see [`Session::get_remote_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::get_remote_async`].
+    pub fn get_remote(
+        &self,
+        items: &ItemCollection,
+        assets: &[String],
+        origin: &Origin,
+        variant: RemoteVariant,
+    ) -> Result<ItemCollection> {
+        self.wait(self.get_remote_async(items, assets, origin, variant))
     }
 }
 

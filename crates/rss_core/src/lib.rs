@@ -2,6 +2,7 @@
 
 mod blocking;
 mod error;
+mod fetch;
 mod geo;
 mod location;
 mod products;
@@ -14,7 +15,8 @@ mod store;
 pub use self::{
     blocking::OpenRaster,
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
+    fetch::{AssetOutcome, Fetched, GetOptions, Origin, Policy, Progress, RemoteVariant},
+    geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::{
         Access, BandDef, Collection, DEA, ELEMENT84, Kind, Manifest, PLANETARY_COMPUTER, Scene,
@@ -23,5 +25,5 @@ pub use self::{
     raster::{DataType, Format, Pixels, Raster, Sample},
     reader::{Backend, Profile, RasterReader, ReadRequest},
     session::{Session, SessionBuilder},
-    store::{Registry, StoreOptions, Traffic},
+    store::{CacheStats, FileCache, Mode, Registry, Removed, StoreOptions, Traffic},
 };

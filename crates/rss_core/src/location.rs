@@ -334,7 +334,8 @@ pub(crate) fn redact(text: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-fn is_private(url: &Url) -> bool {
+/// Returns true if the URL names a host of this machine or of a private network.
+pub(crate) fn is_private(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => is_private_ip(ip.into()),
         Some(Host::Ipv6(ip)) => is_private_ip(ip.into()),

@@ -3,7 +3,7 @@
 //! Environment variables are read in [`SessionBuilder::from_env`] and nowhere else.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -12,7 +12,7 @@ use tokio::{runtime::Runtime, sync::oneshot};
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    store::{Meter, Patience, Registry, StoreOptions, Traffic},
+    store::{CacheSettings, FileCache, Limits, Meter, Registry, StoreOptions, Traffic},
 };
 
 /// Shared state of searches, downloads and reads. Cloning is cheap and shares everything.
@@ -32,6 +32,7 @@ struct Inner {
     settings: Settings,
     http: reqwest::Client,
     stores: Registry,
+    cache: FileCache,
     meter: Meter,
     cpu: OnceLock<rayon::ThreadPool>,
     runtime: OnceLock<BlockingRuntime>,
@@ -52,6 +53,17 @@ pub(crate) struct Settings {
     pub(crate) read_timeout: Duration,
     pub(crate) deadline: Duration,
     pub(crate) retries: u32,
+}
+
+impl Settings {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            connect_timeout: self.connect_timeout,
+            read_timeout: self.read_timeout,
+            deadline: self.deadline,
+            retries: self.retries,
+        }
+    }
 }
 
 /// Builds a [`Session`].
@@ -89,13 +101,16 @@ impl SessionBuilder {
     /// Starts from the environment: `RSS_CACHE_DIR`, `RSS_CACHE_TTL` (seconds),
     /// `RSS_CACHE_MAX_BYTES`, `RSS_DOWNLOADS`, and every `AWS_*`, `AZURE_*` and `GOOGLE_*`
     /// variable that `object_store` knows, with GDAL's `AWS_NO_SIGN_REQUEST`, `AWS_S3_ENDPOINT`,
-    /// `AWS_HTTPS` and `AWS_VIRTUAL_HOSTING` understood too.
+    /// `AWS_HTTPS` and `AWS_VIRTUAL_HOSTING` understood too. `XDG_CACHE_HOME` and `HOME` say where the
+    /// file cache is; `PC_SDK_SUBSCRIPTION_KEY` goes with requests for Planetary Computer tokens.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] naming a variable whose value is wrong.
     pub fn from_env() -> Result<Self> {
         let mut builder = Self::default();
+        // Where the user's caches may be, best first.
+        let mut homes: [Option<PathBuf>; 3] = Default::default();
         for (name, value) in std::env::vars_os() {
             let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
                 continue;
@@ -104,6 +119,20 @@ impl SessionBuilder {
                 continue;
             }
             builder = match name {
+                // Anything but an absolute path is to be ignored, says the XDG specification.
+                "XDG_CACHE_HOME" if Path::new(value).is_absolute() => {
+                    homes[0] = Some(PathBuf::from(value));
+                    builder
+                }
+                "LOCALAPPDATA" => {
+                    homes[1] = Some(PathBuf::from(value));
+                    builder
+                }
+                "HOME" => {
+                    homes[2] = Some(Path::new(value).join(".cache"));
+                    builder
+                }
+                "PC_SDK_SUBSCRIPTION_KEY" => builder.store_option(name, value),
                 "RSS_CACHE_DIR" => builder.cache_dir(value),
                 "RSS_CACHE_TTL" => builder.cache_ttl(Duration::from_secs(number(name, value)?)),
                 "RSS_CACHE_MAX_BYTES" => builder.cache_max_bytes(number(name, value)?),
@@ -120,10 +149,15 @@ impl SessionBuilder {
                 _ => builder,
             };
         }
+        if builder.settings.cache_dir.is_none() {
+            let home = homes.into_iter().flatten().next();
+            builder.settings.cache_dir = home.map(|home| home.join("rss"));
+        }
         Ok(builder)
     }
 
-    /// Sets the root of the file cache. Default: `rss` in the user's cache folder.
+    /// Sets the root of the file cache. Default: none; [`SessionBuilder::from_env`] finds `rss` in the
+    /// user's cache folder.
     pub fn cache_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.settings.cache_dir = Some(dir.into());
         self
@@ -222,16 +256,16 @@ impl SessionBuilder {
             .map_err(|err| Error::new(ErrorKind::Unavailable, "no HTTP client").with_source(err))?;
         let meter = Meter::default();
         Ok(Session(Arc::new(Inner {
-            stores: Registry::new(
-                self.store,
-                http.clone(),
-                meter.clone(),
-                Patience {
-                    retries: self.settings.retries,
-                    deadline: self.settings.deadline,
-                },
-            ),
             http,
+            cache: FileCache::new(
+                CacheSettings {
+                    root: self.settings.cache_dir.clone(),
+                    ttl: self.settings.cache_ttl,
+                    max_bytes: self.settings.cache_max_bytes,
+                },
+                self.store.clone(),
+            ),
+            stores: Registry::new(self.store, self.settings.limits(), meter.clone()),
             meter,
             settings: self.settings,
             cpu: OnceLock::new(),
@@ -263,6 +297,11 @@ impl Session {
     /// Returns the stores.
     pub fn stores(&self) -> &Registry {
         &self.0.stores
+    }
+
+    /// Returns the file cache.
+    pub fn cache(&self) -> &FileCache {
+        &self.0.cache
     }
 
     pub(crate) fn meter(&self) -> &Meter {

@@ -3,12 +3,14 @@
 //! Pure arithmetic: nothing here reads a file or knows a format.
 
 mod bbox;
+mod crop;
 mod crs;
 mod transform;
 mod window;
 
 pub use self::{
     bbox::Bbox,
+    crop::Crop,
     crs::Crs,
     transform::{GeoBox, GeoTransform},
     window::{Size, TileIndex, Window},

@@ -37,6 +37,17 @@ const PRODUCTS: &[&str] = &[
     include_str!("../../data/products/planetary-computer-landsat.yaml"),
 ];
 
+/// Returns what signs the files of the built-in source whose API `href` points into.
+pub(crate) fn sas_of(href: &str) -> Option<Sas> {
+    source::dialects()
+        .iter()
+        .find(|dialect| {
+            href.strip_prefix(&dialect.url)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+        .and_then(|dialect| dialect.sas.clone())
+}
+
 /// Returns how a bucket of a built-in source is reached.
 pub(crate) fn bucket_access(bucket: &str) -> Option<Access> {
     source::dialects()

@@ -1,15 +1,28 @@
 //! Bytes: which store holds a location, what may be done there, and what is kept on disk.
 
-mod error;
+mod bucket;
+mod cache;
+mod fault;
 mod meter;
 mod options;
 mod registry;
+mod retry;
+mod sign;
+mod watched;
 mod wire;
 
 pub(crate) use self::{
-    error::{error, of_status},
+    bucket::{Hosting, S3Endpoint},
+    cache::{CacheSettings, CachedFile, Made, Order, hex},
+    fault::{error, of_io, of_status},
     meter::Meter,
-    registry::Patience,
-    wire::{Query, retry_after},
+    retry::{Backoff, Limits},
+    sign::is_signed,
+    wire::retry_after,
 };
-pub use self::{meter::Traffic, options::StoreOptions, registry::Registry};
+pub use self::{
+    cache::{CacheStats, FileCache, Mode, Removed},
+    meter::Traffic,
+    options::StoreOptions,
+    registry::Registry,
+};

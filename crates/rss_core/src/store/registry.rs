@@ -1,412 +1,306 @@
-//! From a location to the store that holds it: one store per bucket or host, shared by all reads.
+//! From a location to the store that holds it: one store per bucket, shared by all reads.
 
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use object_store::{
-    BackoffConfig, ClientOptions, ObjectStore, RetryConfig,
-    aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey},
-    azure::{AzureConfigKey, MicrosoftAzureBuilder},
-    gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
-    http::HttpBuilder,
-    local::LocalFileSystem,
-    path::Path,
+    ObjectStore, http::HttpBuilder, local::LocalFileSystem, path::Path, signer::Signer,
 };
 use url::Url;
 
 use super::{
-    Meter, StoreOptions,
-    wire::{Connector, Query},
+    Limits, Meter, StoreOptions,
+    bucket::{self, Bucket, S3Endpoint},
+    fault,
+    sign::{ContainerUrl, SasTokens},
+    watched::{Rebuild, Watched},
+    wire::{Address, Network, Target},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    products::Access,
+    products::{self, Access, Sas},
 };
 
-/// How often and how long a request is tried.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// Tries after the first.
-    pub(crate) retries: u32,
-    /// The time for all tries together.
-    pub(crate) deadline: Duration,
-}
-
 /// The stores of a session.
-pub struct Registry {
+pub struct Registry(Arc<Inner>);
+
+struct Inner {
     options: StoreOptions,
-    connector: Connector,
-    patience: Patience,
-    state: Mutex<State>,
+    network: Network,
+    tokens: SasTokens,
+    access: Mutex<HashMap<String, Access>>,
+    stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
 }
 
-#[derive(Default)]
-struct State {
-    stores: HashMap<Holder, Arc<dyn ObjectStore>>,
-    access: HashMap<Holder, Access>,
-    queries: HashMap<Holder, Arc<dyn Query>>,
-}
-
-/// What one store serves: a bucket, a container, the objects of a host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Holder {
-    Local,
-    S3(String),
-    Gcs(String),
-    Azure(String),
-    /// An origin, the first path segment where a token is valid for it only, and the query string
-    /// of a signed URL.
-    Http(String),
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stores = self.0.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("Registry")
+            .field("options", &self.0.options)
+            .field("stores", &stores.keys().collect::<Vec<_>>())
+            .finish()
+    }
 }
 
 impl Registry {
-    pub(crate) fn new(
-        options: StoreOptions,
-        client: reqwest::Client,
-        meter: Meter,
-        patience: Patience,
-    ) -> Self {
-        Self {
-            options,
-            connector: Connector {
-                client,
-                meter,
-                longest_pause: patience.deadline,
-                query: None,
-            },
-            patience,
-            state: Mutex::default(),
+    pub(crate) fn new(options: StoreOptions, limits: Limits, meter: Meter) -> Self {
+        let tokens = SasTokens::default();
+        if let Some(key) = options.get("pc_sdk_subscription_key") {
+            tokens.set_subscription_key(key);
         }
+        Self(Arc::new(Inner {
+            options,
+            network: Network::new(limits, meter),
+            tokens,
+            access: Mutex::default(),
+            stores: Mutex::default(),
+        }))
     }
 
     /// Returns the options all stores start from.
     pub fn options(&self) -> &StoreOptions {
-        &self.options
+        &self.0.options
     }
 
     /// Says how the bucket (container, host) of `location` is reached from now on.
     pub fn set_access(&self, location: &Location, access: Access) {
-        let holder = Holder::of(location);
-        let mut state = self.state();
-        if state.access.get(&holder) != Some(&access) {
-            state.stores.remove(&holder);
-            state.access.insert(holder, access);
+        let Some(name) = bucket_of(location) else {
+            return;
+        };
+        let old = lock(&self.0.access).insert(name.clone(), access.clone());
+        if old.as_ref() != Some(&access) {
+            lock(&self.0.stores).remove(&name);
         }
     }
 
     /// Returns how the bucket of `location` is reached: what was said with
-    /// [`Registry::set_access`], else what a built-in source says of the bucket, else nothing.
+    /// [`Registry::set_access`], else what the built-in sources say of the bucket, else nothing.
     pub fn access(&self, location: &Location) -> Access {
-        self.state()
-            .access
-            .get(&Holder::of(location))
-            .cloned()
+        bucket_of(location)
+            .and_then(|name| lock(&self.0.access).get(&name).cloned())
             .or_else(|| match location {
-                Location::S3 { bucket, .. } => crate::products::bucket_access(bucket),
+                Location::S3 { bucket, .. } => products::bucket_access(bucket),
                 _ => None,
             })
             .unwrap_or_default()
     }
 
-    /// Returns true if requests to the bucket of `location` go out unsigned: it is said so, or there
-    /// is nothing to sign with.
-    pub fn is_anonymous(&self, location: &Location) -> bool {
-        let options = &self.options;
-        if options.is_on(&["aws_no_sign_request", "aws_skip_signature"]) {
-            return true;
-        }
-        let has_key = options
-            .first(&[
-                "aws_access_key_id",
-                "aws_web_identity_token_file",
-                "aws_container_credentials_relative_uri",
-                "aws_container_credentials_full_uri",
-            ])
-            .is_some();
-        self.access(location).anonymous.unwrap_or(!has_key)
+    /// Returns the endpoint that stands in for Amazon S3, if the options name one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if it is no URL.
+    pub(crate) fn s3_endpoint(&self) -> Result<Option<S3Endpoint>> {
+        bucket::s3_endpoint(&self.0.options)
     }
 
-    /// Adds a query string, asked for anew at each request, to the requests for `location`'s holder.
-    pub(crate) fn set_query(&self, location: &Location, query: Arc<dyn Query>) {
-        let holder = Holder::of(location);
-        let mut state = self.state();
-        state.stores.remove(&holder);
-        state.queries.insert(holder, query);
+    /// Returns the region in which the bucket of `location` is looked for.
+    pub(crate) fn region(&self, location: &Location) -> String {
+        bucket::region(&self.0.options, &self.access(location))
+    }
+
+    /// Returns true if the one who reads the bucket of `location` offers to pay.
+    pub(crate) fn requester_pays(&self, location: &Location) -> bool {
+        bucket::requester_pays(&self.0.options, &self.access(location))
+    }
+
+    /// Returns true if requests to the bucket of `location` go out unsigned: it is said so, or
+    /// there is nothing to sign with.
+    pub fn is_anonymous(&self, location: &Location) -> bool {
+        bucket::is_anonymous(location, &self.0.options, &self.access(location))
     }
 
     /// Returns the store that holds `location`, and its path in it. Costs no request.
     ///
+    /// Stores of buckets are shared by all reads of the session; the store of an `http(s)` URL
+    /// holds this one file, query string and all. Every store counts its traffic, tries again as
+    /// the session's limits say, checks the length of what arrives, and keeps secrets out of its
+    /// errors.
+    ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if an option or the object's key is not valid.
+    /// [`ErrorKind::InvalidInput`] if an option is wrong or a key cannot be named.
     pub fn store(&self, location: &Location) -> Result<(Arc<dyn ObjectStore>, Path)> {
-        let path = object_path(location)?;
-        let holder = Holder::of(location);
-        if let Some(store) = self.state().stores.get(&holder) {
+        self.find(location).map_err(|err| err.at(location))
+    }
+
+    fn find(&self, location: &Location) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        let key = match location {
+            Location::S3 { key, .. } | Location::Gcs { key, .. } | Location::Azure { key, .. } => {
+                key
+            }
+            Location::Http(url) => return self.http(url),
+            Location::Local(path) => return local(path),
+        };
+        let path = Path::parse(key).map_err(|err| {
+            Error::new(ErrorKind::InvalidInput, "a key that a store cannot name").with_source(err)
+        })?;
+        let name = bucket_of(location).unwrap_or_default();
+        if let Some(store) = lock(&self.0.stores).get(&name) {
             return Ok((Arc::clone(store), path));
         }
-        let store = self.build(location, &holder)?;
-        let mut state = self.state();
-        let store = state.stores.entry(holder).or_insert(store);
+        let bucket = self.bucket(location, None)?;
+        let registry = Self(Arc::clone(&self.0));
+        let again = location.clone();
+        let rebuild: Option<Rebuild> = bucket.has_regions().then(|| {
+            Box::new(move |region: &str| {
+                let bucket = registry.bucket(&again, Some(region))?;
+                // GDAL is told of the region too.
+                let mut access = registry.access(&again);
+                access.region = Some(region.to_owned());
+                if let Some(name) = bucket_of(&again) {
+                    lock(&registry.0.access).insert(name, access);
+                }
+                Ok(bucket.store())
+            }) as Rebuild
+        });
+        let store: Arc<dyn ObjectStore> = Arc::new(Watched::new(bucket.store(), rebuild));
+        let mut stores = lock(&self.0.stores);
+        let store = stores.entry(name).or_insert(store);
         Ok((Arc::clone(store), path))
     }
 
-    /// Returns the S3 store of a bucket, for signing.
-    pub(crate) fn s3(&self, location: &Location, bucket: &str) -> Result<AmazonS3> {
-        let wrong = |err: object_store::Error| {
-            Error::new(
-                ErrorKind::InvalidInput,
-                format!("the options of S3 do not fit: {err}"),
-            )
+    fn bucket(&self, location: &Location, region: Option<&str>) -> Result<Bucket> {
+        let mut access = self.access(location);
+        if let Some(region) = region {
+            access.region = Some(region.to_owned());
+        }
+        bucket::open(location, &self.0.options, &access, &self.0.network)
+    }
+
+    fn http(&self, url: &Url) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        let (signature, url) = match self.0.tokens.find(url) {
+            Some((signature, url)) => (Some(signature), url),
+            None => (None, url.clone()),
         };
-        let options = &self.options;
-        let mut builder = AmazonS3Builder::new();
-        for (name, value) in options.iter().filter(|(name, _)| name.starts_with("aws_")) {
-            if let Ok(key) = name.parse::<AmazonS3ConfigKey>() {
-                builder = builder.with_config(key, value);
-            }
-        }
-        if let Some(endpoint) = self.s3_endpoint() {
-            builder = builder
-                .with_allow_http(endpoint.starts_with("http://"))
-                .with_endpoint(endpoint)
-                .with_virtual_hosted_style_request(false);
-        }
-        let access = self.access(location);
-        if let Some(region) = access.region {
-            builder = builder.with_region(region);
-        } else if options
-            .first(&["aws_region", "aws_default_region"])
-            .is_none()
-        {
-            builder = builder.with_region("us-east-1");
-        }
-        if self.is_anonymous(location) {
-            builder = builder.with_skip_signature(true);
-        }
-        if access.requester_pays || self.options.get("aws_request_payer") == Some("requester") {
-            builder = builder.with_request_payer(true);
-        }
-        builder
-            .with_bucket_name(bucket)
-            .with_retry(self.retry())
-            .with_http_connector(self.connector.clone())
+        let mut plain = url.clone();
+        plain.set_fragment(None);
+        let uri = plain
+            .as_str()
+            .parse()
+            .map_err(|_| Error::new(ErrorKind::InvalidInput, "not a valid HTTP address"))?;
+        let network = &self.0.network;
+        let target = Target::Exactly(Address { uri, signature });
+        // The wire puts in the whole address; the store's own never leaves it.
+        let store = HttpBuilder::new()
+            .with_url(url.origin().ascii_serialization())
+            .with_retry(network.retry())
+            .with_http_connector(network.connector(target)?)
             .build()
-            .map_err(wrong)
-    }
-
-    /// Returns the S3 endpoint that the options name, with its scheme, in any of the spellings of
-    /// `object_store`, the AWS tools and GDAL.
-    pub(crate) fn s3_endpoint(&self) -> Option<String> {
-        let named = self
-            .options
-            .first(&["aws_endpoint", "aws_endpoint_url_s3", "aws_endpoint_url"])
-            .map(str::to_owned);
-        named
-            .or_else(|| {
-                let host = self.options.get("aws_s3_endpoint")?;
-                if host.contains("://") {
-                    return Some(host.to_owned());
-                }
-                let plain = self.options.get("aws_https").is_some_and(|value| {
-                    matches!(
-                        value.to_ascii_lowercase().as_str(),
-                        "no" | "false" | "off" | "0"
-                    )
-                });
-                let scheme = if plain { "http" } else { "https" };
-                Some(format!("{scheme}://{host}"))
-            })
-            .map(|endpoint| endpoint.trim_end_matches('/').to_owned())
-    }
-
-    fn build(&self, location: &Location, holder: &Holder) -> Result<Arc<dyn ObjectStore>> {
-        let wrong = |err: object_store::Error| {
-            // The builder's text names the option, not its value.
-            Error::new(
-                ErrorKind::InvalidInput,
-                format!("the store's options do not fit: {err}"),
-            )
-            .at(location)
-        };
-        Ok(match location {
-            Location::Local(_) => Arc::new(LocalFileSystem::new()),
-            Location::S3 { bucket, .. } => {
-                Arc::new(self.s3(location, bucket).map_err(|err| err.at(location))?)
-            }
-            Location::Gcs { bucket, .. } => {
-                let mut builder = GoogleCloudStorageBuilder::new();
-                for (name, value) in self.options.iter() {
-                    if let Ok(key) = name.parse::<GoogleConfigKey>()
-                        && name.starts_with("google_")
-                    {
-                        builder = builder.with_config(key, value);
-                    }
-                }
-                let has_key = self
-                    .options
-                    .iter()
-                    .any(|(name, _)| name.starts_with("google_"));
-                Arc::new(
-                    builder
-                        .with_bucket_name(bucket)
-                        .with_skip_signature(!has_key)
-                        .with_retry(self.retry())
-                        .with_http_connector(self.connector.clone())
-                        .build()
-                        .map_err(wrong)?,
-                )
-            }
-            Location::Azure { container, .. } => {
-                let mut builder = MicrosoftAzureBuilder::new();
-                for (name, value) in self.options.iter() {
-                    if let Ok(key) = name.parse::<AzureConfigKey>()
-                        && name.starts_with("azure_")
-                    {
-                        builder = builder.with_config(key, value);
-                    }
-                }
-                let has_key = self
-                    .options
-                    .first(&[
-                        "azure_storage_account_key",
-                        "azure_storage_access_key",
-                        "azure_storage_sas_token",
-                        "azure_storage_sas_key",
-                        "azure_client_id",
-                        "azure_storage_client_id",
-                    ])
-                    .is_some();
-                Arc::new(
-                    builder
-                        .with_container_name(container)
-                        .with_skip_signature(!has_key)
-                        .with_retry(self.retry())
-                        .with_http_connector(self.connector.clone())
-                        .build()
-                        .map_err(wrong)?,
-                )
-            }
-            Location::Http(url) => {
-                let query = self.state().queries.get(holder).cloned();
-                let query = query.or_else(|| {
-                    let fixed = FixedQuery(url.query()?.to_owned());
-                    Some(Arc::new(fixed) as Arc<dyn Query>)
-                });
-                let connector = Connector {
-                    query,
-                    ..self.connector.clone()
-                };
-                let client = ClientOptions::new().with_allow_http(url.scheme() == "http");
-                Arc::new(
-                    HttpBuilder::new()
-                        .with_url(origin(url))
-                        .with_client_options(client)
-                        .with_retry(self.retry())
-                        .with_http_connector(connector)
-                        .build()
-                        .map_err(wrong)?,
-                )
-            }
-        })
-    }
-
-    fn retry(&self) -> RetryConfig {
-        RetryConfig {
-            backoff: BackoffConfig::default(),
-            max_retries: usize::try_from(self.patience.retries).unwrap_or(usize::MAX),
-            retry_timeout: self.patience.deadline,
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The maps are whole whoever panicked: each change is one insert.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry")
-            .field("options", &self.options)
-            .field("stores", &self.state().stores.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Holder {
-    fn of(location: &Location) -> Self {
-        match location {
-            Location::Local(_) => Self::Local,
-            Location::S3 { bucket, .. } => Self::S3(bucket.clone()),
-            Location::Gcs { bucket, .. } => Self::Gcs(bucket.clone()),
-            Location::Azure { container, .. } => Self::Azure(container.clone()),
-            Location::Http(url) => {
-                let origin = origin(url);
-                match url.query() {
-                    Some(query) => Self::Http(format!("{origin}?{query}")),
-                    // A token is valid for one container: the first segment.
-                    None if is_blob_host(url) => {
-                        let container = url.path_segments().and_then(|mut path| path.next());
-                        Self::Http(format!("{origin}/{}", container.unwrap_or_default()))
-                    }
-                    None => Self::Http(origin),
-                }
-            }
-        }
-    }
-}
-
-fn is_blob_host(url: &Url) -> bool {
-    url.host_str()
-        .is_some_and(|host| host.ends_with(".blob.core.windows.net"))
-}
-
-fn origin(url: &Url) -> String {
-    let mut origin = url.clone();
-    origin.set_path("");
-    origin.set_query(None);
-    origin.set_fragment(None);
-    origin.to_string()
-}
-
-fn object_path(location: &Location) -> Result<Path> {
-    let wrong = || Error::new(ErrorKind::InvalidInput, "not a valid object key").at(location);
-    match location {
-        Location::Local(path) => {
-            // Resolved first: a store's path has no `..` in it.
-            let whole = std::fs::canonicalize(path).map_err(|err| match err.kind() {
-                std::io::ErrorKind::NotFound => {
-                    Error::new(ErrorKind::NotFound, "not found").at(location)
-                }
-                _ => wrong().with_source(err),
+            .map_err(|err| {
+                Error::new(ErrorKind::InvalidInput, "not a valid HTTP address").with_source(err)
             })?;
-            Path::from_absolute_path(whole).map_err(|_| wrong())
+        let store: Arc<dyn ObjectStore> = Arc::new(Watched::new(Arc::new(store), None));
+        Ok((store, Path::from(url.path())))
+    }
+
+    /// Signs the files of `location`'s container with tokens of a service from now on. Does nothing
+    /// for a location that needs no token.
+    pub(crate) fn sign_with(&self, location: &Location, sas: &Sas) {
+        if let Location::Http(url) = location
+            && let Some(container) = ContainerUrl::of(url, sas)
+        {
+            self.0.tokens.register(container);
         }
-        Location::S3 { key, .. } | Location::Gcs { key, .. } | Location::Azure { key, .. } => {
-            Path::parse(key).map_err(|_| wrong())
+    }
+
+    /// Returns `location` with a fresh token, if its container is signed; else as it stands. Costs
+    /// one request per container and life of a token.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`], [`ErrorKind::Unavailable`] of the service.
+    pub(crate) async fn signed(&self, location: &Location) -> Result<Location> {
+        let Location::Http(url) = location else {
+            return Ok(location.clone());
+        };
+        let Some((signature, url)) = self.0.tokens.find(url) else {
+            return Ok(location.clone());
+        };
+        let token = signature.token(&self.0.network).await?;
+        let invalid =
+            || Error::new(ErrorKind::InvalidInput, "not a valid HTTP address").at(location);
+        let uri = url.as_str().parse().map_err(|_| invalid())?;
+        let signed = token.sign(&uri)?.to_string();
+        Url::parse(&signed)
+            .map(Location::Http)
+            .map_err(|_| invalid())
+    }
+
+    /// Returns an `https` URL that reads `location` without credentials for as long as `expires`:
+    /// presigned, or the plain URL of a bucket that is read anonymously. Costs no request with
+    /// credentials at hand.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] for options or a life the service does not allow;
+    /// [`ErrorKind::Denied`] if no credentials can be had.
+    pub(crate) async fn presigned(
+        &self,
+        location: &Location,
+        expires: Duration,
+    ) -> Result<Location> {
+        if self.is_anonymous(location) || matches!(location, Location::Local(_)) {
+            return self.https(location);
         }
-        Location::Http(url) => Path::from_url_path(url.path()).map_err(|_| wrong()),
+        if matches!(location, Location::Http(_)) {
+            return self.signed(location).await;
+        }
+        let bucket = self.bucket(location, None)?;
+        let (_, path) = self.store(location)?;
+        let signer: &dyn Signer = bucket.signer();
+        let url = signer
+            .signed_url(http::Method::GET, &path, expires)
+            .await
+            .map_err(|err| {
+                let err = fault::error(err, location);
+                Error::new(
+                    ErrorKind::Denied,
+                    format!("no signature: {}", err.message()),
+                )
+                .at(location)
+            })?;
+        Ok(Location::Http(url))
+    }
+
+    /// Returns the plain `https` URL of a location in a bucket; other locations as they stand.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if an option is wrong.
+    pub(crate) fn https(&self, location: &Location) -> Result<Location> {
+        bucket::https_url(location, &self.0.options, &self.access(location))
+            .map_err(|err| err.at(location))
     }
 }
 
-/// The query string of a URL that came signed.
-struct FixedQuery(String);
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-impl fmt::Debug for FixedQuery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FixedQuery")
+/// Returns the name of what shares one store and one access.
+fn bucket_of(location: &Location) -> Option<String> {
+    match location {
+        Location::S3 { bucket, .. } => Some(format!("s3://{bucket}")),
+        Location::Gcs { bucket, .. } => Some(format!("gs://{bucket}")),
+        Location::Azure { container, .. } => Some(format!("az://{container}")),
+        Location::Http(url) => Some(url.origin().ascii_serialization()),
+        Location::Local(_) => None,
     }
 }
 
-#[async_trait::async_trait]
-impl Query for FixedQuery {
-    async fn query(&self) -> Result<String> {
-        Ok(self.0.clone())
-    }
+fn local(path: &std::path::Path) -> Result<(Arc<dyn ObjectStore>, Path)> {
+    let absolute = path
+        .canonicalize()
+        .or_else(|_| std::path::absolute(path))
+        .map_err(|err| fault::of_io(&err))?;
+    let path = Path::from_absolute_path(&absolute).map_err(|err| {
+        Error::new(ErrorKind::InvalidInput, "a path that a store cannot name").with_source(err)
+    })?;
+    Ok((Arc::new(LocalFileSystem::new()), path))
 }

@@ -1,197 +1,727 @@
-//! One HTTP request of a store, watched: counted, held to what the server promised, paused when the
-//! server asks for it.
+//! One attempt of one request: sent, counted, and checked against what was asked.
 //!
-//! `object_store` retries and signs; it doesn't count attempts, doesn't read `Retry-After` and
-//! believes a `206` whose body is shorter than its `Content-Range`. This service stands under it,
-//! and lets all stores of a session share one pool of connections.
+//! `object_store` retries and resumes, but trusts the length of a body, ignores `Retry-After` and
+//! fails at once on an answer that breaks the protocol. Every attempt of every store passes here,
+//! where such an answer becomes an error that it tries again.
 
 use std::{
-    fmt,
+    collections::HashMap,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::{Duration, SystemTime},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    task::{Context, Poll, ready},
+    time::{Duration, Instant, SystemTime},
 };
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
-use http_body::{Body, Frame};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode, Uri,
+    header::{
+        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+        HeaderName, IF_MATCH, RANGE, RETRY_AFTER,
+    },
+};
+use http_body::{Body, Frame, SizeHint};
 use object_store::{
-    ClientOptions,
+    ClientOptions, RetryConfig,
     client::{
         HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
         HttpResponseBody, HttpService,
     },
 };
 
-use super::Meter;
+use super::{
+    Limits, Meter,
+    fault::{Fault, Probe},
+    sign::Signature,
+};
+use crate::{
+    error::{Error, ErrorKind},
+    location::is_private,
+};
 
-/// Gives the query string that a request needs, such as a SAS token that is renewed in time.
-#[async_trait]
-pub(crate) trait Query: fmt::Debug + Send + Sync + 'static {
-    /// Returns the query string without `?`, and no secret in its error.
-    async fn query(&self) -> crate::Result<String>;
-}
+/// An answer up to this long may be held in memory to be checked or cut.
+const HELD_BYTES: u64 = 16 << 20;
+/// An error's body is read this far to find its code.
+const ERROR_BODY_BYTES: usize = 16 << 10;
+/// A body that brings less than this over a whole read time-out is given up.
+const SLOWEST_BYTES_PER_S: f64 = 1024.0;
+const MOST_REDIRECTS: usize = 5;
 
-/// Makes the clients of all stores from one connection pool.
+/// What all stores of a session share: connections, pauses, counters.
 #[derive(Clone, Debug)]
-pub(super) struct Connector {
-    pub(super) client: reqwest::Client,
-    pub(super) meter: Meter,
-    /// The longest pause a server may ask for.
-    pub(super) longest_pause: Duration,
-    pub(super) query: Option<Arc<dyn Query>>,
+pub(crate) struct Network(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    limits: Limits,
+    meter: Meter,
+    client: OnceLock<reqwest::Client>,
+    pauses: Mutex<HashMap<String, Instant>>,
 }
 
-impl HttpConnector for Connector {
-    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(self.clone()))
+impl Network {
+    pub(crate) fn new(limits: Limits, meter: Meter) -> Self {
+        Self(Arc::new(Shared {
+            limits,
+            meter,
+            client: OnceLock::new(),
+            pauses: Mutex::default(),
+        }))
     }
-}
 
-#[async_trait]
-impl HttpService for Connector {
-    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        if let Some(query) = &self.query {
-            let query = query
-                .query()
-                .await
-                .map_err(|err| HttpError::new(HttpErrorKind::Unknown, err))?;
-            *request.uri_mut() = with_query(request.uri(), &query)?;
+    pub(super) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub(super) fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    /// Returns how `object_store` retries.
+    pub(super) fn retry(&self) -> RetryConfig {
+        RetryConfig {
+            max_retries: usize::try_from(self.0.limits.retries).unwrap_or(usize::MAX),
+            retry_timeout: self.0.limits.deadline,
+            ..RetryConfig::default()
         }
-        self.meter.add(1, 0);
-        let response = self.client.call(request).await?;
-        if let Some(pause) = asked_pause(&response, SystemTime::now()) {
-            // The caller tries again after its own short wait; the server's wish comes first.
-            tokio::time::sleep(pause.min(self.longest_pause)).await;
+    }
+
+    /// Returns the client of all stores: HTTP/1.1 connections, pooled per host. Parallel ranges
+    /// over one HTTP/2 connection would share one congestion window.
+    pub(super) fn client(&self) -> Result<&reqwest::Client, Error> {
+        if let Some(client) = self.0.client.get() {
+            return Ok(client);
         }
-        let promised = promised_length(&response)?;
-        let (parts, body) = response.into_parts();
-        let body = HttpResponseBody::new(Watched {
-            body,
-            meter: self.meter.clone(),
-            missing: promised,
+        let limits = &self.0.limits;
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))
+            .http1_only()
+            .tcp_nodelay(true)
+            .connect_timeout(limits.connect_timeout)
+            .read_timeout(limits.read_timeout)
+            .redirect(redirects())
+            .build()
+            .map_err(|err| Error::new(ErrorKind::Unavailable, "no HTTP client").with_source(err))?;
+        Ok(self.0.client.get_or_init(|| client))
+    }
+
+    pub(super) fn connector(&self, target: Target) -> Result<Connector, Error> {
+        Ok(Connector(Wire {
+            client: self.client()?.clone(),
+            network: self.clone(),
+            target,
+        }))
+    }
+
+    fn pauses<T>(&self, look: impl FnOnce(&mut HashMap<String, Instant>) -> T) -> T {
+        look(&mut self.0.pauses.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until the host may be asked again.
+    pub(super) async fn wait_for(&self, host: &str) {
+        while let Some(until) = self.pauses(|pauses| pauses.get(host).copied()) {
+            let now = Instant::now();
+            if until <= now {
+                self.pauses(|pauses| pauses.remove(host));
+                return;
+            }
+            tokio::time::sleep(until - now).await;
+        }
+    }
+
+    /// Makes every request to the host wait as its `Retry-After` asks.
+    ///
+    /// # Errors
+    ///
+    /// The pause, if it is longer than the deadline.
+    pub(super) fn pause(&self, host: &str, headers: &HeaderMap) -> Result<(), Duration> {
+        let Some(pause) = retry_after(headers, SystemTime::now()) else {
+            return Ok(());
+        };
+        if pause > self.0.limits.deadline {
+            return Err(pause);
+        }
+        let until = Instant::now() + pause;
+        self.pauses(|pauses| {
+            let entry = pauses.entry(host.to_owned()).or_insert(until);
+            *entry = until.max(*entry);
         });
-        Ok(HttpResponse::from_parts(parts, body))
+        Ok(())
     }
 }
 
-fn with_query(uri: &http::Uri, query: &str) -> Result<http::Uri, HttpError> {
-    let invalid = |err: http::Error| HttpError::new(HttpErrorKind::Request, err);
-    let path = match uri.query() {
-        Some(present) => format!("{}?{present}&{query}", uri.path()),
-        None => format!("{}?{query}", uri.path()),
-    };
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(path.parse().map_err(|_| {
-        // The parser's own error would print the token.
-        HttpError::new(
-            HttpErrorKind::Request,
-            Broken("a query string is not valid"),
-        )
-    })?);
-    http::Uri::from_parts(parts).map_err(|err| invalid(err.into()))
+/// Follows few redirects, never to a less safe scheme, never from a public to a private host.
+fn redirects() -> reqwest::redirect::Policy {
+    reqwest::redirect::Policy::custom(|attempt| {
+        let from = attempt.previous().last().cloned();
+        let to = attempt.url();
+        let worse = from.is_some_and(|from| {
+            (from.scheme() == "https" && to.scheme() != "https")
+                || (is_private(to) && !is_private(&from))
+        });
+        if worse || attempt.previous().len() > MOST_REDIRECTS {
+            attempt.error(Fault::Redirect)
+        } else {
+            attempt.follow()
+        }
+    })
 }
 
-/// Returns how long the server asks to wait before the next try.
-fn asked_pause(response: &HttpResponse, now: SystemTime) -> Option<Duration> {
-    let busy = matches!(
-        response.status(),
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-    );
-    if busy {
-        retry_after(response.headers(), now)
-    } else {
-        None
-    }
-}
-
-/// Reads a `Retry-After` header: seconds or a date.
-///
-/// See <https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>.
+/// Returns the pause that a `Retry-After` header asks for, in seconds or as a date.
+/// See <https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3>.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }
-    let date = httpdate::parse_http_date(value).ok()?;
+    let date = httpdate::parse_http_date(text).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// Returns the bytes that a `206` says its body has, refusing one that contradicts itself.
-fn promised_length(response: &HttpResponse) -> Result<Option<u64>, HttpError> {
-    if response.status() != StatusCode::PARTIAL_CONTENT {
-        return Ok(None);
-    }
-    let text = |name| {
-        response
-            .headers()
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-    };
-    let promised = text(header::CONTENT_RANGE).and_then(|range| {
-        let (span, _) = range.strip_prefix("bytes ")?.split_once('/')?;
-        let (first, last) = span.split_once('-')?;
-        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-        last.checked_sub(first)?.checked_add(1)
-    });
-    let sent: Option<u64> = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    match (promised, sent) {
-        (Some(promised), Some(sent)) if promised != sent => Err(HttpError::new(
-            HttpErrorKind::Interrupted,
-            Broken("the server sent a body shorter or longer than its Content-Range"),
-        )),
-        _ => Ok(promised),
+/// Where a request goes.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// Where the store says.
+    AsAsked,
+    /// To one address and no other, signed on the way where that is needed.
+    Exactly(Address),
+}
+
+/// One URL, kept out of all messages.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) uri: Uri,
+    pub(super) signature: Option<Signature>,
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Address({:?})", self.uri.host())
     }
 }
 
-/// What a server did wrong.
-#[derive(Debug)]
-struct Broken(&'static str);
+/// Hands the wire to the stores of `object_store`.
+#[derive(Clone, Debug)]
+pub(super) struct Connector(Wire);
 
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.0.clone()))
     }
 }
 
-impl std::error::Error for Broken {}
+/// Sends the requests of stores.
+#[derive(Clone, Debug)]
+struct Wire {
+    client: reqwest::Client,
+    network: Network,
+    target: Target,
+}
 
-/// A body that is counted, and must be as long as promised.
-struct Watched {
+#[async_trait]
+impl HttpService for Wire {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let probe = request
+            .extensions()
+            .get::<Probe>()
+            .cloned()
+            .unwrap_or_default();
+        let answer = self.signed(request, &probe).await;
+        if let Err(err) = &answer {
+            probe.fail(Fault::of_transport(err));
+        }
+        answer
+    }
+}
+
+impl Wire {
+    /// Sends to the target; a signature that the server refuses is renewed once.
+    async fn signed(
+        &self,
+        mut request: HttpRequest,
+        probe: &Probe,
+    ) -> Result<HttpResponse, HttpError> {
+        let Target::Exactly(address) = &self.target else {
+            return self.send(request, probe).await;
+        };
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Err(Fault::Answer("an address that can only be read").for_good());
+        }
+        let Some(signature) = &address.signature else {
+            *request.uri_mut() = address.uri.clone();
+            return self.send(request, probe).await;
+        };
+        let refused = |err: Error| Fault::Sign(err.kind(), err.message().to_owned()).for_good();
+        let token = signature.token(&self.network).await.map_err(refused)?;
+        *request.uri_mut() = token.sign(&address.uri).map_err(refused)?;
+        let answer = self.send(request.clone(), probe).await?;
+        if !matches!(
+            answer.status(),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        ) {
+            return Ok(answer);
+        }
+        signature.renounce(&token).await;
+        let token = signature.token(&self.network).await.map_err(refused)?;
+        *request.uri_mut() = token.sign(&address.uri).map_err(refused)?;
+        self.send(request, probe).await
+    }
+
+    async fn send(
+        &self,
+        mut request: HttpRequest,
+        probe: &Probe,
+    ) -> Result<HttpResponse, HttpError> {
+        let host = host_of(request.uri());
+        self.network.wait_for(&host).await;
+        let asked = Asked::of(&request);
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(etag) = probe.etag()
+            && !headers.contains_key(IF_MATCH)
+            && let Ok(etag) = HeaderValue::from_str(&etag)
+        {
+            headers.insert(IF_MATCH, etag);
+        }
+        probe.attempt();
+        self.network.meter().add(1, 0);
+        let response = HttpService::call(&self.client, request).await?;
+        if response.status().is_success() {
+            self.accept(&asked, response, probe).await
+        } else {
+            self.refuse(&host, response, probe).await
+        }
+    }
+
+    /// Reads an error answer's code and passes the answer on without its body, which may quote a
+    /// signature.
+    async fn refuse(
+        &self,
+        host: &str,
+        response: HttpResponse,
+        probe: &Probe,
+    ) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = response.into_parts();
+        let status = parts.status;
+        if let Some(region) = header(&parts.headers, "x-amz-bucket-region") {
+            probe.set_region(region);
+        }
+        if matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        ) && let Err(pause) = self.network.pause(host, &parts.headers)
+        {
+            return Err(Fault::Pause(pause).for_good());
+        }
+        let text = self.read_some(body, ERROR_BODY_BYTES).await;
+        probe.fail(Fault::Status {
+            status: status.as_u16(),
+            code: error_code(&text),
+        });
+        Ok(HttpResponse::from_parts(parts, Bytes::new().into()))
+    }
+
+    /// Checks a good answer against the request.
+    async fn accept(
+        &self,
+        asked: &Asked,
+        response: HttpResponse,
+        probe: &Probe,
+    ) -> Result<HttpResponse, HttpError> {
+        let (mut parts, body) = response.into_parts();
+        if asked.head {
+            return Ok(HttpResponse::from_parts(parts, body));
+        }
+        if let Some(encoding) = header(&parts.headers, CONTENT_ENCODING)
+            && !matches!(encoding, "" | "identity" | "aws-chunked")
+        {
+            return Err(Fault::Answer("the server compressed the answer").again());
+        }
+        let announced = header(&parts.headers, CONTENT_LENGTH).and_then(|text| text.parse().ok());
+        let (length, body) = match (&asked.range, parts.status) {
+            (Some(range), StatusCode::PARTIAL_CONTENT) => {
+                let length = header(&parts.headers, CONTENT_RANGE)
+                    .and_then(|text| range.length_answered(text))
+                    .ok_or_else(|| Fault::Answer("the server sent another range").again())?;
+                if announced.is_some_and(|announced: u64| announced != length) {
+                    return Err(Fault::Answer("a body of another length than its range").again());
+                }
+                // object_store wants a length, which a chunked answer does not have.
+                parts.headers.insert(CONTENT_LENGTH, length.into());
+                (length, body)
+            }
+            (Some(_), _) if is_page(&parts.headers) => {
+                return Err(Fault::Answer("a page of HTML, expected a part of a file").again());
+            }
+            (Some(range), _) => {
+                let cut = self.cut(range, announced, body, probe).await?;
+                parts.status = StatusCode::PARTIAL_CONTENT;
+                let length = length_of(&cut.bytes);
+                let text = format!(
+                    "bytes {}-{}/{}",
+                    cut.start,
+                    (cut.start + length).saturating_sub(1),
+                    cut.total
+                );
+                if let Ok(value) = HeaderValue::from_str(&text) {
+                    parts.headers.insert(CONTENT_RANGE, value);
+                }
+                parts.headers.insert(CONTENT_LENGTH, length.into());
+                return Ok(HttpResponse::from_parts(parts, cut.bytes.into()));
+            }
+            (None, StatusCode::PARTIAL_CONTENT) => {
+                return Err(Fault::Answer("a part of the file, expected the whole").again());
+            }
+            (None, _) => match announced {
+                Some(length) => (length, body),
+                None => {
+                    let bytes = self.hold(body, probe).await?;
+                    let length = length_of(&bytes);
+                    parts.headers.insert(CONTENT_LENGTH, length.into());
+                    return Ok(HttpResponse::from_parts(parts, bytes.into()));
+                }
+            },
+        };
+        let checked = CheckedBody {
+            body,
+            left: length,
+            meter: self.network.meter().clone(),
+            probe: probe.clone(),
+            pace: Pace::new(self.network.limits().read_timeout),
+        };
+        match header(&parts.headers, ETAG) {
+            Some(etag) => probe.set_etag(etag),
+            // Without a tag object_store cannot resume a broken body; held here, the whole request
+            // is tried again.
+            None if length <= HELD_BYTES => {
+                let bytes = HttpResponseBody::new(checked).bytes().await?;
+                return Ok(HttpResponse::from_parts(parts, bytes.into()));
+            }
+            None => {}
+        }
+        Ok(HttpResponse::from_parts(
+            parts,
+            HttpResponseBody::new(checked),
+        ))
+    }
+
+    /// Takes a range out of an answer that holds the whole file, reading no further than needed.
+    async fn cut(
+        &self,
+        range: &AskedRange,
+        announced: Option<u64>,
+        body: HttpResponseBody,
+        probe: &Probe,
+    ) -> Result<Cut, HttpError> {
+        let gives_up = || {
+            // Once may be a proxy's slip; twice is the server's way.
+            let again = probe.fault() != Some(Fault::NoRanges);
+            probe.fail(Fault::NoRanges);
+            match again {
+                true => Fault::NoRanges.again(),
+                false => Fault::NoRanges.for_good(),
+            }
+        };
+        let wanted_end = match (*range, announced) {
+            (AskedRange::Bounded { end, .. }, Some(total)) => end.min(total),
+            (AskedRange::Bounded { end, .. }, None) => end,
+            (_, Some(total)) => total,
+            (_, None) => HELD_BYTES,
+        };
+        if wanted_end > HELD_BYTES {
+            return Err(gives_up());
+        }
+        let mut bytes = BytesMut::new();
+        let mut stream = body.bytes_stream();
+        let mut ended = false;
+        // An unknown total is found by reading to the end.
+        while announced.is_none() || !reaches(&bytes, wanted_end) {
+            match stream.next().await {
+                Some(chunk) => {
+                    let chunk = chunk?;
+                    self.network.meter().add(0, length_of(&chunk));
+                    bytes.extend_from_slice(&chunk);
+                }
+                None => {
+                    ended = true;
+                    break;
+                }
+            }
+            if length_of(&bytes) > HELD_BYTES {
+                return Err(gives_up());
+            }
+        }
+        let head = bytes.get(..bytes.len().min(ERROR_BODY_BYTES));
+        let text = String::from_utf8_lossy(head.unwrap_or_default());
+        if text.contains("<Error>") {
+            let code = error_code(&text);
+            let fault = Fault::Status { status: 503, code };
+            return Err(fault.again());
+        }
+        let total = match announced {
+            Some(total) if ended => {
+                if !reaches(&bytes, wanted_end) {
+                    return Err(Fault::Answer("the body ended early").again());
+                }
+                total
+            }
+            Some(total) => total,
+            None => length_of(&bytes),
+        };
+        let (start, end) = range
+            .within(total)
+            .ok_or_else(|| Fault::Answer("a range past the end of the file").again())?;
+        let slice = usize::try_from(start)
+            .ok()
+            .zip(usize::try_from(end).ok())
+            .and_then(|(start, end)| bytes.get(start..end))
+            .ok_or_else(|| Fault::Answer("the body ended early").again())?;
+        Ok(Cut {
+            bytes: Bytes::copy_from_slice(slice),
+            start,
+            total,
+        })
+    }
+
+    /// Reads a body of unknown length into memory.
+    async fn hold(&self, body: HttpResponseBody, probe: &Probe) -> Result<Bytes, HttpError> {
+        let mut bytes = BytesMut::new();
+        let mut stream = body.bytes_stream();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk?;
+            self.network.meter().add(0, length_of(&chunk));
+            bytes.extend_from_slice(&chunk);
+            if length_of(&bytes) > HELD_BYTES {
+                probe.fail(Fault::NoRanges);
+                return Err(Fault::Answer("a large file without a stated length").for_good());
+            }
+        }
+        Ok(bytes.freeze())
+    }
+
+    async fn read_some(&self, body: HttpResponseBody, most: usize) -> String {
+        let mut text = Vec::new();
+        let mut stream = body.bytes_stream();
+        while let Some(Ok(chunk)) = stream.next().await {
+            self.network.meter().add(0, length_of(&chunk));
+            text.extend_from_slice(&chunk);
+            if text.len() >= most {
+                break;
+            }
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+struct Cut {
+    bytes: Bytes,
+    start: u64,
+    total: u64,
+}
+
+fn length_of(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+fn reaches(bytes: &BytesMut, end: u64) -> bool {
+    length_of(bytes) >= end
+}
+
+fn host_of(uri: &Uri) -> String {
+    uri.authority()
+        .map(|authority| authority.as_str())
+        .and_then(|authority| authority.rsplit('@').next())
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+}
+
+fn header(headers: &HeaderMap, name: impl Into<HeaderNameLike>) -> Option<&str> {
+    headers.get(name.into().0)?.to_str().ok()
+}
+
+/// A header's name, by constant or by text.
+struct HeaderNameLike(HeaderName);
+
+impl From<HeaderName> for HeaderNameLike {
+    fn from(name: HeaderName) -> Self {
+        Self(name)
+    }
+}
+
+impl From<&'static str> for HeaderNameLike {
+    fn from(name: &'static str) -> Self {
+        Self(HeaderName::from_static(name))
+    }
+}
+
+/// Returns true for a web page: what a proxy or a login answers in place of data.
+fn is_page(headers: &HeaderMap) -> bool {
+    header(headers, CONTENT_TYPE).is_some_and(|kind| {
+        kind.trim_start()
+            .to_ascii_lowercase()
+            .starts_with("text/html")
+    })
+}
+
+/// Returns the code of an S3 or Azure error document; only letters and digits pass.
+fn error_code(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("<Code>")?;
+    let (code, _) = rest.split_once("</Code>")?;
+    (code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then(|| code.to_owned())
+}
+
+/// What a request asked for.
+struct Asked {
+    head: bool,
+    range: Option<AskedRange>,
+}
+
+/// A byte range; `end` is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AskedRange {
+    Bounded { start: u64, end: u64 },
+    From { start: u64 },
+    Last { bytes: u64 },
+}
+
+impl Asked {
+    fn of(request: &HttpRequest) -> Self {
+        Self {
+            head: request.method() == Method::HEAD,
+            range: header(request.headers(), RANGE).and_then(AskedRange::parse),
+        }
+    }
+}
+
+impl AskedRange {
+    fn parse(text: &str) -> Option<Self> {
+        let (start, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+        match (start.parse().ok(), last.parse::<u64>().ok()) {
+            (Some(start), Some(last)) => Some(Self::Bounded {
+                start,
+                end: last.checked_add(1)?,
+            }),
+            (Some(start), None) => Some(Self::From { start }),
+            (None, Some(bytes)) => Some(Self::Last { bytes }),
+            (None, None) => None,
+        }
+    }
+
+    /// Returns start and end in a file of `total` bytes.
+    fn within(self, total: u64) -> Option<(u64, u64)> {
+        let (start, end) = match self {
+            Self::Bounded { start, end } => (start, end.min(total)),
+            Self::From { start } => (start, total),
+            Self::Last { bytes } => (total.saturating_sub(bytes), total),
+        };
+        (start < end).then_some((start, end))
+    }
+
+    /// Returns the length of the range that a `Content-Range` names, if it is the one asked for.
+    /// See <https://www.rfc-editor.org/rfc/rfc9110#section-14.4>.
+    fn length_answered(self, content_range: &str) -> Option<u64> {
+        let (range, total) = content_range.strip_prefix("bytes ")?.split_once('/')?;
+        let (start, last) = range.trim().split_once('-')?;
+        let start: u64 = start.parse().ok()?;
+        let end = last.parse::<u64>().ok()?.checked_add(1)?;
+        let total: u64 = total.trim().parse().ok()?;
+        (self.within(total)? == (start, end)).then(|| end - start)
+    }
+}
+
+/// A body that must be as long as it was announced, and arrive at some pace.
+struct CheckedBody {
     body: HttpResponseBody,
+    left: u64,
     meter: Meter,
-    missing: Option<u64>,
+    probe: Probe,
+    pace: Pace,
 }
 
-impl Body for Watched {
+impl CheckedBody {
+    fn fail(&self, fault: Fault) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        self.probe.fail(fault.clone());
+        Poll::Ready(Some(Err(fault.again())))
+    }
+}
+
+impl Body for CheckedBody {
     type Data = Bytes;
     type Error = HttpError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                let length = frame.data_ref().map_or(0, Bytes::len) as u64;
-                self.meter.add(0, length);
-                if let Some(missing) = &mut self.missing {
-                    *missing = missing.saturating_sub(length);
-                }
+        self.pace.waits();
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(err)) => {
+                self.probe.fail(Fault::of_transport(&err));
+                return Poll::Ready(Some(Err(err)));
             }
-            Poll::Ready(None) if self.missing.is_some_and(|missing| missing > 0) => {
-                self.missing = None;
-                return Poll::Ready(Some(Err(HttpError::new(
-                    HttpErrorKind::Interrupted,
-                    Broken("the body ended before its promised length"),
-                ))));
+            None if self.left > 0 => return self.fail(Fault::Answer("the body ended early")),
+            None => return Poll::Ready(None),
+        };
+        if let Some(data) = frame.data_ref() {
+            let bytes = length_of(data);
+            self.meter.add(0, bytes);
+            let Some(left) = self.left.checked_sub(bytes) else {
+                return self.fail(Fault::Answer("a body longer than announced"));
+            };
+            self.left = left;
+            if left > 0 && self.pace.is_stalled(bytes) {
+                return self.fail(Fault::Transport(HttpErrorKind::Timeout));
             }
-            _ => {}
         }
-        polled
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0 && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+/// How fast a body arrives, not counting the time in which nobody asked for more.
+struct Pace {
+    window: Duration,
+    bytes: u64,
+    waited: Duration,
+    waiting: Option<Instant>,
+}
+
+impl Pace {
+    fn new(window: Duration) -> Self {
+        Self {
+            window,
+            bytes: 0,
+            waited: Duration::ZERO,
+            waiting: None,
+        }
+    }
+
+    fn waits(&mut self) {
+        self.waiting.get_or_insert_with(Instant::now);
+    }
+
+    fn is_stalled(&mut self, bytes: u64) -> bool {
+        self.bytes += bytes;
+        if let Some(since) = self.waiting.take() {
+            self.waited += since.elapsed();
+        }
+        if self.waited < self.window {
+            return false;
+        }
+        let rate = self.bytes as f64 / self.waited.as_secs_f64();
+        self.bytes = 0;
+        self.waited = Duration::ZERO;
+        rate < SLOWEST_BYTES_PER_S
     }
 }
 
@@ -199,33 +729,54 @@ impl Body for Watched {
 mod tests {
     use super::*;
 
-    fn headers(value: &str) -> HeaderMap {
+    #[test]
+    fn only_the_range_asked_for_is_accepted() {
+        let asked = AskedRange::parse("bytes=10-19").unwrap();
+        assert_eq!(asked.length_answered("bytes 10-19/100"), Some(10));
+        assert_eq!(asked.length_answered("bytes 10-14/15"), Some(5));
+        for wrong in [
+            "bytes 11-20/100",
+            "bytes 10-18/100",
+            "bytes 10-20/100",
+            "bytes 10-19/*",
+            "items 10-19/100",
+            "bytes 10-18446744073709551615/100",
+            "",
+        ] {
+            assert_eq!(asked.length_answered(wrong), None, "{wrong}");
+        }
+        let last = AskedRange::parse("bytes=-10").unwrap();
+        assert_eq!(last.length_answered("bytes 90-99/100"), Some(10));
+        assert_eq!(last.length_answered("bytes 0-4/5"), Some(5));
+        let from = AskedRange::parse("bytes=95-").unwrap();
+        assert_eq!(from.length_answered("bytes 95-99/100"), Some(5));
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
         let mut headers = HeaderMap::new();
-        headers.insert(header::RETRY_AFTER, value.parse().unwrap());
-        headers
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        assert_eq!(retry_after(&headers, now), None);
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("7"));
+        assert_eq!(retry_after(&headers, now), Some(Duration::from_secs(7)));
+        let date = httpdate::fmt_http_date(now + Duration::from_secs(9));
+        headers.insert(RETRY_AFTER, HeaderValue::from_str(&date).unwrap());
+        assert_eq!(retry_after(&headers, now), Some(Duration::from_secs(9)));
     }
 
     #[test]
-    fn a_pause_is_asked_in_seconds_or_as_a_date() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
-        let pause = |value| retry_after(&headers(value), now);
-        assert_eq!(pause("7"), Some(Duration::from_secs(7)));
-        assert_eq!(
-            pause("Sun, 06 Nov 1994 08:49:37 GMT"),
-            Some(Duration::from_secs(7))
-        );
-        assert_eq!(pause("Sun, 06 Nov 1994 08:49:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(pause("soon"), None);
+    fn an_error_code_is_letters_only() {
+        let text = "<Error><Code>SlowDown</Code><Message>key=S</Message></Error>";
+        assert_eq!(error_code(text).as_deref(), Some("SlowDown"));
+        assert_eq!(error_code("<Code>sig=abc</Code>"), None);
     }
 
     #[test]
-    fn a_token_is_added_to_what_is_there() {
-        let uri = |text: &str| text.parse::<http::Uri>().unwrap();
-        let with = |text, query| with_query(&uri(text), query).unwrap().to_string();
-        assert_eq!(with("https://h/a.tif", "sig=1"), "https://h/a.tif?sig=1");
-        assert_eq!(
-            with("https://h/a.tif?x=2", "sig=1"),
-            "https://h/a.tif?x=2&sig=1"
-        );
+    fn a_slow_reader_is_not_a_slow_server() {
+        let mut pace = Pace::new(Duration::ZERO);
+        pace.waits();
+        assert!(!pace.is_stalled(1 << 40));
+        let mut pace = Pace::new(Duration::from_secs(3600));
+        assert!(!pace.is_stalled(1));
     }
 }

@@ -1,0 +1,326 @@
+//! Copies one object to a file, byte for byte, and checks what arrived.
+
+use std::{io, path::Path};
+
+use futures::StreamExt;
+use object_store::{GetOptions, GetRange};
+use sha2::{Digest, Sha256};
+use tokio::{
+    fs::File,
+    io::{AsyncSeekExt, AsyncWriteExt, BufWriter},
+};
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    session::Session,
+    store::{Backoff, Made, Order, error, hex, of_io},
+};
+
+/// How often a copy may go on where it broke off.
+const MOST_ROUNDS: usize = 16;
+/// How often in a row a round may bring nothing.
+const MOST_EMPTY_ROUNDS: usize = 2;
+/// How often a copy may start anew, because the object changed or came damaged.
+const MOST_STARTS: usize = 2;
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// What a catalogue says of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) bytes: Option<u64>,
+    /// In hexadecimal digits, lower case.
+    pub(super) sha256: Option<String>,
+    /// True if the file is an image: then an HTML page is not it.
+    pub(super) is_image: bool,
+}
+
+impl Expected {
+    /// Reads `file:size` and `file:checksum` of the file extension, and the media type. Of
+    /// checksums SHA-256 is known; others are not checked.
+    /// See <https://github.com/stac-extensions/file> and <https://multiformats.io/multihash/>.
+    pub(super) fn of(asset: &stac::Asset) -> Self {
+        let field = |name: &str| asset.additional_fields.get(name);
+        let is_digest =
+            |text: &str| text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit());
+        Self {
+            bytes: field("file:size").and_then(serde_json::Value::as_u64),
+            // Code 0x12 is sha2-256, 0x20 its length.
+            sha256: field("file:checksum")
+                .and_then(serde_json::Value::as_str)
+                .and_then(|text| text.strip_prefix("1220"))
+                .filter(|text| is_digest(text))
+                .map(str::to_ascii_lowercase),
+            is_image: asset
+                .r#type
+                .as_deref()
+                .is_some_and(|text| text.starts_with("image/")),
+        }
+    }
+}
+
+/// Copies `from` to the order's path. Costs one request, and one for each time it breaks off.
+/// `arrived` is told of bytes as they come.
+///
+/// # Errors
+///
+/// Those of the store; [`ErrorKind::Corrupt`] if the object is not what its catalogue says, or
+/// keeps changing.
+pub(super) async fn copy(
+    session: &Session,
+    from: &Location,
+    order: &Order,
+    expected: &Expected,
+    arrived: &(dyn Fn(u64) + Sync),
+) -> Result<Made> {
+    let mut starts = 0;
+    loop {
+        starts += 1;
+        let outcome = attempt(session, from, order, expected, arrived).await;
+        match outcome {
+            Err(Interrupted::StartAnew(err)) if starts >= MOST_STARTS => return Err(err),
+            Err(Interrupted::StartAnew(_)) => {}
+            Err(Interrupted::GiveUp(err)) => return Err(err),
+            Ok(made) => return Ok(made),
+        }
+    }
+}
+
+enum Interrupted {
+    /// What came so far is of no use; another start may bring it.
+    StartAnew(Error),
+    GiveUp(Error),
+}
+
+impl From<Error> for Interrupted {
+    fn from(err: Error) -> Self {
+        Self::GiveUp(err)
+    }
+}
+
+async fn attempt(
+    session: &Session,
+    from: &Location,
+    order: &Order,
+    expected: &Expected,
+    arrived: &(dyn Fn(u64) + Sync),
+) -> std::result::Result<Made, Interrupted> {
+    let (store, path) = session.stores().store(from)?;
+    let mut sink = Sink::create(&order.path).await?;
+    let mut backoff = Backoff::new(&session.settings().limits());
+    let mut first: Option<First> = None;
+    let mut empty_rounds = 0;
+    for _ in 0..MOST_ROUNDS {
+        let before = sink.written;
+        let options = match &first {
+            None => GetOptions {
+                if_none_match: order.etag.clone(),
+                ..GetOptions::default()
+            },
+            Some(first) => GetOptions {
+                range: Some(GetRange::Offset(sink.written)),
+                if_match: first.etag.clone(),
+                ..GetOptions::default()
+            },
+        };
+        let failure = match store.get_opts(&path, options).await {
+            Err(object_store::Error::NotModified { .. }) => return Ok(Made::Unchanged),
+            Err(err) => {
+                let changed = matches!(err, object_store::Error::Precondition { .. });
+                let err = error(err, from);
+                if changed || err.kind() == ErrorKind::Corrupt {
+                    return Err(Interrupted::StartAnew(err));
+                }
+                err
+            }
+            Ok(answer) => {
+                let this = First {
+                    bytes: answer.meta.size,
+                    // A weak tag does not promise the same bytes.
+                    etag: answer
+                        .meta
+                        .e_tag
+                        .clone()
+                        .filter(|etag| !etag.starts_with("W/")),
+                };
+                let known = first.get_or_insert(this.clone());
+                if *known != this {
+                    return Err(Interrupted::StartAnew(changed(from)));
+                }
+                if let Some(bytes) = expected.bytes
+                    && bytes != this.bytes
+                {
+                    return Err(corrupt(
+                        from,
+                        format!("{} bytes, its item says {bytes}", this.bytes),
+                    )
+                    .into());
+                }
+                let kind = answer
+                    .attributes
+                    .get(&object_store::Attribute::ContentType)
+                    .map(|value| value.as_ref().to_ascii_lowercase());
+                if expected.is_image && kind.is_some_and(|kind| kind.starts_with("text/html")) {
+                    return Err(corrupt(from, "an HTML page, expected an image").into());
+                }
+                match sink.fill(answer, from, arrived).await? {
+                    Some(err) => err,
+                    None if sink.written < this.bytes => corrupt(from, "the body ended early"),
+                    None if sink.written > this.bytes => {
+                        let err = corrupt(from, "a body longer than announced");
+                        return Err(Interrupted::StartAnew(err));
+                    }
+                    None => break,
+                }
+            }
+        };
+        if sink.written == before {
+            empty_rounds += 1;
+        } else {
+            empty_rounds = 0;
+        }
+        let is_passing = failure.is_retryable() || failure.kind() == ErrorKind::Corrupt;
+        if !is_passing || empty_rounds >= MOST_EMPTY_ROUNDS || !backoff.wait().await {
+            return Err(failure.into());
+        }
+        // Without a tag nothing says that the rest belongs to what is here.
+        if first.as_ref().is_some_and(|first| first.etag.is_none()) && sink.written > 0 {
+            return Err(Interrupted::StartAnew(failure));
+        }
+    }
+    let first = first.unwrap_or_default();
+    if sink.written < first.bytes {
+        return Err(corrupt(from, "the body keeps breaking off").into());
+    }
+    let sha256 = sink.finish(&order.path).await?;
+    if let Some(wanted) = &expected.sha256
+        && *wanted != sha256
+    {
+        let err = corrupt(from, "another checksum than its item states");
+        return Err(Interrupted::StartAnew(err));
+    }
+    Ok(Made::Written {
+        etag: first.etag,
+        sha256: Some(sha256),
+    })
+}
+
+/// What the first answer says of the object; later ones must say the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct First {
+    bytes: u64,
+    etag: Option<String>,
+}
+
+fn corrupt(from: &Location, message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Corrupt, message).at(from)
+}
+
+fn changed(from: &Location) -> Error {
+    corrupt(from, "the file was replaced while it was read")
+}
+
+/// The file that is being written.
+struct Sink {
+    file: BufWriter<File>,
+    hash: Sha256,
+    written: u64,
+}
+
+impl Sink {
+    async fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).await.map_err(|err| wrong(&err))?;
+        Ok(Self {
+            file: BufWriter::with_capacity(BUFFER_BYTES, file),
+            hash: Sha256::new(),
+            written: 0,
+        })
+    }
+
+    /// Writes what an answer brings. Returns the error that ended it early, if one did.
+    async fn fill(
+        &mut self,
+        answer: object_store::GetResult,
+        from: &Location,
+        arrived: &(dyn Fn(u64) + Sync),
+    ) -> Result<Option<Error>> {
+        let mut stream = answer.into_stream();
+        while let Some(chunk) = stream.next().await {
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(err) => return Ok(Some(error(err, from))),
+            };
+            self.file
+                .write_all(&chunk)
+                .await
+                .map_err(|err| wrong(&err))?;
+            self.hash.update(&chunk);
+            let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+            self.written += bytes;
+            arrived(bytes);
+        }
+        Ok(None)
+    }
+
+    async fn finish(mut self, path: &Path) -> Result<String> {
+        self.file.flush().await.map_err(|err| wrong(&err))?;
+        let end = self
+            .file
+            .get_mut()
+            .stream_position()
+            .await
+            .map_err(|err| wrong(&err))?;
+        let length = tokio::fs::metadata(path)
+            .await
+            .map_err(|err| wrong(&err))?
+            .len();
+        if end != self.written || length != self.written {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "the file in the cache is not as long as what was written",
+            ));
+        }
+        Ok(hex(&self.hash.finalize()))
+    }
+}
+
+/// An error of the cache's disk, not of the object.
+fn wrong(err: &io::Error) -> Error {
+    let err = of_io(err);
+    Error::new(
+        err.kind(),
+        format!("cannot write the cache: {}", err.message()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn expected(asset: serde_json::Value) -> Expected {
+        Expected::of(&serde_json::from_value(asset).unwrap())
+    }
+
+    #[test]
+    fn a_multihash_of_another_kind_is_not_checked() {
+        let digest = "AB".repeat(32);
+        let found = expected(json!({
+            "href": "x", "file:size": 7, "file:checksum": format!("1220{digest}"),
+            "type": "image/tiff",
+        }));
+        assert_eq!(
+            found,
+            Expected {
+                bytes: Some(7),
+                sha256: Some(digest.to_lowercase()),
+                is_image: true
+            }
+        );
+        for checksum in ["1114".to_owned() + &"ab".repeat(20), "1220zz".to_owned()] {
+            let found = expected(json!({"href": "x", "file:checksum": checksum}));
+            assert_eq!(found, Expected::default());
+        }
+    }
+}

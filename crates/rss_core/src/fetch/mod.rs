@@ -1,0 +1,541 @@
+//! From items to files: downloads into the cache, links in the user's folder, and hrefs that are
+//! read in place.
+
+mod copy;
+mod link;
+mod origin;
+mod remote;
+mod select;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::{StreamExt, stream};
+use stac::ItemCollection;
+
+pub(crate) use self::remote::remote;
+use self::{
+    copy::{Expected, copy},
+    link::{Folder, Target, targets},
+    select::{Chosen, choose, printable},
+};
+pub use self::{origin::Origin, remote::RemoteVariant};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::Crop,
+    location::{Location, redact},
+    reader::gdal,
+    session::Session,
+    store::{CachedFile, Made, Mode, Order},
+};
+
+/// How files are fetched.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct GetOptions {
+    /// The box to cut files to; none keeps them whole.
+    pub crop: Option<Crop>,
+    /// Through `gdal_translate`, or byte for byte.
+    pub mode: Mode,
+    /// How many files are fetched at once; none is the session's number.
+    pub concurrency: Option<usize>,
+    /// What one failure does to the rest.
+    pub policy: Policy,
+    /// Told of what is done, from any thread, often: return quickly.
+    pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+}
+
+impl GetOptions {
+    /// Cuts files to a box.
+    #[must_use]
+    pub fn with_crop(mut self, crop: Crop) -> Self {
+        self.crop = Some(crop);
+        self
+    }
+
+    /// Chooses how files are made.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets how many files are fetched at once, at least 1.
+    #[must_use]
+    pub fn with_concurrency(mut self, files: usize) -> Self {
+        self.concurrency = Some(files.max(1));
+        self
+    }
+
+    /// Chooses what one failure does to the rest.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets what is told of the progress.
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(progress));
+        self
+    }
+}
+
+impl fmt::Debug for GetOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetOptions")
+            .field("crop", &self.crop)
+            .field("mode", &self.mode)
+            .field("concurrency", &self.concurrency)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one failure does to the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Policy {
+    /// The first error ends the call and stops what is under way. What is finished stays cached.
+    #[default]
+    FailFast,
+    /// Every file is tried; errors are listed.
+    KeepGoing,
+}
+
+/// How far a call is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Files that are finished, failed ones too.
+    pub files_done: usize,
+    /// All files of the call.
+    pub files_total: usize,
+    /// Bytes that arrived, and those of files found in the cache or written by GDAL.
+    pub bytes_done: u64,
+    /// The part of the work that is done, 0 to 1; a file under way counts by its part.
+    pub part_done: f64,
+}
+
+/// What a call fetched.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Fetched {
+    /// The items, each with the assets that were fetched, their hrefs local paths.
+    pub items: ItemCollection,
+    /// One row per asset asked for, in the order of items and assets.
+    pub assets: Vec<AssetOutcome>,
+}
+
+impl Fetched {
+    /// Returns the rows of assets that could not be fetched.
+    pub fn failed(&self) -> impl Iterator<Item = &AssetOutcome> {
+        self.assets.iter().filter(|row| row.error.is_some())
+    }
+}
+
+/// What became of one asset.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AssetOutcome {
+    /// The item's id.
+    pub item: String,
+    /// The asset's key.
+    pub asset: String,
+    /// Where the file came from, without query string.
+    pub location: String,
+    /// The link in the folder; none if it failed.
+    pub path: Option<PathBuf>,
+    /// The length of the file in the cache.
+    pub bytes: u64,
+    /// True if it was in the cache and nothing was fetched.
+    pub cached: bool,
+    /// What went wrong.
+    pub error: Option<Error>,
+}
+
+impl Session {
+    /// Fetches assets of `items` into the file cache and links them into `dir`, as
+    /// `<item id>/<file name>`. `assets` are keys; none are those with the role `data`.
+    ///
+    /// Costs nothing for what is cached; else one request per file that is copied, and what GDAL
+    /// needs for one that is translated. Dropping the future stops it: unfinished files are
+    /// removed, finished ones stay cached.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Denied`] for a folder that is a file or cannot
+    /// be written, for a crop of a copy and for hrefs that their catalogue may not name. Under
+    /// [`Policy::FailFast`] the first error of a file; under [`Policy::KeepGoing`] such errors
+    /// stand in the rows.
+    pub async fn get_async(
+        &self,
+        items: &ItemCollection,
+        assets: &[String],
+        origin: &Origin,
+        dir: &Path,
+        options: &GetOptions,
+    ) -> Result<Fetched> {
+        get(self, origin, items, assets, dir, options).await
+    }
+
+    /// Returns the items with the assets' hrefs read in place; other assets are left out. `assets`
+    /// are keys; none are those with the role `data`.
+    ///
+    /// Costs no request, but for tokens: one per container of the Planetary Computer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] for an asset that no item has; [`ErrorKind::Denied`] and
+    /// [`ErrorKind::InvalidInput`] for an href that its catalogue may not name; those of the token
+    /// service.
+    pub async fn get_remote_async(
+        &self,
+        items: &ItemCollection,
+        assets: &[String],
+        origin: &Origin,
+        variant: RemoteVariant,
+    ) -> Result<ItemCollection> {
+        remote(self, origin, items, assets, variant).await
+    }
+}
+
+/// Fetches the chosen assets; see [`Session::get_async`].
+pub(crate) async fn get(
+    session: &Session,
+    origin: &Origin,
+    items: &ItemCollection,
+    assets: &[String],
+    dir: &Path,
+    options: &GetOptions,
+) -> Result<Fetched> {
+    if let Some(crop) = &options.crop {
+        Crop::new(crop.bounds, crop.epsg)?;
+        if options.mode == Mode::Copy {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a copy cannot be cropped; use the translate mode",
+            ));
+        }
+    }
+    session.cache().root()?;
+    let folder = open_folder(dir).await?;
+
+    let mut errors = Vec::new();
+    let mut chosen = Vec::new();
+    for one in choose(items, assets) {
+        match one.locate(session, origin) {
+            Ok(location) => {
+                chosen.push((one, Some(location)));
+                errors.push(None);
+            }
+            Err(err) if options.policy == Policy::FailFast => return Err(err),
+            Err(err) => {
+                chosen.push((one, None));
+                errors.push(Some(err));
+            }
+        }
+    }
+    let targets = targets(&chosen, options.mode);
+    let tally = Tally::new(chosen.len(), options);
+
+    let work = chosen.iter().zip(&targets).zip(errors).enumerate().map(
+        |(i, (((one, location), target), error))| {
+            let (tally, folder) = (&tally, &folder);
+            async move {
+                let done = match (location, target, error) {
+                    (Some(location), Some(target), None) => {
+                        let file = File {
+                            session,
+                            location,
+                            expected: one.asset.map(Expected::of).unwrap_or_default(),
+                            options,
+                        };
+                        file.fetch(folder, target, &tally.part(i)).await
+                    }
+                    (_, _, Some(err)) => Err(err),
+                    _ => Err(Error::new(
+                        ErrorKind::InvalidInput,
+                        "an asset without a file",
+                    )),
+                };
+                tally.finish(i);
+                (i, done)
+            }
+        },
+    );
+    let at_once = options.concurrency.unwrap_or(session.settings().downloads);
+    let mut running = stream::iter(work).buffer_unordered(at_once.max(1));
+    let mut outcomes: Vec<Option<Result<Linked>>> = Vec::new();
+    outcomes.resize_with(chosen.len(), || None);
+    while let Some((i, done)) = running.next().await {
+        if options.policy == Policy::FailFast
+            && let Err(err) = done
+        {
+            // Dropping the stream stops the others.
+            return Err(err);
+        }
+        if let Some(slot) = outcomes.get_mut(i) {
+            *slot = Some(done);
+        }
+    }
+    drop(running);
+    Ok(assemble(items, &chosen, outcomes))
+}
+
+/// Puts outcomes in the order of requests.
+fn assemble(
+    items: &ItemCollection,
+    chosen: &[(Chosen<'_>, Option<Location>)],
+    outcomes: Vec<Option<Result<Linked>>>,
+) -> Fetched {
+    let mut local = items.clone();
+    for item in &mut local.items {
+        item.assets.clear();
+    }
+    let mut rows = Vec::with_capacity(chosen.len());
+    for ((one, location), outcome) in chosen.iter().zip(outcomes) {
+        let named = || one.asset.map(|asset| redact(&asset.href));
+        let mut row = AssetOutcome {
+            item: one.item.id.clone(),
+            asset: one.key.clone(),
+            location: location
+                .as_ref()
+                .map(Location::to_string)
+                .or_else(named)
+                .unwrap_or_default(),
+            path: None,
+            bytes: 0,
+            cached: false,
+            error: None,
+        };
+        match outcome {
+            Some(Ok(linked)) => {
+                if let (Some(asset), Some(item)) = (one.asset, local.items.get_mut(one.index)) {
+                    let mut asset = asset.clone();
+                    asset.href = linked.path.to_string_lossy().into_owned();
+                    item.assets.insert(one.key.clone(), asset);
+                }
+                row.bytes = linked.file.bytes;
+                row.cached = linked.file.hit;
+                row.path = Some(linked.path);
+            }
+            Some(Err(err)) => row.error = Some(err),
+            None => {}
+        }
+        rows.push(row);
+    }
+    Fetched {
+        items: local,
+        assets: rows,
+    }
+}
+
+async fn open_folder(dir: &Path) -> Result<Folder> {
+    let dir = dir.to_owned();
+    blocking(move || Folder::open(&dir)).await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the file system was lost"))?
+}
+
+/// A file in the cache and the link to it. The file is not evicted while this is held.
+#[derive(Debug)]
+struct Linked {
+    path: PathBuf,
+    file: CachedFile,
+}
+
+/// One file to fetch.
+struct File<'a> {
+    session: &'a Session,
+    location: &'a Location,
+    expected: Expected,
+    options: &'a GetOptions,
+}
+
+impl File<'_> {
+    async fn fetch(&self, folder: &Folder, target: &Target, part: &Part<'_>) -> Result<Linked> {
+        let check = (folder.clone(), target.clone());
+        blocking(move || check.0.check(&check.1)).await?;
+        let file = self.cached(part).await?;
+        let (folder, target, from) = (folder.clone(), target.clone(), file.path.clone());
+        let path = blocking(move || folder.link(&target, &from)).await?;
+        if file.hit {
+            part.arrived(file.bytes);
+        }
+        Ok(Linked { path, file })
+    }
+
+    async fn cached(&self, part: &Part<'_>) -> Result<CachedFile> {
+        let cache = self.session.cache();
+        let key = cache.key(self.location, self.options.crop.as_ref(), self.options.mode);
+        let file = cache
+            .get_or_make(&key, |order| self.make(order, part))
+            .await?;
+        // The catalogue's checksum tells that a file was replaced since it was cached.
+        if self.options.mode == Mode::Copy
+            && file.hit
+            && let Some(wanted) = &self.expected.sha256
+            && *wanted != file.sha256
+        {
+            drop(file);
+            let (cache, old) = (cache.clone(), key.clone());
+            blocking(move || cache.forget(&old)).await?;
+            return self
+                .session
+                .cache()
+                .get_or_make(&key, |order| self.make(order, part))
+                .await;
+        }
+        Ok(file)
+    }
+
+    async fn make(&self, order: Order, part: &Part<'_>) -> Result<Made> {
+        match self.options.mode {
+            Mode::Copy => {
+                part.expect(self.expected.bytes);
+                let arrived = |bytes| part.arrived(bytes);
+                copy(
+                    self.session,
+                    self.location,
+                    &order,
+                    &self.expected,
+                    &arrived,
+                )
+                .await
+            }
+            Mode::Translate => {
+                let location = self.session.stores().signed(self.location).await?;
+                gdal::configure_path(self.session, &location)?;
+                let progress = |done: f64| part.reached(done);
+                gdal::translate(
+                    self.session,
+                    &location,
+                    &order.path,
+                    self.options.crop.as_ref(),
+                    &progress,
+                )
+                .await?;
+                let path = order.path.clone();
+                let bytes =
+                    blocking(move || Ok(path.metadata().map_or(0, |meta| meta.len()))).await?;
+                part.arrived(bytes);
+                Ok(Made::Written {
+                    etag: None,
+                    sha256: None,
+                })
+            }
+        }
+    }
+}
+
+/// Adds up the progress of all files.
+struct Tally<'a> {
+    options: &'a GetOptions,
+    state: Mutex<TallyState>,
+}
+
+struct TallyState {
+    bytes: u64,
+    done: usize,
+    parts: Vec<f64>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(files: usize, options: &'a GetOptions) -> Self {
+        Self {
+            options,
+            state: Mutex::new(TallyState {
+                bytes: 0,
+                done: 0,
+                parts: vec![0.0; files],
+            }),
+        }
+    }
+
+    fn part(&self, index: usize) -> Part<'_> {
+        Part {
+            tally: self,
+            index,
+            seen: Mutex::default(),
+        }
+    }
+
+    fn finish(&self, index: usize) {
+        self.change(|state| {
+            state.done += 1;
+            if let Some(part) = state.parts.get_mut(index) {
+                *part = 1.0;
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut TallyState)) {
+        let Some(tell) = &self.options.progress else {
+            return;
+        };
+        let progress = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            change(&mut state);
+            let total = state.parts.len();
+            let parts: f64 = state.parts.iter().sum();
+            Progress {
+                files_done: state.done,
+                files_total: total,
+                bytes_done: state.bytes,
+                part_done: if total == 0 {
+                    1.0
+                } else {
+                    parts / total as f64
+                },
+            }
+        };
+        tell(progress);
+    }
+}
+
+/// The progress of one file.
+struct Part<'a> {
+    tally: &'a Tally<'a>,
+    index: usize,
+    seen: Mutex<(u64, Option<u64>)>,
+}
+
+impl Part<'_> {
+    fn expect(&self, bytes: Option<u64>) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.1 = bytes.filter(|&bytes| bytes > 0);
+    }
+
+    fn arrived(&self, bytes: u64) {
+        let part = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.0 += bytes;
+            seen.1.map(|total| (seen.0 as f64 / total as f64).min(1.0))
+        };
+        self.tally.change(|state| {
+            state.bytes += bytes;
+            if let (Some(part), Some(slot)) = (part, state.parts.get_mut(self.index)) {
+                *slot = part;
+            }
+        });
+    }
+
+    fn reached(&self, part: f64) {
+        self.tally.change(|state| {
+            if let Some(slot) = state.parts.get_mut(self.index) {
+                *slot = part.clamp(0.0, 1.0);
+            }
+        });
+    }
+}

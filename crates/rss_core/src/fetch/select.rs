@@ -1,0 +1,262 @@
+//! Which assets are meant, and where their files live.
+
+use serde_json::{Map, Value};
+use stac::{Asset, Item, ItemCollection};
+
+use super::Origin;
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::{Location, redact},
+    products::Access,
+    session::Session,
+};
+
+/// One asset of one item.
+#[derive(Debug)]
+pub(super) struct Chosen<'a> {
+    /// The place of the item in its collection.
+    pub(super) index: usize,
+    pub(super) item: &'a Item,
+    pub(super) key: String,
+    /// None if the item has no such asset.
+    pub(super) asset: Option<&'a Asset>,
+}
+
+/// Returns the assets named by `keys` of every item, in the order of `keys`; with no keys, those
+/// with the role `data`.
+pub(super) fn choose<'a>(items: &'a ItemCollection, keys: &[String]) -> Vec<Chosen<'a>> {
+    let mut chosen = Vec::new();
+    for (index, item) in items.items.iter().enumerate() {
+        if keys.is_empty() {
+            chosen.extend(data_assets(item).into_iter().map(|(key, asset)| Chosen {
+                index,
+                item,
+                key: key.clone(),
+                asset: Some(asset),
+            }));
+        } else {
+            chosen.extend(keys.iter().map(|key| Chosen {
+                index,
+                item,
+                key: key.clone(),
+                asset: item.assets.get(key),
+            }));
+        }
+    }
+    chosen
+}
+
+/// Old catalogues state no roles: there, what is not said to be something else is data.
+fn data_assets(item: &Item) -> Vec<(&String, &Asset)> {
+    let has_role = |asset: &Asset, role: &str| asset.roles.iter().any(|found| found == role);
+    let data: Vec<_> = item
+        .assets
+        .iter()
+        .filter(|(_, asset)| has_role(asset, "data"))
+        .collect();
+    if !data.is_empty() {
+        return data;
+    }
+    item.assets
+        .iter()
+        .filter(|(key, asset)| {
+            let text = asset.r#type.as_deref().unwrap_or_default();
+            asset.roles.is_empty()
+                && !matches!(key.as_str(), "thumbnail" | "overview" | "preview")
+                && (text.starts_with("image/tiff")
+                    || text.starts_with("image/vnd.stac.geotiff")
+                    || text.starts_with("image/jp2")
+                    || (text.is_empty() && is_raster_name(&asset.href)))
+        })
+        .collect()
+}
+
+fn is_raster_name(href: &str) -> bool {
+    let path = redact(href).to_ascii_lowercase();
+    [".tif", ".tiff", ".jp2"]
+        .iter()
+        .any(|ending| path.ends_with(ending))
+}
+
+impl Chosen<'_> {
+    /// Returns where the asset's file lives, and tells the session's stores how it is reached.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] for an asset that the item lacks; [`ErrorKind::Denied`] and
+    /// [`ErrorKind::InvalidInput`] for an href that its catalogue may not name.
+    pub(super) fn locate(&self, session: &Session, origin: &Origin) -> Result<Location> {
+        let asset = self.asset.ok_or_else(|| {
+            let known: Vec<_> = self.item.assets.keys().map(String::as_str).collect();
+            Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "item `{}` has no asset `{}`, only {}",
+                    printable(&self.item.id),
+                    printable(&self.key),
+                    printable(&known.join(", "))
+                ),
+            )
+        })?;
+        let named = Location::parse_from(&asset.href, origin.trust)?;
+        let stores = session.stores();
+        let address = named.as_s3();
+        let location = match &address {
+            Some(s3) => Location::S3 {
+                bucket: s3.bucket.clone(),
+                key: s3.key.clone(),
+            },
+            None => named,
+        };
+        let said = said_of(self.item, asset);
+        let mut access = stores.access(&location);
+        if access.region.is_none() {
+            access.region = address.and_then(|s3| s3.region).or(said.region);
+        }
+        access.requester_pays |= said.requester_pays;
+        if matches!(location, Location::S3 { .. }) && access != stores.access(&location) {
+            stores.set_access(&location, access);
+        }
+        if let Some(sas) = origin.sas_for(self.item) {
+            stores.sign_with(&location, &sas);
+        }
+        Ok(location)
+    }
+}
+
+/// Returns what an item says of an asset's bucket, after the storage extension in both versions:
+/// fields of the asset or the item, or schemes that the asset refers to.
+/// See <https://github.com/stac-extensions/storage>.
+fn said_of(item: &Item, asset: &Asset) -> Access {
+    let mut access = Access::default();
+    let properties = &item.properties.additional_fields;
+    let schemes = asset
+        .additional_fields
+        .get("storage:schemes")
+        .or_else(|| properties.get("storage:schemes"))
+        .and_then(Value::as_object);
+    let refs = asset
+        .additional_fields
+        .get("storage:refs")
+        .and_then(Value::as_array);
+    let mut tables: Vec<(&Map<String, Value>, &str)> = Vec::new();
+    for name in refs.into_iter().flatten().filter_map(Value::as_str) {
+        tables.extend(
+            schemes
+                .and_then(|schemes| schemes.get(name)?.as_object())
+                .map(|scheme| (scheme, "")),
+        );
+    }
+    tables.push((&asset.additional_fields, "storage:"));
+    tables.push((properties, "storage:"));
+    for (table, prefix) in tables {
+        let get = |name: &str| table.get(&format!("{prefix}{name}"));
+        if access.region.is_none() {
+            access.region = get("region")
+                .and_then(Value::as_str)
+                .filter(|region| is_region(region))
+                .map(str::to_owned);
+        }
+        // The most specific place that says anything decides.
+        if let Some(pays) = get("requester_pays").and_then(Value::as_bool) {
+            access.requester_pays = pays;
+            break;
+        }
+    }
+    access
+}
+
+/// A region becomes a part of a host name.
+fn is_region(text: &str) -> bool {
+    (1..=40).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+}
+
+/// Returns text from outside as it may stand in one line of a message.
+pub(super) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .take(200)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn item(properties: Value, assets: Value) -> Item {
+        serde_json::from_value(json!({
+            "type": "Feature", "stac_version": "1.0.0", "id": "x", "geometry": null,
+            "properties": properties, "links": [], "assets": assets,
+        }))
+        .unwrap()
+    }
+
+    fn keys(items: &ItemCollection, wanted: &[&str]) -> Vec<String> {
+        let wanted: Vec<_> = wanted.iter().map(|key| (*key).to_owned()).collect();
+        choose(items, &wanted)
+            .into_iter()
+            .map(|chosen| chosen.key)
+            .collect()
+    }
+
+    #[test]
+    fn without_names_the_data_assets_are_meant() {
+        let with_roles = item(
+            json!({"datetime": "2020-01-01T00:00:00Z"}),
+            json!({
+                "red": {"href": "r.tif", "roles": ["data"]},
+                "thumbnail": {"href": "t.tif", "roles": ["thumbnail"]},
+                "odd": {"href": "o.tif"},
+            }),
+        );
+        let without = item(
+            json!({"datetime": "2020-01-01T00:00:00Z"}),
+            json!({
+                "red": {"href": "r.tif?sig=1"},
+                "thumbnail": {"href": "t.tif"},
+                "checksum": {"href": "c.sha1"},
+                "nir": {"href": "n", "type": "image/tiff; application=geotiff"},
+            }),
+        );
+        assert_eq!(keys(&vec![with_roles].into(), &[]), ["red"]);
+        let items = vec![without].into();
+        assert_eq!(keys(&items, &[]), ["red", "nir"]);
+        assert_eq!(keys(&items, &["nir", "blue"]), ["nir", "blue"]);
+    }
+
+    #[test]
+    fn the_storage_extension_is_read_in_both_versions() {
+        let date = "2020-01-01T00:00:00Z";
+        for (properties, asset) in [
+            (
+                json!({"datetime": date}),
+                json!({"href": "s3://b/k", "storage:requester_pays": true, "storage:region": "us-west-2"}),
+            ),
+            (
+                json!({"datetime": date, "storage:requester_pays": true, "storage:region": "us-west-2"}),
+                json!({"href": "s3://b/k"}),
+            ),
+            (
+                json!({"datetime": date, "storage:schemes": {
+                    "aws": {"type": "aws-s3", "region": "us-west-2", "requester_pays": true}}}),
+                json!({"href": "s3://b/k", "storage:refs": ["aws"]}),
+            ),
+        ] {
+            let item = item(properties, json!({"a": asset}));
+            let said = said_of(&item, &item.assets["a"]);
+            assert_eq!(said.region.as_deref(), Some("us-west-2"), "{item:?}");
+            assert!(said.requester_pays, "{item:?}");
+        }
+        let odd = item(
+            json!({"datetime": date, "storage:requester_pays": true}),
+            json!({"a": {"href": "s3://b/k", "storage:requester_pays": false,
+                         "storage:region": "x.evil.example/"}}),
+        );
+        assert_eq!(said_of(&odd, &odd.assets["a"]), Access::default());
+    }
+}

@@ -1,0 +1,269 @@
+//! One cached file on disk: the data, and a record that tells whether the data is whole.
+
+use std::{
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::key::{CacheKey, hex};
+
+const VERSION: u32 = 1;
+/// A record is small; a larger file is none.
+const LONGEST_RECORD: u64 = 64 << 10;
+/// A time of creation this far in the future means that the clock went back.
+const CLOCK_SLACK: Duration = Duration::from_secs(60);
+pub(super) const RECORD_ENDING: &str = "record";
+
+/// What is written beside a cached file. Holds no query string.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    version: u32,
+    pub(super) key: String,
+    /// The SHA-256 of the canonical URL.
+    pub(super) source: String,
+    pub(super) file: String,
+    location: String,
+    pub(super) bytes: u64,
+    pub(super) sha256: String,
+    /// When the data was last written, in nanoseconds since 1970.
+    modified_ns: u64,
+    /// When the data was last known to be what the source has, in seconds since 1970.
+    created_s: u64,
+    pub(super) etag: Option<String>,
+}
+
+/// What lies under a key.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A whole file that is young enough.
+    Fresh(Record),
+    /// A whole file past its time.
+    Stale(Record),
+    /// Nothing, or a damaged file.
+    Missing,
+}
+
+/// The place of one key.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) data: PathBuf,
+    pub(super) record: PathBuf,
+}
+
+impl Place {
+    pub(super) fn new(entries: &Path, digest: &str, file: &str) -> Self {
+        let dir = entries.join(digest.get(..2).unwrap_or("00"));
+        Self {
+            data: dir.join(file),
+            record: dir.join(format!("{digest}.{RECORD_ENDING}")),
+        }
+    }
+
+    pub(super) fn of(entries: &Path, key: &CacheKey) -> Self {
+        Self::new(entries, key.digest(), &key.file_name())
+    }
+
+    /// Looks at what is there. Costs no read of the data, unless its time changed since it was
+    /// written: then its checksum decides.
+    pub(super) fn look(&self, key: &CacheKey, ttl: Option<Duration>) -> Found {
+        let Some(mut record) = Record::read(&self.record) else {
+            return Found::Missing;
+        };
+        if record.key != key.digest() || record.file != key.file_name() {
+            return Found::Missing;
+        }
+        let Ok(meta) = fs::symlink_metadata(&self.data) else {
+            return Found::Missing;
+        };
+        if !meta.is_file() || meta.len() != record.bytes {
+            return Found::Missing;
+        }
+        let modified_ns = nanoseconds(meta.modified().ok());
+        if modified_ns != record.modified_ns {
+            if sha256_of(&self.data).ok().as_deref() != Some(record.sha256.as_str()) {
+                return Found::Missing;
+            }
+            record.modified_ns = modified_ns;
+        }
+        if ttl.is_some_and(|ttl| record.is_expired(ttl, SystemTime::now())) {
+            Found::Stale(record)
+        } else {
+            Found::Fresh(record)
+        }
+    }
+
+    /// Notes that the entry is used now: those used longest ago are evicted first.
+    pub(super) fn touch(&self) {
+        // A miss of this note costs an earlier eviction, no more.
+        if let Ok(file) = OpenOptions::new().write(true).open(&self.record) {
+            let _ = file.set_modified(SystemTime::now());
+        }
+    }
+
+    /// Puts a finished file here: data first, its record last, each by a rename. A process that
+    /// dies in between leaves data without a record, which counts as missing.
+    pub(super) fn publish(&self, made: &Path, scratch: &Path, record: &Record) -> io::Result<()> {
+        let dir = self.data.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(dir)?;
+        remove(&self.record)?;
+        fs::rename(made, &self.data)?;
+        self.write_record(scratch, record)?;
+        sync_dir(dir)
+    }
+
+    /// Replaces the record.
+    pub(super) fn write_record(&self, scratch: &Path, record: &Record) -> io::Result<()> {
+        let temporary = scratch.join("record");
+        let mut file = File::create(&temporary)?;
+        file.write_all(&serde_json::to_vec(record)?)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&temporary, &self.record)
+    }
+
+    /// Removes the entry: first the record, so that no half of it counts.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        remove(&self.record)?;
+        remove(&self.data)
+    }
+}
+
+impl Record {
+    /// Describes a finished file, after making it durable and read-only: whoever opens a link to
+    /// it for writing must not change what others read.
+    pub(super) fn of_made(
+        key: &CacheKey,
+        made: &Path,
+        sha256: Option<String>,
+        etag: Option<String>,
+    ) -> io::Result<Self> {
+        let sha256 = match sha256 {
+            Some(sha256) => sha256,
+            None => sha256_of(made)?,
+        };
+        let file = OpenOptions::new().read(true).write(true).open(made)?;
+        file.sync_all()?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        drop(file);
+        let mut permissions: Permissions = meta.permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(made, permissions)?;
+        Ok(Self {
+            version: VERSION,
+            key: key.digest().to_owned(),
+            source: key.source().to_owned(),
+            file: key.file_name(),
+            location: key.shown().to_owned(),
+            bytes: meta.len(),
+            sha256,
+            modified_ns: nanoseconds(meta.modified().ok()),
+            created_s: seconds(SystemTime::now()),
+            etag,
+        })
+    }
+
+    /// Returns the record with a new life.
+    pub(super) fn renewed(mut self) -> Self {
+        self.created_s = seconds(SystemTime::now());
+        self
+    }
+
+    /// Reads a record; anything odd counts as no record.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        let mut bytes = Vec::new();
+        let file = File::open(path).ok()?;
+        file.take(LONGEST_RECORD).read_to_end(&mut bytes).ok()?;
+        let record: Self = serde_json::from_slice(&bytes).ok()?;
+        let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
+        (record.version == VERSION && is_plain(&record.key) && is_plain(&record.file))
+            .then_some(record)
+    }
+
+    pub(super) fn is_expired(&self, ttl: Duration, now: SystemTime) -> bool {
+        let created = UNIX_EPOCH + Duration::from_secs(self.created_s);
+        match now.duration_since(created) {
+            Ok(age) => age >= ttl,
+            Err(future) => future.duration() > CLOCK_SLACK,
+        }
+    }
+}
+
+/// Removes a file; one that is not there is fine.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
+        _ => Ok(()),
+    }
+}
+
+fn sha256_of(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let n = file.read(&mut buffer)?;
+        match buffer.get(..n) {
+            Some(chunk) if n > 0 => hash.update(chunk),
+            _ => return Ok(hex(&hash.finalize())),
+        }
+    }
+}
+
+/// Makes renames in `dir` durable, where directories can be opened.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn nanoseconds(time: Option<SystemTime>) -> u64 {
+    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+        .and_then(|age| u64::try_from(age.as_nanos()).ok())
+        .unwrap_or_default()
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map(|age| age.as_secs())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(created_s: u64) -> Record {
+        Record {
+            version: VERSION,
+            key: String::new(),
+            source: String::new(),
+            file: String::new(),
+            location: String::new(),
+            bytes: 0,
+            sha256: String::new(),
+            modified_ns: 0,
+            created_s,
+            etag: None,
+        }
+    }
+
+    #[test]
+    fn an_entry_expires_by_age_or_when_the_clock_went_back() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let ttl = Duration::from_secs(100);
+        let expired = |created_s| record(created_s).is_expired(ttl, now);
+        assert!(!expired(999_901));
+        assert!(expired(999_900));
+        assert!(!expired(1_000_030));
+        assert!(expired(1_000_100));
+    }
+}

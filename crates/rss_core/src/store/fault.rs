@@ -1,0 +1,410 @@
+//! What a store's failure means: one place where `object_store`'s errors become ours.
+//!
+//! `object_store` puts whole URLs and answer bodies into its messages. Here only a status, the
+//! service's error code and our own words pass: a signature or a key never does.
+
+use std::{
+    borrow::Borrow,
+    error::Error as StdError,
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use object_store::client::{HttpError, HttpErrorKind};
+
+use crate::{
+    error::{Error, ErrorKind},
+    location::{Location, redact},
+};
+
+/// How one attempt of a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The server answered with an error.
+    Status { status: u16, code: Option<String> },
+    /// The answer breaks the protocol: another range, a body cut short.
+    Answer(&'static str),
+    /// The server answers a range with the whole of a large file.
+    NoRanges,
+    /// The server sends the reader where it may not go, or in circles.
+    Redirect,
+    /// The server asks for a longer pause than the deadline allows.
+    Pause(Duration),
+    /// No token could be had to sign the request.
+    Sign(ErrorKind, String),
+    /// No answer, or a connection that broke.
+    Transport(HttpErrorKind),
+}
+
+impl Fault {
+    /// Returns the fault of a request that got no answer.
+    pub(super) fn of_transport(err: &HttpError) -> Self {
+        let mut source: Option<&(dyn StdError + 'static)> = Some(err);
+        while let Some(err) = source {
+            if let Some(fault) = err.downcast_ref::<Self>() {
+                return fault.clone();
+            }
+            if err
+                .downcast_ref::<reqwest::Error>()
+                .is_some_and(reqwest::Error::is_redirect)
+            {
+                return Self::Redirect;
+            }
+            source = err.source();
+        }
+        Self::Transport(err.kind())
+    }
+
+    /// Wraps this fault so that `object_store` tries again.
+    pub(super) fn again(self) -> HttpError {
+        HttpError::new(HttpErrorKind::Interrupted, self)
+    }
+
+    /// Wraps this fault so that `object_store` gives up.
+    pub(super) fn for_good(self) -> HttpError {
+        HttpError::new(HttpErrorKind::Unknown, self)
+    }
+
+    /// Returns the kind a caller can act on.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Status { status, code } => match (status, code.as_deref()) {
+                (404 | 410, _) => ErrorKind::NotFound,
+                (401 | 403 | 407, _) => ErrorKind::Denied,
+                (400, Some("RequestTimeout" | "SlowDown" | "InternalError")) => {
+                    ErrorKind::Unavailable
+                }
+                (400, Some(code)) if code.contains("Token") || code.contains("Auth") => {
+                    ErrorKind::Denied
+                }
+                (409, Some(code)) if code.contains("PublicAccess") => ErrorKind::Denied,
+                (408 | 425 | 429 | 500.., _) => ErrorKind::Unavailable,
+                (412 | 416, _) => ErrorKind::Corrupt,
+                _ => ErrorKind::InvalidInput,
+            },
+            Self::Answer(_) => ErrorKind::Corrupt,
+            Self::NoRanges => ErrorKind::Unsupported,
+            Self::Redirect => ErrorKind::Denied,
+            Self::Pause(_) | Self::Transport(_) => ErrorKind::Unavailable,
+            Self::Sign(kind, _) => *kind,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status { status, code } => {
+                let what = match status {
+                    301 | 302 | 307 | 308 => "the server names another address",
+                    401 | 403 => "the server refused access",
+                    404 | 410 => "no such file",
+                    412 => "the file was replaced while it was read",
+                    416 => "a range past the end of the file",
+                    429 | 503 => "the server is overloaded",
+                    500.. => "the server failed",
+                    _ => "the server refused the request",
+                };
+                match code {
+                    Some(code) => write!(f, "{what} (HTTP {status}, {code})"),
+                    None => write!(f, "{what} (HTTP {status})"),
+                }
+            }
+            Self::Answer(what) => f.write_str(what),
+            Self::NoRanges => f.write_str("the server does not answer range requests"),
+            Self::Redirect => f.write_str("the server redirects in circles or to a private host"),
+            Self::Pause(pause) => write!(
+                f,
+                "the server asks to wait {} s, longer than the deadline",
+                pause.as_secs()
+            ),
+            Self::Sign(_, message) => f.write_str(message),
+            Self::Transport(kind) => f.write_str(match kind {
+                HttpErrorKind::Connect => "no connection to the server",
+                HttpErrorKind::Timeout => "the server did not answer in time",
+                HttpErrorKind::Decode => "the answer is not valid HTTP",
+                _ => "the connection broke",
+            }),
+        }
+    }
+}
+
+impl StdError for Fault {}
+
+/// What is known of one call while its attempts are made; travels in a request's extensions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Probe(Arc<Mutex<Trace>>);
+
+#[derive(Debug, Default)]
+struct Trace {
+    attempts: u32,
+    etag: Option<String>,
+    region: Option<String>,
+    fault: Option<Fault>,
+}
+
+impl Probe {
+    fn with<T>(&self, look: impl FnOnce(&mut Trace) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn attempt(&self) {
+        self.with(|trace| trace.attempts += 1);
+    }
+
+    pub(super) fn fail(&self, fault: Fault) {
+        self.with(|trace| trace.fault = Some(fault));
+    }
+
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.with(|trace| trace.fault.clone())
+    }
+
+    /// Returns the entity tag of the first good answer: later attempts must match it.
+    pub(super) fn etag(&self) -> Option<String> {
+        self.with(|trace| trace.etag.clone())
+    }
+
+    pub(super) fn set_etag(&self, etag: &str) {
+        // A weak tag never matches `If-Match`.
+        if !etag.starts_with("W/") {
+            self.with(|trace| {
+                trace.etag.get_or_insert_with(|| etag.to_owned());
+            });
+        }
+    }
+
+    /// Returns the region in which the bucket is, where an answer said so.
+    pub(super) fn region(&self) -> Option<String> {
+        self.with(|trace| trace.region.clone())
+    }
+
+    pub(super) fn set_region(&self, region: &str) {
+        self.with(|trace| trace.region = Some(region.to_owned()));
+    }
+
+    /// Replaces the source of `err`, which may hold a URL or a body, by what the probe saw.
+    pub(super) fn explain(&self, err: object_store::Error) -> object_store::Error {
+        use object_store::Error as E;
+
+        let (fault, attempts) = self.with(|trace| (trace.fault.clone(), trace.attempts));
+        let source: Box<dyn StdError + Send + Sync> = match fault {
+            Some(fault) => Box::new(Tried { fault, attempts }),
+            None => Box::new(Scrubbed(scrub(&err.to_string()))),
+        };
+        match err {
+            E::NotFound { path, .. } => E::NotFound { path, source },
+            E::PermissionDenied { path, .. } => E::PermissionDenied { path, source },
+            E::Unauthenticated { path, .. } => E::Unauthenticated { path, source },
+            E::Precondition { path, .. } => E::Precondition { path, source },
+            E::NotModified { path, .. } => E::NotModified { path, source },
+            E::NotSupported { .. } => E::NotSupported { source },
+            E::Generic { store, .. } => E::Generic { store, source },
+            other => other,
+        }
+    }
+}
+
+/// A fault, and how many attempts were made.
+#[derive(Debug)]
+struct Tried {
+    fault: Fault,
+    attempts: u32,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.fault)?;
+        match self.attempts {
+            0 | 1 => Ok(()),
+            n => write!(f, ", after {n} attempts"),
+        }
+    }
+}
+
+impl StdError for Tried {}
+
+#[derive(Debug)]
+struct Scrubbed(String);
+
+impl fmt::Display for Scrubbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for Scrubbed {}
+
+/// Turns an error of a store into ours, naming `location` and no secret.
+pub(crate) fn error(err: impl Borrow<object_store::Error>, location: &Location) -> Error {
+    use object_store::Error as E;
+
+    let err = err.borrow();
+    if let Some(tried) = source_of::<Tried>(err) {
+        return Error::new(tried.fault.kind(), tried.to_string()).at(location);
+    }
+    if let Some(fault) = source_of::<Fault>(err) {
+        return Error::new(fault.kind(), fault.to_string()).at(location);
+    }
+    if let Some(err) = source_of::<io::Error>(err) {
+        return of_io(err).at(location);
+    }
+    let (kind, message) = match err {
+        E::NotFound { .. } => (ErrorKind::NotFound, "no such file".to_owned()),
+        E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
+            (ErrorKind::Denied, "the store refused access".to_owned())
+        }
+        E::Precondition { .. } => (
+            ErrorKind::Corrupt,
+            "the file was replaced while it was read".to_owned(),
+        ),
+        E::NotSupported { .. } | E::NotImplemented { .. } => {
+            (ErrorKind::Unsupported, scrub(&err.to_string()))
+        }
+        E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => {
+            (ErrorKind::InvalidInput, scrub(&err.to_string()))
+        }
+        _ => {
+            let text = scrub(&err.to_string());
+            let kind = if is_range_error(&text) {
+                ErrorKind::Corrupt
+            } else {
+                ErrorKind::Unavailable
+            };
+            (kind, text)
+        }
+    };
+    Error::new(kind, message).at(location)
+}
+
+/// Returns what an error status means, for requests made outside any store.
+pub(crate) fn of_status(status: http::StatusCode) -> (ErrorKind, String) {
+    let fault = Fault::Status {
+        status: status.as_u16(),
+        code: None,
+    };
+    (fault.kind(), fault.to_string())
+}
+
+/// Turns an error of the file system into ours.
+pub(crate) fn of_io(err: &io::Error) -> Error {
+    let (kind, message) = match err.kind() {
+        io::ErrorKind::NotFound => (ErrorKind::NotFound, "no such file".to_owned()),
+        io::ErrorKind::PermissionDenied => {
+            (ErrorKind::Denied, "no permission for this file".to_owned())
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            (ErrorKind::Denied, "the file system is read-only".to_owned())
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
+            ErrorKind::Unavailable,
+            "no space left on the disk".to_owned(),
+        ),
+        io::ErrorKind::UnexpectedEof => (ErrorKind::Corrupt, "the file ends early".to_owned()),
+        io::ErrorKind::NotADirectory => (
+            ErrorKind::InvalidInput,
+            "a part of the path is not a directory".to_owned(),
+        ),
+        io::ErrorKind::IsADirectory => (
+            ErrorKind::InvalidInput,
+            "a directory, expected a file".to_owned(),
+        ),
+        _ => (ErrorKind::Unavailable, err.to_string()),
+    };
+    Error::new(kind, message)
+}
+
+fn source_of<T: StdError + 'static>(err: &object_store::Error) -> Option<&T> {
+    let mut source: Option<&(dyn StdError + 'static)> = Some(err);
+    while let Some(err) = source {
+        if let Some(found) = err.downcast_ref::<T>() {
+            return Some(found);
+        }
+        source = err.source();
+    }
+    None
+}
+
+/// A range that the file cannot answer: its offsets point past its end.
+fn is_range_error(text: &str) -> bool {
+    text.contains("Requested") || text.contains("range") || text.contains("Range")
+}
+
+/// Takes query strings and user names out of the URLs in `text`.
+fn scrub(text: &str) -> String {
+    text.split(' ')
+        .map(|word| match word.contains("://") || word.contains('?') {
+            true => redact(word),
+            false => word.to_owned(),
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CANARY: &str = "CANARYSECRET";
+
+    fn location() -> Location {
+        Location::parse(&format!("https://h/x.tif?sig={CANARY}")).unwrap()
+    }
+
+    #[test]
+    fn a_status_becomes_the_kind_a_caller_acts_on() {
+        for (status, code, kind) in [
+            (404, None, ErrorKind::NotFound),
+            (403, Some("AccessDenied"), ErrorKind::Denied),
+            (400, Some("ExpiredToken"), ErrorKind::Denied),
+            (409, Some("PublicAccessNotPermitted"), ErrorKind::Denied),
+            (429, None, ErrorKind::Unavailable),
+            (503, Some("SlowDown"), ErrorKind::Unavailable),
+            (412, None, ErrorKind::Corrupt),
+            (416, None, ErrorKind::Corrupt),
+        ] {
+            let code = code.map(str::to_owned);
+            assert_eq!(Fault::Status { status, code }.kind(), kind, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_message_of_a_store_loses_its_query_strings() {
+        let err = object_store::Error::Generic {
+            store: "HTTP",
+            source: format!("GET https://u:{CANARY}@h/x?sig={CANARY} failed").into(),
+        };
+        let ours = error(err, &location());
+        assert!(!format!("{ours} {ours:?}").contains(CANARY));
+        assert!(ours.to_string().starts_with("https://h/x.tif: "));
+    }
+
+    #[test]
+    fn a_probe_tells_how_often_it_was_tried() {
+        let probe = Probe::default();
+        probe.attempt();
+        probe.attempt();
+        probe.fail(Fault::Status {
+            status: 503,
+            code: Some("SlowDown".to_owned()),
+        });
+        let err = probe.explain(object_store::Error::Generic {
+            store: "S3",
+            source: format!("https://h/?X-Amz-Signature={CANARY}").into(),
+        });
+        assert!(!format!("{err} {err:?}").contains(CANARY));
+        let ours = error(err, &location());
+        assert_eq!(ours.kind(), ErrorKind::Unavailable);
+        assert_eq!(
+            ours.message(),
+            "the server is overloaded (HTTP 503, SlowDown), after 2 attempts"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_says_so() {
+        let err = of_io(&io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(err.message(), "no space left on the disk");
+    }
+}

@@ -1,0 +1,96 @@
+//! How long to wait before a request is tried again, and when to give up.
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    time::{Duration, Instant},
+};
+
+/// The time limits of a session's requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// The time to wait for a connection.
+    pub(crate) connect_timeout: Duration,
+    /// The time to wait for the first or the next bytes of an answer.
+    pub(crate) read_timeout: Duration,
+    /// The time after which a request, with all its retries, is given up.
+    pub(crate) deadline: Duration,
+    /// How often a failed request is tried again.
+    pub(crate) retries: u32,
+}
+
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(15);
+
+/// Pauses that double, with full jitter, inside the limits of one call.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    left: u32,
+    give_up: Instant,
+    ceiling: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            left: limits.retries,
+            give_up: Instant::now() + limits.deadline,
+            ceiling: FIRST,
+        }
+    }
+
+    /// Returns how long to wait before the next try; none if it is time to give up.
+    pub(crate) fn next(&mut self) -> Option<Duration> {
+        self.left = self.left.checked_sub(1)?;
+        let pause = self.ceiling.mul_f64(0.5 + 0.5 * random());
+        self.ceiling = (self.ceiling * 2).min(LONGEST);
+        (Instant::now() + pause < self.give_up).then_some(pause)
+    }
+
+    /// Waits before the next try. Returns false if it is time to give up.
+    pub(crate) async fn wait(&mut self) -> bool {
+        match self.next() {
+            Some(pause) => {
+                tokio::time::sleep(pause).await;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Returns a number from 0 to 1: the standard library seeds its hashers at random.
+fn random() -> f64 {
+    let bits = RandomState::new().build_hasher().finish() >> 32;
+    bits as f64 / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(retries: u32, deadline: Duration) -> Limits {
+        Limits {
+            connect_timeout: Duration::from_secs(1),
+            read_timeout: Duration::from_secs(1),
+            deadline,
+            retries,
+        }
+    }
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let mut backoff = Backoff::new(&limits(3, Duration::from_secs(60)));
+        for ceiling in [100, 200, 400] {
+            let pause = backoff.next().unwrap();
+            let ceiling = Duration::from_millis(ceiling);
+            assert!(pause <= ceiling && pause >= ceiling / 2, "{pause:?}");
+        }
+        assert_eq!(backoff.next(), None);
+    }
+
+    #[test]
+    fn a_pause_past_the_deadline_is_not_begun() {
+        let mut backoff = Backoff::new(&limits(9, Duration::from_millis(10)));
+        assert_eq!(backoff.next(), None);
+    }
+}
