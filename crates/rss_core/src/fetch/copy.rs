@@ -14,7 +14,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
     session::Session,
-    store::{Backoff, Made, Order, error, hex, of_io},
+    store::{Backoff, Made, Order, error, hex, of_io, status_of},
 };
 
 /// How often a copy may go on where it broke off.
@@ -110,10 +110,13 @@ async fn attempt(
     let mut backoff = Backoff::new(&session.settings().limits());
     let mut first: Option<First> = None;
     let mut empty_rounds = 0;
+    let mut is_empty = false;
     for _ in 0..MOST_ROUNDS {
         let before = sink.written;
         let options = match &first {
             None => GetOptions {
+                // As a range, so that the answer states the length of the whole.
+                range: (!is_empty).then_some(GetRange::Offset(0)),
                 if_none_match: order.etag.clone(),
                 ..GetOptions::default()
             },
@@ -125,10 +128,15 @@ async fn attempt(
         };
         let failure = match store.get_opts(&path, options).await {
             Err(object_store::Error::NotModified { .. }) => return Ok(Made::Unchanged),
+            // An empty object has no range.
+            Err(err) if status_of(&err) == Some(416) && first.is_none() && !is_empty => {
+                is_empty = true;
+                continue;
+            }
             Err(err) => {
-                let changed = matches!(err, object_store::Error::Precondition { .. });
+                let is_replaced = matches!(status_of(&err), Some(412 | 416));
                 let err = error(err, from);
-                if changed || err.kind() == ErrorKind::Corrupt {
+                if is_replaced {
                     return Err(Interrupted::StartAnew(err));
                 }
                 err
@@ -163,8 +171,11 @@ async fn attempt(
                 if expected.is_image && kind.is_some_and(|kind| kind.starts_with("text/html")) {
                     return Err(corrupt(from, "an HTML page, expected an image").into());
                 }
-                match sink.fill(answer, from, arrived).await? {
-                    Some(err) => err,
+                match sink.fill(answer, arrived).await? {
+                    Some(err) if status_of(&err) == Some(412) => {
+                        return Err(Interrupted::StartAnew(error(err, from)));
+                    }
+                    Some(err) => error(err, from),
                     None if sink.written < this.bytes => corrupt(from, "the body ended early"),
                     None if sink.written > this.bytes => {
                         let err = corrupt(from, "a body longer than announced");
@@ -241,14 +252,13 @@ impl Sink {
     async fn fill(
         &mut self,
         answer: object_store::GetResult,
-        from: &Location,
         arrived: &(dyn Fn(u64) + Sync),
-    ) -> Result<Option<Error>> {
+    ) -> Result<Option<object_store::Error>> {
         let mut stream = answer.into_stream();
         while let Some(chunk) = stream.next().await {
             let chunk = match chunk {
                 Ok(chunk) => chunk,
-                Err(err) => return Ok(Some(error(err, from))),
+                Err(err) => return Ok(Some(err)),
             };
             self.file
                 .write_all(&chunk)

@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use stac::ItemCollection;
 
 pub(crate) use self::remote::remote;
@@ -243,18 +243,22 @@ pub(crate) async fn get(
     let targets = targets(&chosen, options.mode);
     let tally = Tally::new(chosen.len(), options);
 
-    let work = chosen.iter().zip(&targets).zip(errors).enumerate().map(
-        |(i, (((one, location), target), error))| {
-            let (tally, folder) = (&tally, &folder);
+    let mut work: Vec<BoxFuture<'_, (usize, Result<Linked>)>> = Vec::with_capacity(chosen.len());
+    for (i, (((one, location), target), error)) in
+        chosen.iter().zip(&targets).zip(errors).enumerate()
+    {
+        let file = location.as_ref().map(|location| File {
+            session,
+            location,
+            expected: one.asset.map(Expected::of).unwrap_or_default(),
+            options,
+        });
+        let (tally, folder) = (&tally, &folder);
+        // Boxed: the compiler cannot see that a nameless future over these borrows is `Send`.
+        work.push(
             async move {
-                let done = match (location, target, error) {
-                    (Some(location), Some(target), None) => {
-                        let file = File {
-                            session,
-                            location,
-                            expected: one.asset.map(Expected::of).unwrap_or_default(),
-                            options,
-                        };
+                let done = match (file, target, error) {
+                    (Some(file), Some(target), None) => {
                         file.fetch(folder, target, &tally.part(i)).await
                     }
                     (_, _, Some(err)) => Err(err),
@@ -266,8 +270,9 @@ pub(crate) async fn get(
                 tally.finish(i);
                 (i, done)
             }
-        },
-    );
+            .boxed(),
+        );
+    }
     let at_once = options.concurrency.unwrap_or(session.settings().downloads);
     let mut running = stream::iter(work).buffer_unordered(at_once.max(1));
     let mut outcomes: Vec<Option<Result<Linked>>> = Vec::new();

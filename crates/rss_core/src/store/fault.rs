@@ -278,6 +278,14 @@ pub(crate) fn error(err: impl Borrow<object_store::Error>, location: &Location) 
     Error::new(kind, message).at(location)
 }
 
+/// Returns the status of the answer that made a store fail, if it was one.
+pub(crate) fn status_of(err: &object_store::Error) -> Option<u16> {
+    match &source_of::<Tried>(err)?.fault {
+        Fault::Status { status, .. } => Some(*status),
+        _ => None,
+    }
+}
+
 /// Returns what an error status means, for requests made outside any store.
 pub(crate) fn of_status(status: http::StatusCode) -> (ErrorKind, String) {
     let fault = Fault::Status {

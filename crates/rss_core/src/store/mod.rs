@@ -14,7 +14,7 @@ mod wire;
 pub(crate) use self::{
     bucket::{Hosting, S3Endpoint},
     cache::{CacheSettings, CachedFile, Made, Order, hex},
-    fault::{error, of_io, of_status},
+    fault::{error, of_io, of_status, status_of},
     meter::Meter,
     retry::{Backoff, Limits},
     sign::is_signed,

@@ -355,20 +355,18 @@ impl Wire {
             (Some(_), _) if is_page(&parts.headers) => {
                 return Err(Fault::Answer("a page of HTML, expected a part of a file").again());
             }
+            // All that follows is asked for, and the whole file is the answer.
+            (Some(AskedRange::From { start: 0 }), _) if announced.is_some_and(is_no_error) => {
+                let length = announced.unwrap_or_default();
+                parts.status = StatusCode::PARTIAL_CONTENT;
+                set_range(&mut parts.headers, 0, length, length);
+                (length, body)
+            }
             (Some(range), _) => {
                 let cut = self.cut(range, announced, body, probe).await?;
                 parts.status = StatusCode::PARTIAL_CONTENT;
                 let length = length_of(&cut.bytes);
-                let text = format!(
-                    "bytes {}-{}/{}",
-                    cut.start,
-                    (cut.start + length).saturating_sub(1),
-                    cut.total
-                );
-                if let Ok(value) = HeaderValue::from_str(&text) {
-                    parts.headers.insert(CONTENT_RANGE, value);
-                }
-                parts.headers.insert(CONTENT_LENGTH, length.into());
+                set_range(&mut parts.headers, cut.start, length, cut.total);
                 return Ok(HttpResponse::from_parts(parts, cut.bytes.into()));
             }
             (None, StatusCode::PARTIAL_CONTENT) => {
@@ -519,6 +517,20 @@ struct Cut {
     bytes: Bytes,
     start: u64,
     total: u64,
+}
+
+/// States the range and the length of an answer.
+fn set_range(headers: &mut HeaderMap, start: u64, length: u64, total: u64) {
+    let last = start.saturating_add(length).saturating_sub(1);
+    if let Ok(value) = HeaderValue::from_str(&format!("bytes {start}-{last}/{total}")) {
+        headers.insert(CONTENT_RANGE, value);
+    }
+    headers.insert(CONTENT_LENGTH, length.into());
+}
+
+/// Returns true for a body that is longer than any error document, and not empty.
+fn is_no_error(bytes: u64) -> bool {
+    bytes > 4096
 }
 
 fn length_of(bytes: &[u8]) -> u64 {
