@@ -8,6 +8,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     fetch::{Fetched, GetOptions, Origin, RemoteVariant},
     location::Location,
+    query::{ImageQuery, QueryResult},
     raster::Raster,
     reader::{self, Backend, Profile, RasterReader, ReadRequest},
     session::Session,
@@ -73,6 +74,50 @@ impl Session {
         variant: RemoteVariant,
     ) -> Result<ItemCollection> {
         self.wait(self.get_remote_async(items, assets, origin, variant))
+    }
+}
+
+impl ImageQuery {
+    /// Searches and waits; see [`ImageQuery::search_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ImageQuery::search_async`], and [`ErrorKind::InvalidInput`] inside an async runtime.
+    pub fn search(&self) -> Result<QueryResult> {
+        self.session().wait(self.search_async())
+    }
+}
+
+impl QueryResult {
+    /// Reads items from a file and waits; see [`QueryResult::from_file_async`].
+    ///
+    /// ```
+    /// use rss_core::{QueryResult, Session};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let path = dir.path().join("item.json");
+    /// std::fs::write(&path, r#"{"type": "Feature", "id": "one", "geometry": null,
+    ///     "properties": {}, "assets": {"red": {"href": "./red.tif"}}}"#)?;
+    /// let found = QueryResult::from_file(&Session::builder().build()?, &path)?;
+    /// let red = &found.items().items[0].assets["red"];
+    /// assert_eq!(red.href, dir.path().join("red.tif").to_string_lossy());
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`QueryResult::from_file_async`], and [`ErrorKind::InvalidInput`] inside an async runtime.
+    pub fn from_file(session: &Session, path: impl AsRef<Path>) -> Result<Self> {
+        session.wait(Self::from_file_async(session, path))
+    }
+
+    /// Reads items from a URL and waits; see [`QueryResult::from_url_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`QueryResult::from_url_async`], and [`ErrorKind::InvalidInput`] inside an async runtime.
+    pub fn from_url(session: &Session, url: &str) -> Result<Self> {
+        session.wait(Self::from_url_async(session, url))
     }
 }
 

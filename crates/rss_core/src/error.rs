@@ -57,6 +57,14 @@ impl Error {
         self
     }
 
+    /// Says how often it was tried, if more than once.
+    pub(crate) fn after(mut self, tries: u32) -> Self {
+        if tries > 1 {
+            self.0.message = format!("{}, after {tries} tries", self.0.message);
+        }
+        self
+    }
+
     /// Returns the kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -6,6 +6,7 @@ mod fetch;
 mod geo;
 mod location;
 mod products;
+mod query;
 mod raster;
 pub mod reader;
 mod session;
@@ -21,6 +22,9 @@ pub use self::{
     products::{
         Access, BandDef, Collection, DEA, ELEMENT84, Kind, Manifest, PLANETARY_COMPUTER, Scene,
         SceneRule, Source,
+    },
+    query::{
+        Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
     },
     raster::{DataType, Format, Pixels, Raster, Sample},
     reader::{Backend, Profile, RasterReader, ReadRequest},

@@ -53,6 +53,7 @@ pub(crate) struct Settings {
     pub(crate) read_timeout: Duration,
     pub(crate) deadline: Duration,
     pub(crate) retries: u32,
+    pub(crate) backoff: Duration,
 }
 
 impl Settings {
@@ -91,6 +92,7 @@ impl Default for SessionBuilder {
                 read_timeout: Duration::from_secs(30),
                 deadline: Duration::from_secs(300),
                 retries: 6,
+                backoff: Duration::from_millis(500),
             },
             store: StoreOptions::default(),
         }
@@ -242,6 +244,13 @@ impl SessionBuilder {
         self
     }
 
+    /// Sets the longest wait before a search's first retry; it doubles with each one, to 20 s, and a
+    /// random share of it is waited. Default: 0.5 s.
+    pub fn backoff(mut self, first: Duration) -> Self {
+        self.settings.backoff = first;
+        self
+    }
+
     /// Builds the session. Makes no request and starts no thread.
     ///
     /// # Errors
@@ -252,6 +261,8 @@ impl SessionBuilder {
             .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(self.settings.connect_timeout)
             .read_timeout(self.settings.read_timeout)
+            // A client that follows redirects by itself sends a search by POST on as a GET.
+            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|err| Error::new(ErrorKind::Unavailable, "no HTTP client").with_source(err))?;
         let meter = Meter::default();

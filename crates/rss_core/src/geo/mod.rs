@@ -2,10 +2,13 @@
 //!
 //! Pure arithmetic: nothing here reads a file or knows a format.
 
+pub(crate) mod antimeridian;
 mod bbox;
 mod crop;
 mod crs;
+mod mgrs;
 mod transform;
+mod utm;
 mod window;
 
 pub use self::{
@@ -15,3 +18,5 @@ pub use self::{
     transform::{GeoBox, GeoTransform},
     window::{Size, TileIndex, Window},
 };
+
+pub(crate) use self::mgrs::MgrsTile;

@@ -1,0 +1,178 @@
+//! Relative hrefs made absolute.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+use stac::Item;
+use url::Url;
+
+use crate::{
+    error::Result,
+    location::{Location, Trust},
+    stac::Skipped,
+};
+
+/// Where a document was read from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Base {
+    Url(Url),
+    File(PathBuf),
+    /// Not known: relative hrefs stay as they are.
+    Unknown,
+}
+
+impl Base {
+    /// Returns what an href in a document from here means.
+    pub(super) fn resolve(&self, href: &str) -> String {
+        // A word before a colon is a scheme, whatever follows: `file:`, `GTIFF_DIR:`.
+        let scheme = href.split(['/', '?', '#']).next().unwrap_or_default();
+        if scheme.contains(':') || href.starts_with("/vsi") {
+            return href.to_owned();
+        }
+        match self {
+            Self::Url(url) => match url.join(href) {
+                Ok(url) => url.into(),
+                Err(_) => href.to_owned(),
+            },
+            Self::File(path) => {
+                let folder = path.parent().unwrap_or(Path::new(""));
+                normal(&folder.join(href)).to_string_lossy().into_owned()
+            }
+            Self::Unknown => href.to_owned(),
+        }
+    }
+
+    /// Returns the place of an item that was read in a document from here: where its own `self`
+    /// link says, else here.
+    fn of_item(&self, item: &Item) -> Self {
+        let own = item
+            .links
+            .iter()
+            .find(|link| link.rel == "self")
+            .and_then(|link| Url::parse(link.href.as_str()).ok())
+            .filter(|url| matches!(url.scheme(), "http" | "https" | "s3" | "gs" | "az"));
+        match (own, self) {
+            (Some(url), Self::Url(_)) => Self::Url(url),
+            _ => self.clone(),
+        }
+    }
+}
+
+/// Removes `.` and `x/..` from a path, without looking at the disk.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(out.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+/// Makes the hrefs of an item's assets absolute, those of their alternates too.
+pub(super) fn make_absolute(item: &mut Item, base: &Base) {
+    let base = base.of_item(item);
+    for asset in item.assets.values_mut() {
+        asset.href = base.resolve(&asset.href);
+        let alternates = asset
+            .additional_fields
+            .get_mut("alternate")
+            .and_then(Value::as_object_mut);
+        for alternate in alternates.into_iter().flat_map(|all| all.values_mut()) {
+            if let Some(Value::String(href)) = alternate.get_mut("href") {
+                *href = base.resolve(href);
+            }
+        }
+    }
+}
+
+/// Removes the assets that a document of less trust may not name, and says so.
+pub(super) fn keep_allowed(item: &mut Item, trust: Trust) -> Vec<Skipped> {
+    let refused = |href: &str| -> Result<Location> { Location::parse_from(href, trust) };
+    let mut skipped = Vec::new();
+    let id = item.id.clone();
+    item.assets.retain(|key, asset| match refused(&asset.href) {
+        Ok(_) => true,
+        Err(err) => {
+            skipped.push(Skipped {
+                item: id.clone(),
+                asset: Some(key.clone()),
+                reason: err.message().to_owned(),
+            });
+            false
+        }
+    });
+    skipped
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn hrefs_are_resolved_against_their_document() {
+        let web = Base::Url("https://h/a/b/item.json?sig=1".parse().unwrap());
+        let bucket = Base::Url("s3://bucket/a/b/item.json".parse().unwrap());
+        let file = Base::File(PathBuf::from("/d/a/b/item.json"));
+        for (href, on_web, in_bucket, on_disk) in [
+            (
+                "./x.tif",
+                "https://h/a/b/x.tif",
+                "s3://bucket/a/b/x.tif",
+                "/d/a/b/x.tif",
+            ),
+            (
+                "../x.tif",
+                "https://h/a/x.tif",
+                "s3://bucket/a/x.tif",
+                "/d/a/x.tif",
+            ),
+            ("/x.tif", "https://h/x.tif", "s3://bucket/x.tif", "/x.tif"),
+            (
+                "s3://o/x.tif",
+                "s3://o/x.tif",
+                "s3://o/x.tif",
+                "s3://o/x.tif",
+            ),
+            (
+                "/vsis3/o/x.tif",
+                "/vsis3/o/x.tif",
+                "/vsis3/o/x.tif",
+                "/vsis3/o/x.tif",
+            ),
+            ("file:/x.tif", "file:/x.tif", "file:/x.tif", "file:/x.tif"),
+        ] {
+            assert_eq!(web.resolve(href), on_web);
+            assert_eq!(bucket.resolve(href), in_bucket);
+            assert_eq!(file.resolve(href), on_disk);
+        }
+    }
+
+    #[test]
+    fn an_items_own_address_comes_before_its_pages() {
+        let mut item = Item::new("x");
+        item.links
+            .push(stac::Link::self_("s3://bucket/a/item.json"));
+        item.assets
+            .insert("red".to_owned(), stac::Asset::new("red.tif"));
+        make_absolute(&mut item, &Base::Url("https://h/search".parse().unwrap()));
+        assert_eq!(item.assets["red"].href, "s3://bucket/a/red.tif");
+    }
+
+    proptest! {
+        #[test]
+        fn resolving_twice_changes_nothing(href in "\\PC{0,20}") {
+            let base = Base::Url("https://h/a/b/item.json".parse().unwrap());
+            let once = base.resolve(&href);
+            prop_assert_eq!(base.resolve(&once), once.clone());
+        }
+    }
+}

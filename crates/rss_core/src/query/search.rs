@@ -1,0 +1,468 @@
+//! The search itself: asks, waits, tries again, halves pages, checks what came, goes on.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    error::Error as _,
+    time::Duration,
+};
+
+use futures::Stream;
+use http::StatusCode;
+use serde_json::{Map, Value};
+use stac::{Item, ItemCollection};
+use tokio::time::{Instant, sleep, timeout_at};
+use url::Url;
+
+use super::{
+    builder::ImageQuery,
+    check::Mismatch,
+    filter::{Language, add_to},
+    href::{Base, make_absolute},
+    http::{Answer, Failure, Patience, send},
+    paging::{Request, Walker, same_server},
+    result::{QueryResult, SearchReport},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::{Trust, redact},
+    products::FilterLanguage,
+    session::Session,
+    stac::{Document, Items, read},
+};
+
+/// The page size that is tried when a server that chose its own size fails.
+const FALLBACK_PAGE: u64 = 50;
+
+impl ImageQuery {
+    /// Searches, and waits for all pages.
+    ///
+    /// Costs one request per page, and one more for an API that is not a built-in source, whose
+    /// landing page says how it is asked. Dropping the future stops the search.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unavailable`] if the server is overloaded or not reached after all tries;
+    /// [`ErrorKind::Denied`] and [`ErrorKind::NotFound`] as the server says;
+    /// [`ErrorKind::Corrupt`] for an answer that is not STAC, or pages that never end;
+    /// [`ErrorKind::InvalidInput`] if the server refuses the query, or there are more pages than
+    /// [`max_pages`](crate::ImageQueryBuilder::max_pages) allows.
+    pub async fn search_async(&self) -> Result<QueryResult> {
+        let mut pager = Pager::new(self.clone());
+        let mut items = Vec::new();
+        loop {
+            match pager.next_page().await {
+                Ok(Some(page)) => items.extend(page),
+                Ok(None) => break,
+                Err(err) if self.keep_partial && pager.report.pages > 0 => {
+                    pager.report.complete = false;
+                    pager.report.stopped = Some(err.to_string());
+                    break;
+                }
+                Err(err) => return Err(err),
+            }
+        }
+        Ok(QueryResult {
+            session: self.session.clone(),
+            source: Some(self.source.clone()),
+            trust: Trust::of_catalogue(&self.url),
+            items: ItemCollection::from(items),
+            selection: self.selection.clone(),
+            report: pager.report,
+        })
+    }
+
+    /// Searches, and gives each item when its page has come.
+    ///
+    /// An error ends the stream; the items before it are good. The next page is asked for when the
+    /// items of the last one are used up.
+    pub fn stream(&self) -> impl Stream<Item = Result<Item>> + Send + use<> {
+        let start = (Some(Pager::new(self.clone())), VecDeque::new());
+        futures::stream::unfold(start, |(mut pager, mut ready)| async move {
+            loop {
+                if let Some(item) = ready.pop_front() {
+                    return Some((Ok(item), (pager, ready)));
+                }
+                match pager.as_mut()?.next_page().await {
+                    Ok(Some(page)) => ready.extend(page),
+                    Ok(None) => return None,
+                    Err(err) => return Some((Err(err), (None, ready))),
+                }
+            }
+        })
+    }
+}
+
+/// Goes through the pages of one search.
+struct Pager {
+    query: ImageQuery,
+    walker: Option<Walker>,
+    /// Which of the query's conditions the server was asked to apply.
+    language: Option<Language>,
+    report: SearchReport,
+    seen: HashSet<(Option<String>, String)>,
+    kept: usize,
+    /// Set at the first request.
+    until: Option<Instant>,
+    done: bool,
+}
+
+/// What an API says of itself.
+struct Api {
+    search: Url,
+    post: bool,
+    language: Option<Language>,
+}
+
+impl Pager {
+    fn new(query: ImageQuery) -> Self {
+        Self {
+            query,
+            walker: None,
+            language: None,
+            report: SearchReport::default(),
+            seen: HashSet::new(),
+            kept: 0,
+            until: None,
+            done: false,
+        }
+    }
+
+    /// Returns the items of the next page that match; none after the last page.
+    async fn next_page(&mut self) -> Result<Option<Vec<Item>>> {
+        if self.done {
+            return Ok(None);
+        }
+        // Until this page has come, for an error is the end.
+        self.done = true;
+        let deadline = self.query.deadline;
+        let until = *self.until.get_or_insert_with(|| later(deadline));
+        let mut walker = match self.walker.take() {
+            Some(walker) => walker,
+            None => Walker::new(self.first_request(until).await?),
+        };
+        if self.report.pages >= self.query.max_pages {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "the search has more than {} pages; narrow it, or allow more with `max_pages`",
+                    self.query.max_pages
+                ),
+            )
+            .at(redact(self.query.url.as_str())));
+        }
+        let (page, answered) = self.load(&mut walker, until).await?;
+        let items = self.keep(page.items, &answered);
+        self.report.pages += 1;
+        self.report.matched = self.report.matched.or(page.matched);
+        let here: HashSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
+        self.report.skipped.extend(
+            page.skipped
+                .into_iter()
+                .filter(|one| one.asset.is_none() || here.contains(one.item.as_str())),
+        );
+        let enough = self.query.limit.is_some_and(|limit| self.kept >= limit);
+        let more = !enough && walker.step(page.next, &answered)?;
+        self.done = !more;
+        self.report.complete = !more;
+        if let Some(name) = walker.filter_lost() {
+            self.report.ignore(format!(
+                "`{name}`, which the next page's request leaves out"
+            ));
+        }
+        self.walker = Some(walker);
+        Ok(Some(items))
+    }
+
+    /// Writes the first request, asking the API how if it is not a built-in source.
+    async fn first_request(&mut self, until: Instant) -> Result<Request> {
+        let api = match self.query.source.dialect().filter {
+            FilterLanguage::Cql2 => Api::known(&self.query.url, Language::Cql2),
+            FilterLanguage::Query => Api::known(&self.query.url, Language::Query),
+            FilterLanguage::Discover => self.discover(until).await?,
+        };
+        let conditions = &self.query.check.conditions;
+        let mut body = self.query.body();
+        match api.language {
+            Some(language) => add_to(&mut body, conditions, language),
+            None => self
+                .report
+                .filters_here
+                .extend(conditions.iter().map(ToString::to_string)),
+        }
+        self.language = api.language;
+        let asked_for = self.query.limit.and_then(|limit| u64::try_from(limit).ok());
+        let page = match (self.query.page_size, asked_for) {
+            // What is left out here must not make the pages tiny.
+            (Some(page), Some(limit)) if api.language.is_some() || conditions.is_empty() => {
+                Some(page.min(limit))
+            }
+            (page, _) => page,
+        };
+        if let Some(page) = page {
+            body.insert("limit".to_owned(), page.into());
+        }
+        let request = Request::Post(api.search, body);
+        Ok(if api.post { request } else { request.to_get() })
+    }
+
+    /// Reads the landing page of an API.
+    async fn discover(&mut self, until: Instant) -> Result<Api> {
+        let mut walker = Walker::new(Request::Get(self.query.url.clone()));
+        let (document, answered) = self.load_document(&mut walker, until).await?;
+        let Document::Catalogue {
+            links, conforms_to, ..
+        } = document
+        else {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "expected the landing page of a STAC API, got items; read them with `QueryResult::from_url`",
+            )
+            .at(redact(self.query.url.as_str())));
+        };
+        let searches: Vec<_> = links.iter().filter(|link| link.rel == "search").collect();
+        let conforms = |end: &str| conforms_to.iter().any(|class| class.ends_with(end));
+        if searches.is_empty() && !conforms("item-search") {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a catalogue that offers no search; read it with `QueryResult::from_url`",
+            )
+            .at(redact(self.query.url.as_str())));
+        }
+        let by_post = searches.iter().find(|link| {
+            link.method
+                .as_ref()
+                .is_some_and(|method| method.eq_ignore_ascii_case("POST"))
+        });
+        let search = match by_post.or(searches.first()) {
+            Some(link) => {
+                let url = answered.join(link.href.as_str()).ok();
+                // A landing page behind a proxy may name a host that is not reached from here.
+                url.filter(|url| same_server(url, &answered))
+                    .unwrap_or_else(|| below(&answered, "search"))
+            }
+            None => below(&answered, "search"),
+        };
+        // Without a word about methods, POST is tried first; a server without it says so.
+        let post = by_post.is_some() || searches.iter().all(|link| link.method.is_none());
+        let language = if conforms("item-search#filter") && conforms("cql2-json")
+            || conforms("item-search#filter:item-search-filter") && conforms("cql2-json")
+        {
+            Some(Language::Cql2)
+        } else if conforms("item-search#query") {
+            Some(Language::Query)
+        } else {
+            None
+        };
+        Ok(Api {
+            search,
+            post,
+            language,
+        })
+    }
+
+    /// Loads the current page of the walker.
+    async fn load(&mut self, walker: &mut Walker, until: Instant) -> Result<(Items, Url)> {
+        match self.load_document(walker, until).await? {
+            (Document::Items(page), url) => Ok((page, url)),
+            (_, url) => Err(Error::new(
+                ErrorKind::Corrupt,
+                "expected a page of items, got another STAC document",
+            )
+            .at(redact(url.as_str()))),
+        }
+    }
+
+    /// Loads a document, as often and in as small pages as it takes.
+    async fn load_document(
+        &mut self,
+        walker: &mut Walker,
+        until: Instant,
+    ) -> Result<(Document, Url)> {
+        let session = self.query.session.clone();
+        let mut patience = Patience::new(&session, until);
+        let mut failed_500 = false;
+        loop {
+            self.report.requests += 1;
+            let failure = match fetch(&session, walker.current(), patience.until()).await {
+                Ok((document, answer, bytes)) => {
+                    self.report.bytes += bytes;
+                    return Ok((document, answer));
+                }
+                Err(failure) => failure,
+            };
+            if let Some(other) = self.in_another_way(walker.current(), &failure) {
+                walker.replace(other);
+                continue;
+            }
+            // Some servers answer 500 to a page that is too large and say nothing of it.
+            let again_500 = failure.status == Some(StatusCode::INTERNAL_SERVER_ERROR);
+            let smaller = failure.smaller || failed_500 && again_500;
+            failed_500 = again_500;
+            let wait = match smaller_page(walker.current()).filter(|_| smaller) {
+                Some(request) => {
+                    let wait = patience.wait_for_smaller(&failure);
+                    if Instant::now() + wait >= patience.until() {
+                        return Err(failure.error);
+                    }
+                    walker.replace(request);
+                    wait
+                }
+                None => patience.wait(failure)?,
+            };
+            if !wait.is_zero() {
+                sleep(wait).await;
+            }
+        }
+    }
+
+    /// Returns a request for the same page in a way that the server may take: by GET if it has no
+    /// POST, without the filter if it refuses that. Only the first page is asked so.
+    fn in_another_way(&mut self, request: &Request, failure: &Failure) -> Option<Request> {
+        let Request::Post(url, body) = request else {
+            return None;
+        };
+        if self.report.pages > 0 {
+            return None;
+        }
+        match failure.status?.as_u16() {
+            405 | 501 => Some(request.to_get()),
+            400 | 422 if self.language.is_some() && !self.query.check.conditions.is_empty() => {
+                self.language = None;
+                let without: Map<String, Value> = body
+                    .iter()
+                    .filter(|(name, _)| {
+                        !["filter", "filter-lang", "query"].contains(&name.as_str())
+                    })
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect();
+                for condition in &self.query.check.conditions {
+                    self.report.ignore(format!(
+                        "{condition}; the server refused it: {}",
+                        failure.error.message()
+                    ));
+                }
+                Some(Request::Post(url.clone(), without))
+            }
+            _ => None,
+        }
+    }
+
+    /// Keeps the items that match, are new, and fit under the limit.
+    fn keep(&mut self, items: Vec<Item>, answered: &Url) -> Vec<Item> {
+        self.report.returned += items.len();
+        let base = Base::Url(answered.clone());
+        let mut kept = Vec::new();
+        for mut item in items {
+            if self.query.limit.is_some_and(|limit| self.kept >= limit) {
+                break;
+            }
+            if let Some(mismatch) = self.query.check.mismatch(&item) {
+                self.leave_out(&mismatch);
+                continue;
+            }
+            if !self.seen.insert((item.collection.clone(), item.id.clone())) {
+                self.report.duplicates += 1;
+                continue;
+            }
+            make_absolute(&mut item, &base);
+            self.report
+                .skipped
+                .extend(self.query.selection.missing(&item));
+            self.kept += 1;
+            kept.push(item);
+        }
+        kept
+    }
+
+    /// Notes an item that does not match, and whether the server was asked to leave it out.
+    fn leave_out(&mut self, mismatch: &Mismatch) {
+        match mismatch {
+            Mismatch::Member(name) => {
+                self.report.drop_for(*name);
+                self.report.ignore(*name);
+            }
+            // Paths and rows are asked for apart: the server cannot know which pairs were meant.
+            Mismatch::Scene => self.report.drop_for("scene"),
+            Mismatch::Condition(at) => {
+                let condition = self.query.check.conditions.get(*at);
+                let text = condition.map_or_else(String::new, ToString::to_string);
+                if self.language.is_some() {
+                    self.report.ignore(text.clone());
+                }
+                self.report.drop_for(text);
+            }
+        }
+    }
+}
+
+impl Api {
+    fn known(root: &Url, language: Language) -> Self {
+        Self {
+            search: below(root, "search"),
+            post: true,
+            language: Some(language),
+        }
+    }
+}
+
+/// Returns the address of a member below an API's root; a query string of the root is kept.
+fn below(root: &Url, name: &str) -> Url {
+    let mut url = root.clone();
+    let path = format!("{}/{name}", root.path().trim_end_matches('/'));
+    url.set_path(&path);
+    url
+}
+
+/// Returns the same request for half as many items; none if there is only one left.
+fn smaller_page(request: &Request) -> Option<Request> {
+    let size = match request.limit() {
+        Some(1) => return None,
+        Some(limit) => limit / 2,
+        // The landing page has no pages.
+        None if matches!(request, Request::Get(url) if url.query().is_none()) => return None,
+        None => FALLBACK_PAGE,
+    };
+    let mut smaller = request.clone();
+    smaller.set_limit(size.max(1));
+    Some(smaller)
+}
+
+/// Sends a request once and reads the document.
+pub(super) async fn fetch(
+    session: &Session,
+    request: &Request,
+    until: Instant,
+) -> std::result::Result<(Document, Url, u64), Failure> {
+    let late = |_| {
+        let error = Error::new(ErrorKind::Unavailable, "no answer before the deadline");
+        Failure::last(error.at(redact(request.url().as_str())))
+    };
+    let Answer { url, body } = timeout_at(until, send(session, request))
+        .await
+        .map_err(late)??;
+    let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
+    let parsed = session
+        .cpu(move || read(&body))
+        .await
+        .and_then(|parsed| parsed);
+    match parsed {
+        Ok(document) => Ok((document, url, bytes)),
+        Err(err) if ends_early(&err) => {
+            let cut = Failure::corrupt(&url, "the answer ends in the middle of the JSON");
+            Err(cut.worth_another_try())
+        }
+        Err(err) => Err(Failure::last(err.at(redact(url.as_str())))),
+    }
+}
+
+fn ends_early(err: &Error) -> bool {
+    err.source()
+        .and_then(|source| source.downcast_ref::<serde_json::Error>())
+        .is_some_and(serde_json::Error::is_eof)
+}
+
+/// Returns the instant after a time; far in the future if that cannot be counted.
+pub(super) fn later(time: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + time.min(YEAR)
+}
