@@ -6,7 +6,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// From a STAC query to pixels.
 #[derive(Debug, Parser)]
-#[command(name = "rss", version, about, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "rss",
+    version,
+    about,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -15,19 +21,29 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Prints the items that a query finds.
-    #[command(after_help = "Example:\n  rss search dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --cloud-below 30")]
+    #[command(
+        after_help = "Example:\n  rss search dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --cloud-below 30"
+    )]
     Search(SearchArgs),
     /// Downloads into the file cache, links into a folder, prints the items with local hrefs.
-    #[command(after_help = "Example:\n  rss get dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to imagery\n  rss search .. --json | rss get --items - --to imagery --mode copy")]
+    #[command(
+        after_help = "Example:\n  rss get dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to imagery\n  rss search .. --json | rss get --items - --to imagery --mode copy"
+    )]
     Get(GetArgs),
     /// Prints the items with hrefs that GDAL reads in place.
-    #[command(after_help = "Example:\n  rss remote dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --bands nbart_red --json")]
+    #[command(
+        after_help = "Example:\n  rss remote dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --bands nbart_red --json"
+    )]
     Remote(RemoteArgs),
     /// Prints what a raster says of itself.
-    #[command(after_help = "Example:\n  rss info s3://sentinel-cogs/sentinel-s2-l2a-cogs/56/J/NS/2021/1/S2A_56JNS_20210103_0_L2A/B04.tif")]
+    #[command(
+        after_help = "Example:\n  rss info s3://sentinel-cogs/sentinel-s2-l2a-cogs/56/J/NS/2021/1/S2A_56JNS_20210103_0_L2A/B04.tif"
+    )]
     Info(InfoArgs),
     /// Reads pixels into a file or to stdout.
-    #[command(after_help = "Example:\n  rss read B04.tif --window 0,0,512,512 -o block.npy\n  rss read B04.tif --level 3 -o look.png")]
+    #[command(
+        after_help = "Example:\n  rss read B04.tif --window 0,0,512,512 -o block.npy\n  rss read B04.tif --level 3 -o look.png"
+    )]
     Read(ReadArgs),
     /// Looks after the file cache.
     #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
@@ -37,7 +53,7 @@ pub(crate) enum Command {
 /// What to look for.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// dea, element84, planetary-computer, the URL of any STAC API, or a STAC file.
+    /// dea, element84, planetary-computer, or the URL of any STAC API.
     #[arg(value_name = "SOURCE")]
     pub(crate) source: Option<String>,
     /// sentinel2, sentinel2-c1, landsat, landsat5, landsat7, landsat8, landsat9, or a collection id.
@@ -47,7 +63,12 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "S")]
     pub(crate) scene: Vec<String>,
     /// A box in degrees; it may cross the antimeridian.
-    #[arg(long, value_name = "W,S,E,N", allow_hyphen_values = true, conflicts_with = "scene")]
+    #[arg(
+        long,
+        value_name = "W,S,E,N",
+        allow_hyphen_values = true,
+        conflicts_with = "scene"
+    )]
     pub(crate) bbox: Option<String>,
     /// A GeoJSON geometry or feature.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scene", "bbox"])]
@@ -65,7 +86,12 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "B,..", value_delimiter = ',')]
     pub(crate) bands: Vec<String>,
     /// Assets by canonical names: red, nir, swir_1, ..
-    #[arg(long, value_name = "B,..", value_delimiter = ',', conflicts_with = "bands")]
+    #[arg(
+        long,
+        value_name = "B,..",
+        value_delimiter = ',',
+        conflicts_with = "bands"
+    )]
     pub(crate) canonical: Vec<String>,
     /// Only this platform, such as landsat-8.
     #[arg(long, value_name = "NAME")]
@@ -95,8 +121,10 @@ pub(crate) struct SearchArgs {
 pub(crate) struct Items {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// A STAC Item, ItemCollection or catalogue: a file, a URL, or `-` for stdin.
-    #[arg(long, value_name = "FILE", conflicts_with = "source")]
+    /// A STAC Item, ItemCollection or catalogue in place of a search: a file, a URL, or `-` for
+    /// stdin. Stdin is read too where neither this nor a SOURCE is given.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "scene", "bbox", "geometry",
+        "start", "end", "cloud_below", "platform", "limit", "like"])]
     pub(crate) items: Option<String>,
 }
 

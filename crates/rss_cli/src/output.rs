@@ -31,7 +31,11 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Result<()> {
         .enumerate()
         .map(|(column, head)| {
             let cells = rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).chain([head.len()]).max().unwrap_or(0)
+            cells
+                .map(|cell| cell.chars().count())
+                .chain([head.len()])
+                .max()
+                .unwrap_or(0)
         })
         .collect();
     let line = |cells: Vec<&str>| {
@@ -44,13 +48,18 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Result<()> {
     };
     let head = line(heads.to_vec());
     lines(
-        std::iter::once(head).chain(rows.iter().map(|row| line(row.iter().map(String::as_str).collect()))),
+        std::iter::once(head).chain(
+            rows.iter()
+                .map(|row| line(row.iter().map(String::as_str).collect())),
+        ),
     )
 }
 
 /// Replaces control characters: a name from a catalogue must not steer a terminal.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 /// Returns true if the reader of stdout has gone away.

@@ -31,6 +31,15 @@ impl Session {
         self.runtime()?.block_on(future)
     }
 
+    /// Makes the next reads cold; see [`reader::clear_caches`].
+    ///
+    /// # Errors
+    ///
+    /// As [`reader::clear_caches`].
+    pub fn clear_caches(&self) -> Result<()> {
+        self.wait(reader::clear_caches(self))
+    }
+
     /// Opens a raster and waits; see [`reader::open`].
     ///
     /// # Errors
@@ -118,6 +127,60 @@ impl QueryResult {
     /// As [`QueryResult::from_url_async`], and [`ErrorKind::InvalidInput`] inside an async runtime.
     pub fn from_url(session: &Session, url: &str) -> Result<Self> {
         session.wait(Self::from_url_async(session, url))
+    }
+}
+
+impl QueryResult {
+    /// Translates files into the cache and waits; see [`QueryResult::get_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`QueryResult::get_async`].
+    pub fn get(
+        &self,
+        dir: impl AsRef<Path>,
+        crop: Option<[f64; 4]>,
+        crop_epsg: Option<u32>,
+    ) -> Result<ItemCollection> {
+        let dir = dir.as_ref();
+        self.session().wait(self.get_async(dir, crop, crop_epsg))
+    }
+
+    /// Copies files into the cache and waits; see [`QueryResult::download_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`QueryResult::download_async`].
+    pub fn download(&self, dir: impl AsRef<Path>) -> Result<ItemCollection> {
+        self.session().wait(self.download_async(dir.as_ref()))
+    }
+
+    /// Fetches files in any way and waits; see [`QueryResult::get_with_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`QueryResult::get_with_async`].
+    pub fn get_with(&self, dir: impl AsRef<Path>, options: &GetOptions) -> Result<Fetched> {
+        self.session()
+            .wait(self.get_with_async(dir.as_ref(), options))
+    }
+
+    /// Makes hrefs remote and waits; see [`QueryResult::get_remote_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`QueryResult::get_remote_async`].
+    pub fn get_remote(&self) -> Result<ItemCollection> {
+        self.session().wait(self.get_remote_async())
+    }
+
+    /// Makes hrefs remote and waits; see [`QueryResult::get_remote_as_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`QueryResult::get_remote_as_async`].
+    pub fn get_remote_as(&self, variant: RemoteVariant) -> Result<ItemCollection> {
+        self.session().wait(self.get_remote_as_async(variant))
     }
 }
 

@@ -3,8 +3,9 @@
 //! Environment variables are read in [`SessionBuilder::from_env`] and nowhere else.
 
 use std::{
+    any::Any,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -35,6 +36,8 @@ struct Inner {
     cache: FileCache,
     meter: Meter,
     cpu: OnceLock<rayon::ThreadPool>,
+    /// The threads of the GDAL backend, whose type this module does not know.
+    gdal: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     runtime: OnceLock<BlockingRuntime>,
 }
 
@@ -280,6 +283,7 @@ impl SessionBuilder {
             meter,
             settings: self.settings,
             cpu: OnceLock::new(),
+            gdal: Mutex::new(None),
             runtime: OnceLock::new(),
         })))
     }
@@ -301,6 +305,9 @@ impl Session {
     }
 
     /// Returns how much this session has asked for and received, over all stores and backends.
+    ///
+    /// GDAL counts for the whole process: once this session has used it, what other sessions read
+    /// through GDAL counts here too.
     pub fn traffic(&self) -> Traffic {
         self.0.meter.total()
     }
@@ -340,6 +347,24 @@ impl Session {
         receive.await.map_err(|err| {
             Error::new(ErrorKind::Unavailable, "the CPU pool lost a task").with_source(err)
         })
+    }
+
+    /// Returns the GDAL backend's threads, which `start` starts once.
+    #[cfg(feature = "gdal")]
+    pub(crate) fn gdal_pool<T: Send + Sync + 'static>(
+        &self,
+        start: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let mut slot = self.0.gdal.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = slot
+            .as_ref()
+            .and_then(|any| Arc::clone(any).downcast().ok())
+        {
+            return Ok(pool);
+        }
+        let pool = Arc::new(start()?);
+        *slot = Some(pool.clone());
+        Ok(pool)
     }
 
     fn pool(&self) -> Result<&rayon::ThreadPool> {

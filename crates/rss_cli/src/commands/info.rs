@@ -15,14 +15,18 @@ pub(crate) async fn run(args: &InfoArgs) -> Result<Found> {
     if args.json {
         output::json(&facts)?;
     } else {
-        let rows = facts.as_object().into_iter().flatten().map(|(name, value)| {
-            let text = match value {
-                Value::String(text) => text.clone(),
-                Value::Null => "-".to_owned(),
-                value => value.to_string(),
-            };
-            format!("{name:<12} {text}")
-        });
+        let rows = facts
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| {
+                let text = match value {
+                    Value::String(text) => text.clone(),
+                    Value::Null => "-".to_owned(),
+                    value => value.to_string(),
+                };
+                format!("{name:<12} {text}")
+            });
         output::lines(rows)?;
     }
     Ok(Found::Something)

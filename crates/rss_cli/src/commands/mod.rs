@@ -6,3 +6,5 @@ pub(crate) mod info;
 pub(crate) mod read;
 pub(crate) mod remote;
 pub(crate) mod search;
+
+mod found;

@@ -200,10 +200,6 @@ impl Folder {
         Ok(Self(dir))
     }
 
-    pub(super) fn path_of(&self, target: &Target) -> PathBuf {
-        self.0.join(&target.folder).join(&target.name)
-    }
-
     /// Checks that a link can take its place, before anything is fetched for it.
     ///
     /// # Errors
@@ -298,6 +294,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::stac::Selection;
 
     const HOSTILE: &[&str] = &[
         "",
@@ -362,7 +359,7 @@ mod tests {
 
     fn targets_of(items: Vec<stac::Item>, mode: Mode) -> Vec<Target> {
         let items: stac::ItemCollection = items.into();
-        let chosen: Vec<_> = super::super::select::choose(&items, &[])
+        let chosen: Vec<_> = super::super::select::choose(&items, &Selection::Guess)
             .into_iter()
             .map(|chosen| {
                 let location = Location::parse(&chosen.asset.unwrap().href).unwrap();

@@ -20,15 +20,17 @@ pub(crate) use self::remote::remote;
 use self::{
     copy::{Expected, copy},
     link::{Folder, Target, targets},
-    select::{Chosen, choose, printable},
+    select::{Chosen, choose},
 };
 pub use self::{origin::Origin, remote::RemoteVariant};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Crop,
     location::{Location, redact},
+    query::QueryResult,
     reader::gdal,
     session::Session,
+    stac::Selection,
     store::{CachedFile, Made, Mode, Order},
 };
 
@@ -160,7 +162,8 @@ pub struct AssetOutcome {
 
 impl Session {
     /// Fetches assets of `items` into the file cache and links them into `dir`, as
-    /// `<item id>/<file name>`. `assets` are keys; none are those with the role `data`.
+    /// `<item id>/<file name>`. `assets` are keys; none are those that look like
+    /// measurements: with the role `data`, else rasters that are no quality band and no preview.
     ///
     /// Costs nothing for what is cached; else one request per file that is copied, and what GDAL
     /// needs for one that is translated. Dropping the future stops it: unfinished files are
@@ -180,11 +183,20 @@ impl Session {
         dir: &Path,
         options: &GetOptions,
     ) -> Result<Fetched> {
-        get(self, origin, items, assets, dir, options).await
+        get(
+            self,
+            origin,
+            items,
+            &Selection::of_keys(assets),
+            dir,
+            options,
+        )
+        .await
     }
 
     /// Returns the items with the assets' hrefs read in place; other assets are left out. `assets`
-    /// are keys; none are those with the role `data`.
+    /// are keys; none are those that look like
+    /// measurements: with the role `data`, else rasters that are no quality band and no preview.
     ///
     /// Costs no request, but for tokens: one per container of the Planetary Computer.
     ///
@@ -200,7 +212,97 @@ impl Session {
         origin: &Origin,
         variant: RemoteVariant,
     ) -> Result<ItemCollection> {
-        remote(self, origin, items, assets, variant).await
+        remote(self, origin, items, &Selection::of_keys(assets), variant).await
+    }
+}
+
+impl QueryResult {
+    /// Returns where these items come from.
+    fn origin(&self) -> Origin {
+        match &self.source {
+            Some(source) => Origin::of(source),
+            None => Origin::new(self.trust),
+        }
+    }
+
+    /// Translates the selected assets into the file cache, cut to `crop` where there is one, and
+    /// links them into `dir` as `<item id>/<file name>`; returns the items with local hrefs.
+    ///
+    /// `crop` is least x, least y, greatest x, greatest y in the units of `crop_epsg`, or of each
+    /// file's own CRS; pixels that it touches are kept. The files are tiled, compressed GeoTIFFs
+    /// with nodata, scale, offset and metadata of their sources, without overviews.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::get_async`]: the first failure ends the call.
+    pub async fn get_async(
+        &self,
+        dir: &Path,
+        crop: Option<[f64; 4]>,
+        crop_epsg: Option<u32>,
+    ) -> Result<ItemCollection> {
+        let mut options = GetOptions::default();
+        options.crop = match (crop, crop_epsg) {
+            (Some(bounds), epsg) => Some(Crop::new(bounds, epsg)?),
+            (None, None) => None,
+            (None, Some(epsg)) => {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("EPSG:{epsg} of a crop, but no crop"),
+                ));
+            }
+        };
+        Ok(self.get_with_async(dir, &options).await?.items)
+    }
+
+    /// Copies the selected assets byte for byte into the file cache and links them into `dir` as
+    /// `<item id>/<file name>`; returns the items with local hrefs. Needs no GDAL.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::get_async`]: the first failure ends the call.
+    pub async fn download_async(&self, dir: &Path) -> Result<ItemCollection> {
+        let options = GetOptions::default().with_mode(Mode::Copy);
+        Ok(self.get_with_async(dir, &options).await?.items)
+    }
+
+    /// Fetches the selected assets in any way; see [`Session::get_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::get_async`].
+    pub async fn get_with_async(&self, dir: &Path, options: &GetOptions) -> Result<Fetched> {
+        let (session, origin) = (self.session(), self.origin());
+        get(
+            session,
+            &origin,
+            self.items(),
+            &self.selection,
+            dir,
+            options,
+        )
+        .await
+    }
+
+    /// Returns the items with the selected assets' hrefs as GDAL opens them in place: `/vsis3/`,
+    /// `/vsigs/`, `/vsiaz/`, `/vsicurl/`; other assets are left out. GDAL is told how each bucket is
+    /// reached, for this process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::get_remote_async`].
+    pub async fn get_remote_async(&self) -> Result<ItemCollection> {
+        self.get_remote_as_async(RemoteVariant::Vsi).await
+    }
+
+    /// Returns the items with the selected assets' hrefs made remote in one of three forms.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::get_remote_async`].
+    pub async fn get_remote_as_async(&self, variant: RemoteVariant) -> Result<ItemCollection> {
+        let (session, origin) = (self.session(), self.origin());
+        remote(session, &origin, self.items(), &self.selection, variant).await
     }
 }
 
@@ -209,7 +311,7 @@ pub(crate) async fn get(
     session: &Session,
     origin: &Origin,
     items: &ItemCollection,
-    assets: &[String],
+    assets: &Selection,
     dir: &Path,
     options: &GetOptions,
 ) -> Result<Fetched> {

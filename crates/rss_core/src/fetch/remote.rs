@@ -5,7 +5,7 @@ use std::time::Duration;
 use stac::ItemCollection;
 
 use super::{Origin, select::choose};
-use crate::{error::Result, location::Location, reader::gdal, session::Session};
+use crate::{error::Result, location::Location, reader::gdal, session::Session, stac::Selection};
 
 /// What the hrefs become.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) async fn remote(
     session: &Session,
     origin: &Origin,
     items: &ItemCollection,
-    assets: &[String],
+    assets: &Selection,
     variant: RemoteVariant,
 ) -> Result<ItemCollection> {
     let mut found = items.clone();

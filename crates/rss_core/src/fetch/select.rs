@@ -6,9 +6,10 @@ use stac::{Asset, Item, ItemCollection};
 use super::Origin;
 use crate::{
     error::{Error, ErrorKind, Result},
-    location::{Location, redact},
+    location::Location,
     products::Access,
     session::Session,
+    stac::Selection,
 };
 
 /// One asset of one item.
@@ -22,60 +23,19 @@ pub(super) struct Chosen<'a> {
     pub(super) asset: Option<&'a Asset>,
 }
 
-/// Returns the assets named by `keys` of every item, in the order of `keys`; with no keys, those
-/// with the role `data`.
-pub(super) fn choose<'a>(items: &'a ItemCollection, keys: &[String]) -> Vec<Chosen<'a>> {
+/// Returns the selected assets of every item.
+pub(super) fn choose<'a>(items: &'a ItemCollection, selection: &'a Selection) -> Vec<Chosen<'a>> {
     let mut chosen = Vec::new();
     for (index, item) in items.items.iter().enumerate() {
-        if keys.is_empty() {
-            chosen.extend(data_assets(item).into_iter().map(|(key, asset)| Chosen {
-                index,
-                item,
-                key: key.clone(),
-                asset: Some(asset),
-            }));
-        } else {
-            chosen.extend(keys.iter().map(|key| Chosen {
-                index,
-                item,
-                key: key.clone(),
-                asset: item.assets.get(key),
-            }));
-        }
+        let assets = selection.of(item).into_iter();
+        chosen.extend(assets.map(|(key, asset)| Chosen {
+            index,
+            item,
+            key: key.to_owned(),
+            asset,
+        }));
     }
     chosen
-}
-
-/// Old catalogues state no roles: there, what is not said to be something else is data.
-fn data_assets(item: &Item) -> Vec<(&String, &Asset)> {
-    let has_role = |asset: &Asset, role: &str| asset.roles.iter().any(|found| found == role);
-    let data: Vec<_> = item
-        .assets
-        .iter()
-        .filter(|(_, asset)| has_role(asset, "data"))
-        .collect();
-    if !data.is_empty() {
-        return data;
-    }
-    item.assets
-        .iter()
-        .filter(|(key, asset)| {
-            let text = asset.r#type.as_deref().unwrap_or_default();
-            asset.roles.is_empty()
-                && !matches!(key.as_str(), "thumbnail" | "overview" | "preview")
-                && (text.starts_with("image/tiff")
-                    || text.starts_with("image/vnd.stac.geotiff")
-                    || text.starts_with("image/jp2")
-                    || (text.is_empty() && is_raster_name(&asset.href)))
-        })
-        .collect()
-}
-
-fn is_raster_name(href: &str) -> bool {
-    let path = redact(href).to_ascii_lowercase();
-    [".tif", ".tiff", ".jp2"]
-        .iter()
-        .any(|ending| path.ends_with(ending))
 }
 
 impl Chosen<'_> {
@@ -175,7 +135,7 @@ fn is_region(text: &str) -> bool {
 }
 
 /// Returns text from outside as it may stand in one line of a message.
-pub(super) fn printable(text: &str) -> String {
+fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '?' } else { c })
         .take(200)
@@ -194,39 +154,6 @@ mod tests {
             "properties": properties, "links": [], "assets": assets,
         }))
         .unwrap()
-    }
-
-    fn keys(items: &ItemCollection, wanted: &[&str]) -> Vec<String> {
-        let wanted: Vec<_> = wanted.iter().map(|key| (*key).to_owned()).collect();
-        choose(items, &wanted)
-            .into_iter()
-            .map(|chosen| chosen.key)
-            .collect()
-    }
-
-    #[test]
-    fn without_names_the_data_assets_are_meant() {
-        let with_roles = item(
-            json!({"datetime": "2020-01-01T00:00:00Z"}),
-            json!({
-                "red": {"href": "r.tif", "roles": ["data"]},
-                "thumbnail": {"href": "t.tif", "roles": ["thumbnail"]},
-                "odd": {"href": "o.tif"},
-            }),
-        );
-        let without = item(
-            json!({"datetime": "2020-01-01T00:00:00Z"}),
-            json!({
-                "red": {"href": "r.tif?sig=1"},
-                "thumbnail": {"href": "t.tif"},
-                "checksum": {"href": "c.sha1"},
-                "nir": {"href": "n", "type": "image/tiff; application=geotiff"},
-            }),
-        );
-        assert_eq!(keys(&vec![with_roles].into(), &[]), ["red"]);
-        let items = vec![without].into();
-        assert_eq!(keys(&items, &[]), ["red", "nir"]);
-        assert_eq!(keys(&items, &["nir", "blue"]), ["nir", "blue"]);
     }
 
     #[test]

@@ -135,6 +135,7 @@ impl MgrsTile {
     }
 
     /// Returns the EPSG code of the tile's UTM zone.
+    #[cfg(test)]
     pub(crate) fn epsg(&self) -> u32 {
         self.zone.epsg()
     }

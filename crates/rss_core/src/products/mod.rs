@@ -8,7 +8,7 @@ mod manifest;
 mod scene;
 mod source;
 
-pub(crate) use self::source::{Dialect, FilterLanguage, Sas};
+pub(crate) use self::source::{FilterLanguage, Sas};
 pub use self::{
     access::Access,
     manifest::{BandDef, Kind, Manifest},

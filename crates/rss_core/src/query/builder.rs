@@ -10,7 +10,6 @@ use super::{
     date::{Date, Span},
     filter::{Cmp, Condition},
     intersects::{Area, Intersects, Kind},
-    result::Selection,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -18,6 +17,7 @@ use crate::{
     location::redact,
     products::{Collection, Manifest, Scene, Source},
     session::Session,
+    stac::Selection,
 };
 
 /// Pages after which a search is taken to be endless.

@@ -15,14 +15,14 @@ use super::{
     href::{Base, keep_allowed, make_absolute},
     http::Patience,
     paging::Request,
-    result::{QueryResult, SearchReport, Selection},
+    result::{QueryResult, SearchReport},
     search::{fetch, later},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     location::{Location, Trust, redact},
     session::Session,
-    stac::{Document, Skipped, read},
+    stac::{Document, Selection, Skipped, read},
     store,
 };
 

@@ -1,6 +1,6 @@
 //! What a search found, and how it went.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use stac::{Asset, Item, ItemCollection};
 
@@ -9,7 +9,7 @@ use crate::{
     location::Trust,
     products::{Manifest, Source},
     session::Session,
-    stac::Skipped,
+    stac::{Selection, Skipped},
 };
 
 /// Items, with the bands selected and a report of how they were found.
@@ -23,7 +23,7 @@ pub struct QueryResult {
     /// What hrefs of the items may name.
     pub(crate) trust: Trust,
     pub(crate) items: ItemCollection,
-    pub(super) selection: Selection,
+    pub(crate) selection: Selection,
     pub(super) report: SearchReport,
 }
 
@@ -69,7 +69,10 @@ impl QueryResult {
     /// Without a manifest and without named bands these are the rasters among the item's assets,
     /// without quality bands, thumbnails and previews, as far as roles, media types and keys tell.
     pub fn assets<'a>(&'a self, item: &'a Item) -> Vec<(&'a str, &'a Asset)> {
-        self.selection.of(item)
+        let found = self.selection.of(item).into_iter();
+        found
+            .filter_map(|(key, asset)| Some((key, asset?)))
+            .collect()
     }
 
     /// Selects other bands, by asset key.
@@ -150,132 +153,5 @@ impl SearchReport {
         if !self.filters_ignored.contains(&filter) {
             self.filters_ignored.push(filter);
         }
-    }
-}
-
-/// Which assets of an item are meant.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Selection {
-    /// Those the user named: one that an item lacks is worth a word.
-    Named(Vec<String>),
-    /// Those the manifest offers; not every item has all.
-    Default(Vec<String>),
-    /// Whatever looks like a raster.
-    Guess,
-}
-
-impl Selection {
-    pub(super) fn keys(&self) -> &[String] {
-        match self {
-            Self::Named(keys) | Self::Default(keys) => keys,
-            Self::Guess => &[],
-        }
-    }
-
-    fn of<'a>(&'a self, item: &'a Item) -> Vec<(&'a str, &'a Asset)> {
-        match self {
-            Self::Named(keys) | Self::Default(keys) => keys
-                .iter()
-                .filter_map(|key| Some((key.as_str(), item.assets.get(key)?)))
-                .collect(),
-            Self::Guess => item
-                .assets
-                .iter()
-                .filter(|(key, asset)| is_data(key, asset))
-                .map(|(key, asset)| (key.as_str(), asset))
-                .collect(),
-        }
-    }
-
-    /// Returns the bands that the user named and an item lacks.
-    pub(super) fn missing(&self, item: &Item) -> Vec<Skipped> {
-        let Self::Named(keys) = self else {
-            return Vec::new();
-        };
-        keys.iter()
-            .filter(|key| !item.assets.contains_key(*key))
-            .map(|key| Skipped {
-                item: item.id.clone(),
-                asset: Some(key.clone()),
-                reason: "the item has no such asset".to_owned(),
-            })
-            .collect()
-    }
-}
-
-/// Returns true if an asset looks like a raster of measurements.
-fn is_data(key: &str, asset: &Asset) -> bool {
-    const NOT_DATA: [&str; 14] = [
-        "thumbnail",
-        "overview",
-        "visual",
-        "metadata",
-        "tiles",
-        "cloud",
-        "cloud-shadow",
-        "snow-ice",
-        "water-mask",
-        "land-water",
-        "data-mask",
-        "saturation",
-        "quality-mask",
-        "mask",
-    ];
-    let has = |role: &str| asset.roles.iter().any(|one| one == role);
-    if NOT_DATA.iter().any(|role| has(role)) {
-        return false;
-    }
-    let kind = match &asset.r#type {
-        Some(kind) => Cow::Owned(kind.to_lowercase()),
-        None => Cow::Borrowed(""),
-    };
-    let path = asset.href.split(['?', '#']).next().unwrap_or_default();
-    let ending = path.rsplit('.').next().unwrap_or_default().to_lowercase();
-    let raster = kind.contains("tiff")
-        || kind.contains("jp2")
-        || kind.is_empty() && matches!(ending.as_str(), "tif" | "tiff" | "jp2");
-    let key = key.to_lowercase();
-    let quality = [
-        "qa",
-        "fmask",
-        "mask",
-        "scl",
-        "thumbnail",
-        "preview",
-        "visual",
-    ]
-    .iter()
-    .any(|word| key.split(['_', '-', '.', ':']).any(|part| part == *word));
-    raster && !quality
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn without_a_manifest_rasters_of_measurements_are_meant() {
-        let item: Item = serde_json::from_value(json!({
-            "type": "Feature", "stac_version": "1.0.0", "id": "x", "geometry": null,
-            "properties": { "datetime": null }, "links": [],
-            "assets": {
-                "red": { "href": "a/red.tif", "type": "image/tiff; application=geotiff" },
-                "nir": { "href": "a/nir.TIF?sig=1" },
-                "oa_fmask": { "href": "a/fmask.tif" },
-                "qa_pixel": { "href": "a/qa.tif", "type": "image/tiff" },
-                "shadow": { "href": "a/s.tif", "roles": ["data", "cloud-shadow"] },
-                "thumbnail": { "href": "a/t.jpg", "type": "image/jpeg" },
-                "doc": { "href": "a/doc.json" },
-            },
-        }))
-        .unwrap();
-        let keys: Vec<_> = Selection::Guess
-            .of(&item)
-            .into_iter()
-            .map(|(key, _)| key)
-            .collect();
-        assert_eq!(keys, ["red", "nir"]);
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     location::{Trust, redact},
     products::FilterLanguage,
     session::Session,
-    stac::{Document, Items, read},
+    stac::{Document, Items, Selection, Skipped, read},
 };
 
 /// The page size that is tried when a server that chose its own size fails.
@@ -367,7 +367,7 @@ impl Pager {
             make_absolute(&mut item, &base);
             self.report
                 .skipped
-                .extend(self.query.selection.missing(&item));
+                .extend(missing(&self.query.selection, &item));
             self.kept += 1;
             kept.push(item);
         }
@@ -465,4 +465,17 @@ fn ends_early(err: &Error) -> bool {
 pub(super) fn later(time: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + time.min(YEAR)
+}
+
+/// Returns the bands that the user named and an item lacks.
+fn missing(selection: &Selection, item: &Item) -> Vec<Skipped> {
+    let asked = selection.of(item).into_iter();
+    asked
+        .filter(|(_, asset)| asset.is_none())
+        .map(|(key, _)| Skipped {
+            item: item.id.clone(),
+            asset: Some(key.to_owned()),
+            reason: "the item has no such asset".to_owned(),
+        })
+        .collect()
 }

@@ -281,3 +281,14 @@ pub async fn open(
         },
     }
 }
+
+/// Forgets what GDAL keeps of remote files, for all of the process, and closes this session's
+/// datasets: the next read is cold. Does nothing in a build without the `gdal` feature; the COG
+/// backend keeps nothing between two calls of [`open`].
+///
+/// # Errors
+///
+/// [`ErrorKind::Unavailable`] if no thread can be started.
+pub async fn clear_caches(session: &Session) -> Result<()> {
+    gdal::clear_caches(session).await
+}

@@ -6,7 +6,9 @@
 
 mod facts;
 mod lenient;
+mod select;
 
+pub(crate) use self::select::Selection;
 pub use self::{
     facts::{
         BandFacts, Projection, band_facts, cloud_cover, datetime, file_sha256, file_size, interval,

@@ -1,8 +1,11 @@
 //! How many requests went out and how many bytes came back.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Requests sent and bytes of bodies received.
@@ -26,20 +29,55 @@ impl std::ops::Sub for Traffic {
     }
 }
 
+impl std::ops::Add for Traffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_add(other.requests),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
 /// Counts [`Traffic`]; shared by the stores of a session.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Meter(Arc<[AtomicU64; 2]>);
+#[derive(Clone, Default)]
+pub(crate) struct Meter(Arc<Counters>);
+
+#[derive(Default)]
+struct Counters {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    elsewhere: OnceLock<Box<dyn Fn() -> Traffic + Send + Sync>>,
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Meter").field(&self.total()).finish()
+    }
+}
 
 impl Meter {
     pub(crate) fn add(&self, requests: u64, bytes: u64) {
-        self.0[0].fetch_add(requests, Ordering::Relaxed);
-        self.0[1].fetch_add(bytes, Ordering::Relaxed);
+        self.0.requests.fetch_add(requests, Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds what another library counts by itself. The first call counts.
+    #[cfg(feature = "gdal")]
+    pub(crate) fn count_also(&self, traffic: impl Fn() -> Traffic + Send + Sync + 'static) {
+        let _ = self.0.elsewhere.set(Box::new(traffic));
     }
 
     pub(crate) fn total(&self) -> Traffic {
-        Traffic {
-            requests: self.0[0].load(Ordering::Relaxed),
-            bytes: self.0[1].load(Ordering::Relaxed),
-        }
+        let ours = Traffic {
+            requests: self.0.requests.load(Ordering::Relaxed),
+            bytes: self.0.bytes.load(Ordering::Relaxed),
+        };
+        ours + self
+            .0
+            .elsewhere
+            .get()
+            .map_or_else(Traffic::default, |count| count())
     }
 }

@@ -12,7 +12,7 @@ mod watched;
 mod wire;
 
 pub(crate) use self::{
-    bucket::{Hosting, S3Endpoint},
+    bucket::Hosting,
     cache::{CacheSettings, CachedFile, Made, Order, hex},
     fault::{error, of_io, of_status, status_of},
     meter::Meter,

@@ -1,31 +1,23 @@
-//! Stub.
+//! The GDAL backend: every raster GDAL reads, on worker threads that keep datasets open.
+//!
+//! GDAL's calls block and its datasets belong to one thread, so all of them run on [`workers`]; what
+//! GDAL says of a failure is understood in [`said`], and how a bucket is reached in [`options`].
 
-use std::{path::Path, sync::Arc};
+#[cfg(not(feature = "gdal"))]
+#[path = "disabled.rs"]
+mod backend;
+#[cfg(feature = "gdal")]
+#[path = "enabled.rs"]
+mod backend;
+#[cfg(feature = "gdal")]
+mod options;
+#[cfg(feature = "gdal")]
+mod raw;
+#[cfg(feature = "gdal")]
+mod said;
+#[cfg(feature = "gdal")]
+mod translate;
+#[cfg(feature = "gdal")]
+mod workers;
 
-use super::RasterReader;
-use crate::{
-    error::{Error, ErrorKind, Result},
-    geo::Crop,
-    location::Location,
-    session::Session,
-};
-
-pub(crate) async fn open(_session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
-    Err(Error::new(ErrorKind::Unsupported, "built without the `gdal` feature").at(location))
-}
-
-/// Stub.
-pub(crate) async fn translate(
-    _session: &Session,
-    from: &Location,
-    _to: &Path,
-    _crop: Option<&Crop>,
-    _progress: &(dyn Fn(f64) + Sync),
-) -> Result<()> {
-    Err(Error::new(ErrorKind::Unsupported, "built without the `gdal` feature").at(from))
-}
-
-/// Stub.
-pub(crate) fn configure_path(_session: &Session, _location: &Location) -> Result<()> {
-    Ok(())
-}
+pub(crate) use self::backend::{clear_caches, configure_path, open, translate};

@@ -1,0 +1,164 @@
+//! From arguments to items: a search, or items that are there already.
+
+use std::io::{IsTerminal, Read};
+
+use anyhow::{Context, Result, bail, ensure};
+use rss_core::{
+    Cmp, Collection, Date, ImageQueryBuilder, Intersects, Manifest, QueryResult, Session, Source,
+    Trust,
+};
+
+use crate::args::{Items, Selection};
+
+/// Searches.
+pub(super) async fn search(session: &Session, args: &Selection) -> Result<QueryResult> {
+    let Some(source) = &args.source else {
+        bail!("no SOURCE; name dea, element84, planetary-computer, or the URL of a STAC API");
+    };
+    let Some(collection) = &args.collection else {
+        bail!("no COLLECTION; name sentinel2, landsat, .. or a collection's id");
+    };
+    let mut source: Source = source.parse()?;
+    if let Some(other) = &args.like {
+        source = source.like(&other.parse()?);
+    }
+    let collection: Collection = collection.parse()?;
+    let intersects = match (&args.bbox, &args.geometry) {
+        _ if !args.scene.is_empty() => Intersects::scenes(&args.scene),
+        (Some(edges), _) => {
+            let [west, south, east, north] = four(edges, "--bbox W,S,E,N")?;
+            Intersects::bbox(west, south, east, north)
+        }
+        (None, Some(path)) => Intersects::geometry(
+            std::fs::read_to_string(path)
+                .with_context(|| format!("--geometry {}", path.display()))?,
+        ),
+        (None, None) => Intersects::everywhere(),
+    };
+    let mut query = ImageQueryBuilder::new(source, collection, intersects)
+        .session(session.clone())
+        .keep_partial()
+        .bands(&args.bands)
+        .canonical_bands(&args.canonical);
+    if let Some(path) = &args.manifest {
+        query = query.manifest(Manifest::from_file(path)?);
+    }
+    if let Some(day) = &args.start {
+        query = query.start_date(day.parse::<Date>()?);
+    }
+    if let Some(day) = &args.end {
+        query = query.end_date(day.parse::<Date>()?);
+    }
+    if let Some(percent) = args.cloud_below {
+        query = query.cloudcover((Cmp::Less, percent));
+    }
+    if let Some(platform) = &args.platform {
+        query = query.platform(platform);
+    }
+    if let Some(limit) = args.limit {
+        query = query.limit(limit);
+    }
+    let found = query.build()?.search_async().await?;
+    notes(&found);
+    // What came is printed, and the exit code says that more is missing.
+    if let Some(reason) = &found.report().stopped
+        && found.is_empty()
+    {
+        bail!("{reason}");
+    }
+    Ok(found)
+}
+
+/// Reads items where arguments name some, else searches.
+pub(super) async fn items(session: &Session, args: &Items) -> Result<QueryResult> {
+    let stdin_waits = || !std::io::stdin().is_terminal();
+    let found = match args.items.as_deref() {
+        None if args.selection.source.is_some() => {
+            return search(session, &args.selection).await;
+        }
+        None if stdin_waits() => from_stdin(session)?,
+        None => bail!("no SOURCE and no --items; name one of them, or pipe items in"),
+        Some("-") => from_stdin(session)?,
+        Some(text) if text.contains("://") => QueryResult::from_url_async(session, text).await?,
+        Some(path) => QueryResult::from_file_async(session, path).await?,
+    };
+    notes(&found);
+    let wanted = &args.selection;
+    if !wanted.bands.is_empty() {
+        return Ok(found.with_bands(&wanted.bands));
+    }
+    if wanted.canonical.is_empty() {
+        return Ok(found);
+    }
+    let manifest = match &wanted.manifest {
+        Some(path) => Manifest::from_file(path)?,
+        None => manifest_of(&found)?,
+    };
+    Ok(found.with_canonical_bands(&manifest, &wanted.canonical)?)
+}
+
+fn from_stdin(session: &Session) -> Result<QueryResult> {
+    let mut json = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut json)?;
+    ensure!(!json.is_empty(), "stdin is empty, expected STAC items");
+    Ok(QueryResult::from_json(session, &json, Trust::User).context("stdin")?)
+}
+
+/// Finds the built-in manifest of items: of their collection, with assets that they have.
+fn manifest_of(found: &QueryResult) -> Result<Manifest> {
+    let Some(item) = found.items().items.first() else {
+        bail!("no items to take canonical names from");
+    };
+    let collection = item.collection.as_deref().unwrap_or_default();
+    let shared = |manifest: &Manifest| {
+        let bands = manifest.default_bands().into_iter();
+        bands
+            .filter(|band| item.assets.contains_key(&band.asset))
+            .count()
+    };
+    Manifest::all()
+        .into_iter()
+        .filter(|manifest| manifest.stac_collections.iter().any(|id| id == collection))
+        .max_by_key(shared)
+        .filter(|manifest| shared(manifest) > 0)
+        .with_context(|| {
+            format!(
+                "collection `{collection}` has no canonical names; name assets with --bands, or give a --manifest"
+            )
+        })
+}
+
+/// Says on stderr what a user would want to know of a search.
+fn notes(found: &QueryResult) {
+    let report = found.report();
+    for filter in &report.filters_ignored {
+        eprintln!("rss: note: the server did not apply {filter}; it was applied here");
+    }
+    for one in report.skipped.iter().take(10) {
+        let asset = one.asset.as_deref().map(|key| format!(" {key}"));
+        eprintln!(
+            "rss: note: skipped {}{}: {}",
+            one.item.escape_debug(),
+            asset.unwrap_or_default().escape_debug(),
+            one.reason
+        );
+    }
+    if report.skipped.len() > 10 {
+        eprintln!("rss: note: skipped {} more", report.skipped.len() - 10);
+    }
+    if let Some(reason) = &report.stopped {
+        eprintln!("rss: note: the search stopped early: {reason}");
+    }
+}
+
+/// Parses four numbers between commas.
+pub(super) fn four(text: &str, what: &str) -> Result<[f64; 4]> {
+    let numbers = text
+        .split(',')
+        .map(|part| part.trim().parse::<f64>())
+        .collect::<Result<Vec<_>, _>>();
+    numbers
+        .ok()
+        .and_then(|numbers| <[f64; 4]>::try_from(numbers).ok())
+        .with_context(|| format!("`{text}` is not four numbers, expected {what}"))
+}

@@ -1,0 +1,101 @@
+//! `rss get`: files into the cache, links into a folder.
+
+use anyhow::{Result, bail};
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use rss_core::{Crop, GetOptions, Mode, Policy, Session};
+
+use super::found;
+use crate::{
+    Found,
+    args::{GetArgs, ModeArg},
+    output,
+};
+
+/// Steps of the bar.
+const STEPS: u64 = 10_000;
+
+pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
+    let session = Session::from_env()?;
+    let mut options = GetOptions::default().with_mode(match args.mode {
+        ModeArg::Translate => Mode::Translate,
+        ModeArg::Copy => Mode::Copy,
+    });
+    if let Some(edges) = &args.crop {
+        let bounds = found::four(edges, "--crop W,S,E,N")?;
+        options = options.with_crop(Crop::new(bounds, args.crop_epsg)?);
+    }
+    if let Some(files) = args.concurrency {
+        anyhow::ensure!(files > 0, "--concurrency is 0, expected at least 1");
+        options = options.with_concurrency(files);
+    }
+    if args.keep_going {
+        options = options.with_policy(Policy::KeepGoing);
+    }
+    let found = found::items(&session, &args.items).await?;
+    if found.is_empty() {
+        if args.json {
+            output::json(found.items())?;
+        }
+        eprintln!("rss: nothing found");
+        return Ok(Found::Nothing);
+    }
+
+    // Draws on stderr, and only if that is a terminal.
+    let bar = ProgressBar::new(STEPS)
+        .with_style(ProgressStyle::with_template("{bar:30} {msg} {elapsed}")?);
+    let shown = bar.clone();
+    let options = options.with_progress(move |progress| {
+        shown.set_position((progress.part_done * STEPS as f64) as u64);
+        shown.set_message(format!(
+            "{}/{} files, {}",
+            progress.files_done,
+            progress.files_total,
+            HumanBytes(progress.bytes_done)
+        ));
+    });
+    let fetched = found.get_with_async(&args.to, &options).await;
+    bar.finish_and_clear();
+    let fetched = fetched?;
+
+    if args.json {
+        output::json(&fetched.items)?;
+    } else {
+        let rows: Vec<Vec<String>> = fetched
+            .assets
+            .iter()
+            .filter_map(|row| {
+                let path = row.path.as_ref()?;
+                Some(vec![
+                    row.item.clone(),
+                    row.asset.clone(),
+                    row.bytes.to_string(),
+                    if row.cached { "cached" } else { "fetched" }.to_owned(),
+                    path.display().to_string(),
+                ])
+            })
+            .collect();
+        output::table(&["item", "asset", "bytes", "from", "path"], &rows)?;
+    }
+    let mut failures = 0;
+    for row in fetched.failed() {
+        failures += 1;
+        if let Some(err) = &row.error {
+            eprintln!(
+                "rss: {} {}: {err}",
+                row.item.escape_debug(),
+                row.asset.escape_debug()
+            );
+        }
+    }
+    if failures > 0 {
+        bail!(
+            "{failures} of {} files were not fetched",
+            fetched.assets.len()
+        );
+    }
+    if fetched.assets.is_empty() {
+        eprintln!("rss: the items have no such assets");
+        return Ok(Found::Nothing);
+    }
+    Ok(Found::Something)
+}

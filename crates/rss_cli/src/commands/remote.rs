@@ -1,0 +1,47 @@
+//! `rss remote`: items with hrefs that are read in place.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rss_core::{RemoteVariant, Session};
+
+use super::found;
+use crate::{
+    Found,
+    args::{RemoteArgs, VariantArg},
+    output,
+};
+
+/// How long a presigned URL is good.
+const EXPIRES: Duration = Duration::from_secs(3600);
+
+pub(crate) async fn run(args: &RemoteArgs) -> Result<Found> {
+    let session = Session::from_env()?;
+    let found = found::items(&session, &args.items).await?;
+    let items = found
+        .get_remote_as_async(match args.variant {
+            VariantArg::Vsi => RemoteVariant::Vsi,
+            VariantArg::Https => RemoteVariant::Https,
+            VariantArg::Presigned => RemoteVariant::Presigned { expires: EXPIRES },
+        })
+        .await?;
+    let rows: Vec<Vec<String>> = items
+        .items
+        .iter()
+        .flat_map(|item| {
+            item.assets
+                .iter()
+                .map(|(key, asset)| vec![item.id.clone(), key.clone(), asset.href.clone()])
+        })
+        .collect();
+    if args.json {
+        output::json(&items)?;
+    } else if !rows.is_empty() {
+        output::table(&["item", "asset", "href"], &rows)?;
+    }
+    if rows.is_empty() {
+        eprintln!("rss: nothing found");
+        return Ok(Found::Nothing);
+    }
+    Ok(Found::Something)
+}

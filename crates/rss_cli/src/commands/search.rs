@@ -1,0 +1,58 @@
+//! `rss search`: the items that a query finds.
+
+use anyhow::Result;
+use rss_core::{QueryResult, Session, stac};
+
+use super::found;
+use crate::{Found, args::SearchArgs, output};
+
+pub(crate) async fn run(args: &SearchArgs) -> Result<Found> {
+    let session = Session::from_env()?;
+    let found = found::search(&session, &args.selection).await?;
+    let is_named = !(args.selection.bands.is_empty() && args.selection.canonical.is_empty());
+    let is_complete = found.report().stopped.is_none();
+    let outcome = if found.is_empty() {
+        Found::Nothing
+    } else {
+        Found::Something
+    };
+    if args.json {
+        let mut items = found.items().clone();
+        if is_named {
+            for (item, from) in items.items.iter_mut().zip(&found.items().items) {
+                let kept: Vec<&str> = found.assets(from).iter().map(|(key, _)| *key).collect();
+                item.assets.retain(|key, _| kept.contains(&key.as_str()));
+            }
+        }
+        output::json(&items)?;
+    } else if outcome == Found::Something {
+        print(&found)?;
+    }
+    if outcome == Found::Nothing {
+        eprintln!("rss: nothing found");
+    }
+    anyhow::ensure!(is_complete, "the search did not come to its end");
+    Ok(outcome)
+}
+
+fn print(found: &QueryResult) -> Result<()> {
+    let rows: Vec<Vec<String>> = found
+        .items()
+        .items
+        .iter()
+        .map(|item| {
+            let keys: Vec<&str> = found.assets(item).iter().map(|(key, _)| *key).collect();
+            vec![
+                item.id.clone(),
+                stac::datetime(item).map_or("-".to_owned(), |time| {
+                    time.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+                }),
+                stac::cloud_cover(item, "eo:cloud_cover")
+                    .map_or("-".to_owned(), |percent| format!("{percent:.1}")),
+                stac::text(item, "platform").unwrap_or_else(|| "-".to_owned()),
+                keys.join(","),
+            ]
+        })
+        .collect();
+    output::table(&["id", "datetime", "cloud %", "platform", "bands"], &rows)
+}

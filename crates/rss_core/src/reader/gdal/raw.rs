@@ -1,0 +1,250 @@
+//! The few calls of GDAL's C interface that have no safe form.
+
+#![expect(unsafe_code, reason = "these functions are C functions")]
+
+use std::{
+    any::Any,
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+    sync::Once,
+};
+
+use gdal::{Dataset, raster::RasterBand, spatial_ref::CoordTransform};
+
+use super::said::{self, Doing};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::Window,
+    store::Traffic,
+};
+
+fn text(text: &str) -> Result<CString> {
+    CString::new(text)
+        .map_err(|err| Error::new(ErrorKind::InvalidInput, "a text with a NUL").with_source(err))
+}
+
+/// Sets options that hold for paths below `prefix`, in place of those set before.
+pub(super) fn set_path_options(prefix: &str, options: &[(String, String)]) -> Result<()> {
+    let prefix = text(prefix)?;
+    // SAFETY: GDAL copies the texts, which end with NUL.
+    unsafe { gdal_sys::VSIClearPathSpecificOptions(prefix.as_ptr()) };
+    for (name, value) in options {
+        let (name, value) = (text(name)?, text(value)?);
+        // SAFETY: as above.
+        unsafe {
+            gdal_sys::VSISetPathSpecificOption(prefix.as_ptr(), name.as_ptr(), value.as_ptr());
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what is known of remote files below `prefix`.
+pub(super) fn forget_remote(prefix: &str) -> Result<()> {
+    let prefix = text(prefix)?;
+    // SAFETY: the text ends with NUL and is not kept.
+    unsafe { gdal_sys::VSICurlPartialClearCache(prefix.as_ptr()) };
+    Ok(())
+}
+
+/// Forgets what is known of all remote files.
+pub(super) fn forget_all_remote() {
+    // SAFETY: takes nothing; GDAL locks its own caches.
+    unsafe { gdal_sys::VSICurlClearCache() };
+}
+
+/// Makes GDAL read anew whether it is to count its requests: the first use decides, and it may have
+/// come before our threads' options.
+pub(super) fn reset_traffic_once() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: takes nothing; GDAL locks its own counters.
+        unsafe { gdal_sys::VSINetworkStatsReset() };
+    });
+}
+
+/// Returns the requests and bytes of all of the process, from the first of our threads on.
+pub(super) fn traffic() -> Traffic {
+    // SAFETY: the text is ours once it is returned, and is freed below by GDAL's own function.
+    let json = unsafe { gdal_sys::VSINetworkStatsGetAsSerializedJSON(ptr::null_mut()) };
+    if json.is_null() {
+        return Traffic::default();
+    }
+    // SAFETY: GDAL returns a text that ends with NUL.
+    let parsed =
+        serde_json::from_slice::<serde_json::Value>(unsafe { CStr::from_ptr(json) }.to_bytes());
+    // SAFETY: the text came from GDAL's allocator and is used no more.
+    unsafe { gdal_sys::VSIFree(json.cast::<c_void>()) };
+    let Ok(parsed) = parsed else {
+        return Traffic::default();
+    };
+    let mut total = Traffic::default();
+    for method in parsed
+        .get("methods")
+        .and_then(serde_json::Value::as_object)
+        .into_iter()
+        .flat_map(serde_json::Map::values)
+    {
+        let number = |name: &str| method.get(name).and_then(serde_json::Value::as_u64);
+        total.requests += number("count").unwrap_or(0);
+        total.bytes += number("downloaded_bytes").unwrap_or(0);
+    }
+    total
+}
+
+/// Returns the codes of GDAL's type of samples and its name, such as `UInt16`.
+pub(super) fn type_of(band: &RasterBand<'_>) -> (u32, String) {
+    // SAFETY: the handle is good while `band` lives.
+    let code = unsafe { gdal_sys::GDALGetRasterDataType(band.c_rasterband()) };
+    // SAFETY: takes any number; returns a text that lives as long as the process, or null.
+    let name = unsafe { gdal_sys::GDALGetDataTypeName(code) };
+    let name = if name.is_null() {
+        String::new()
+    } else {
+        // SAFETY: not null, ends with NUL.
+        unsafe { CStr::from_ptr(name) }
+            .to_string_lossy()
+            .into_owned()
+    };
+    (code, name)
+}
+
+/// Returns a dataset's transform, if it has one.
+pub(super) fn transform(dataset: &Dataset) -> Option<[f64; 6]> {
+    let mut found = [0.0; 6];
+    // SAFETY: the handle is good while `dataset` lives; six numbers are written.
+    let result = unsafe { gdal_sys::GDALGetGeoTransform(dataset.c_dataset(), found.as_mut_ptr()) };
+    (result == gdal_sys::CPLErr::CE_None).then_some(found)
+}
+
+/// Reads a window of one band into `samples`, in samples of GDAL's type `code`.
+pub(super) fn read<T>(
+    band: &RasterBand<'_>,
+    window: &Window,
+    code: u32,
+    samples: &mut [T],
+) -> Result<()> {
+    let wanted = (window.width as usize).saturating_mul(window.height as usize);
+    // SAFETY: takes any number.
+    let bytes = unsafe { gdal_sys::GDALGetDataTypeSizeBytes(code) };
+    if samples.len() != wanted || usize::try_from(bytes) != Ok(size_of::<T>()) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "a buffer of another size than its window",
+        ));
+    }
+    let number = |n: u32| {
+        c_int::try_from(n).map_err(|_| Error::new(ErrorKind::InvalidInput, "a window past 2^31"))
+    };
+    let (col, row) = (number(window.col)?, number(window.row)?);
+    let (width, height) = (number(window.width)?, number(window.height)?);
+    // SAFETY: the buffer holds exactly width x height samples of the size of `code`, as checked
+    // above; spacings of 0 mean that they lie side by side.
+    let result = unsafe {
+        gdal_sys::GDALRasterIOEx(
+            band.c_rasterband(),
+            gdal_sys::GDALRWFlag::GF_Read,
+            col,
+            row,
+            width,
+            height,
+            samples.as_mut_ptr().cast::<c_void>(),
+            width,
+            height,
+            code,
+            0,
+            0,
+            ptr::null_mut(),
+        )
+    };
+    if result == gdal_sys::CPLErr::CE_None {
+        Ok(())
+    } else {
+        Err(said::error(Doing::Read))
+    }
+}
+
+/// Transforms a box, with points along its edges: least x, least y, greatest x, greatest y.
+pub(super) fn transform_bounds(by: &CoordTransform, bounds: [f64; 4]) -> Option<[f64; 4]> {
+    let [left, bottom, right, top] = bounds;
+    let mut out = [0.0_f64; 4];
+    let [a, b, c, d] = &mut out;
+    // SAFETY: the transform is good while `by` lives; four numbers are written.
+    let done = unsafe {
+        gdal_sys::OCTTransformBounds(by.to_c_hct(), left, bottom, right, top, a, b, c, d, 21)
+    };
+    (done != 0 && out.iter().all(|edge| edge.is_finite())).then_some(out)
+}
+
+/// Runs `gdal_translate` with its own arguments. `progress` gets the part done, 0 to 1, and stops
+/// the work by returning false.
+pub(super) fn translate(
+    from: &Dataset,
+    to: &str,
+    arguments: &[String],
+    progress: &mut dyn FnMut(f64) -> bool,
+) -> Result<()> {
+    struct Call<'a> {
+        progress: &'a mut dyn FnMut(f64) -> bool,
+        panic: Option<Box<dyn Any + Send>>,
+    }
+    unsafe extern "C" fn tell(part: f64, _text: *const c_char, data: *mut c_void) -> c_int {
+        // SAFETY: `data` is the `Call` below, which outlives the translation; GDAL calls from one
+        // thread at a time.
+        let call = unsafe { &mut *data.cast::<Call<'_>>() };
+        // A panic must not unwind through C.
+        match catch_unwind(AssertUnwindSafe(|| (call.progress)(part))) {
+            Ok(go_on) => c_int::from(go_on),
+            Err(panic) => {
+                call.panic = Some(panic);
+                0
+            }
+        }
+    }
+
+    let to = text(to)?;
+    let arguments = arguments
+        .iter()
+        .map(|argument| text(argument))
+        .collect::<Result<Vec<_>>>()?;
+    let mut pointers: Vec<*mut c_char> = arguments
+        .iter()
+        .map(|argument| argument.as_ptr().cast_mut())
+        .collect();
+    pointers.push(ptr::null_mut());
+    // SAFETY: a list of texts that ends with null; GDAL copies what it keeps.
+    let options =
+        unsafe { gdal_sys::GDALTranslateOptionsNew(pointers.as_mut_ptr(), ptr::null_mut()) };
+    if options.is_null() {
+        return Err(said::error(Doing::Write));
+    }
+    let mut call = Call {
+        progress,
+        panic: None,
+    };
+    let mut usage = 0;
+    // SAFETY: `options` is freed once, after its last use; `call` outlives the translation; the
+    // dataset that comes back is closed once, which writes the rest of the file.
+    let made = unsafe {
+        gdal_sys::GDALTranslateOptionsSetProgress(
+            options,
+            Some(tell),
+            (&raw mut call).cast::<c_void>(),
+        );
+        let made = gdal_sys::GDALTranslate(to.as_ptr(), from.c_dataset(), options, &raw mut usage);
+        if !made.is_null() {
+            gdal_sys::GDALClose(made);
+        }
+        gdal_sys::GDALTranslateOptionsFree(options);
+        !made.is_null()
+    };
+    if let Some(panic) = call.panic {
+        std::panic::resume_unwind(panic);
+    }
+    // Versions before 3.7 do not return what went wrong when a dataset is closed.
+    match said::failure(Doing::Write) {
+        None if made => Ok(()),
+        Some(err) => Err(err),
+        None => Err(said::error(Doing::Write)),
+    }
+}

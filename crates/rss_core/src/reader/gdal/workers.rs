@@ -1,0 +1,240 @@
+//! The threads that call GDAL. Each keeps the datasets it used last open, since opening one costs
+//! more than reading from it.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+use gdal::{Dataset, DatasetOptions, GdalOpenFlags};
+use tokio::sync::oneshot;
+
+use super::{
+    options, raw,
+    said::{self, Doing},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    session::Session,
+};
+
+/// Datasets that one thread keeps open.
+const MOST_OPEN: usize = 32;
+
+/// Formats that hold their pixels themselves. Others, such as VRT, name files to read, and a file
+/// from outside must not choose those.
+const DRIVERS: &[&str] = &[
+    "GTiff",
+    "JP2OpenJPEG",
+    "JPEG",
+    "PNG",
+    "WEBP",
+    "HFA",
+    "ENVI",
+    "netCDF",
+    "HDF5",
+];
+
+type Job = Box<dyn FnOnce(&mut Worker) + Send>;
+
+/// The GDAL threads of a session; they end when the session does.
+#[derive(Debug)]
+pub(super) struct Pool {
+    threads: Vec<Thread>,
+    next: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Thread {
+    jobs: mpsc::Sender<Job>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Pool {
+    /// Returns the session's threads, starting them once.
+    pub(super) fn of(session: &Session) -> Result<Arc<Self>> {
+        session.gdal_pool(|| Self::start(session))
+    }
+
+    fn start(session: &Session) -> Result<Self> {
+        let options = Arc::new(options::thread_options(session));
+        let threads = (0..session.settings().gdal_threads.max(1))
+            .map(|n| Thread::start(n, Arc::clone(&options)))
+            .collect::<Result<Vec<_>>>()?;
+        let before = raw::traffic();
+        session.meter().count_also(move || raw::traffic() - before);
+        Ok(Self {
+            threads,
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// Returns how many threads there are.
+    pub(super) fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Returns the thread that a new reader prefers: its dataset is open there.
+    pub(super) fn home(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1)
+    }
+
+    /// Runs `work` on the first idle thread from `home` on, else where the fewest wait. Dropping the
+    /// future before the work starts prevents it.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        home: usize,
+        work: impl FnOnce(&mut Worker) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let count = self.threads.len();
+        let at = (0..count)
+            .map(|step| (home + step) % count)
+            .min_by_key(|&at| {
+                self.threads
+                    .get(at)
+                    .map_or(usize::MAX, |thread| thread.waiting.load(Ordering::Relaxed))
+            });
+        let thread = at.and_then(|at| self.threads.get(at)).ok_or_else(lost)?;
+        thread.call(work).await
+    }
+
+    /// Runs `work` on every thread.
+    pub(super) async fn call_each(&self, work: fn(&mut Worker)) -> Result<()> {
+        for thread in &self.threads {
+            thread
+                .call(move |worker| {
+                    work(worker);
+                    Ok(())
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Closes the datasets of a reader, without waiting for it.
+    pub(super) fn close(&self, reader: u64) {
+        for thread in &self.threads {
+            thread.send(Box::new(move |worker| worker.close(reader)));
+        }
+    }
+}
+
+impl Thread {
+    fn start(number: usize, options: Arc<Vec<(String, String)>>) -> Result<Self> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let done = Arc::clone(&waiting);
+        thread::Builder::new()
+            .name(format!("rss-gdal-{number}"))
+            .spawn(move || {
+                said::listen();
+                for (name, value) in options.iter() {
+                    // Fails for a text with a NUL only, which no option takes.
+                    let _ = gdal::config::set_thread_local_config_option(name, value);
+                }
+                raw::reset_traffic_once();
+                let mut worker = Worker { open: Vec::new() };
+                while let Ok(job) = queue.recv() {
+                    said::forget();
+                    // A panic must not take the thread with it: its caller gets an error.
+                    let _ = catch_unwind(AssertUnwindSafe(|| job(&mut worker)));
+                    done.fetch_sub(1, Ordering::Relaxed);
+                }
+            })
+            .map_err(|err| {
+                Error::new(ErrorKind::Unavailable, "no thread for GDAL").with_source(err)
+            })?;
+        Ok(Self { jobs, waiting })
+    }
+
+    fn send(&self, job: Job) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        if self.jobs.send(job).is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Worker) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (send, receive) = oneshot::channel();
+        self.send(Box::new(move |worker| {
+            if !send.is_closed() {
+                // The receiver is gone when the caller's future was dropped.
+                let _ = send.send(work(worker));
+            }
+        }));
+        receive.await.map_err(|_| lost())?
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Unavailable, "a GDAL thread lost a task")
+}
+
+/// What one thread has open.
+pub(super) struct Worker {
+    /// Used last, last.
+    open: Vec<Open>,
+}
+
+struct Open {
+    reader: u64,
+    path: String,
+    dataset: Dataset,
+}
+
+impl Worker {
+    /// Returns a reader's dataset, opening it if it is not open here. A signed path changes when its
+    /// token is renewed.
+    pub(super) fn dataset(&mut self, reader: u64, path: &str) -> Result<&Dataset> {
+        let found = self
+            .open
+            .iter()
+            .position(|open| open.reader == reader && open.path == path);
+        let open = match found {
+            Some(at) => self.open.remove(at),
+            None => Open {
+                reader,
+                path: path.to_owned(),
+                dataset: open(path)?,
+            },
+        };
+        if self.open.len() >= MOST_OPEN {
+            self.open.remove(0);
+        }
+        self.open.push(open);
+        self.open.last().map(|open| &open.dataset).ok_or_else(lost)
+    }
+
+    /// Closes a reader's datasets.
+    pub(super) fn close(&mut self, reader: u64) {
+        self.open.retain(|open| open.reader != reader);
+    }
+
+    /// Closes all datasets.
+    pub(super) fn close_all(&mut self) {
+        self.open.clear();
+    }
+}
+
+/// Opens a raster on this thread.
+pub(super) fn open(path: &str) -> Result<Dataset> {
+    // A VRT names other files: only one that the user names by its ending is trusted to.
+    let is_vrt = !path.starts_with("/vsi") && path.to_ascii_lowercase().ends_with(".vrt");
+    let drivers: &[&str] = if is_vrt { &["VRT"] } else { DRIVERS };
+    let options = DatasetOptions {
+        open_flags: GdalOpenFlags::GDAL_OF_READONLY
+            | GdalOpenFlags::GDAL_OF_RASTER
+            | GdalOpenFlags::GDAL_OF_VERBOSE_ERROR,
+        allowed_drivers: Some(drivers),
+        ..DatasetOptions::default()
+    };
+    Dataset::open_ex(path, options).map_err(|_| said::error(Doing::Open))
+}

@@ -1,0 +1,159 @@
+//! Which assets of an item are meant: those named, those a manifest offers, or whatever looks like
+//! a raster of measurements.
+
+use stac::{Asset, Item};
+
+/// Which assets of an item are meant.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Selection {
+    /// Those the user named: one that an item lacks is worth a word.
+    Named(Vec<String>),
+    /// Those the manifest offers; not every item has all.
+    Default(Vec<String>),
+    /// Whatever looks like a raster of measurements.
+    Guess,
+}
+
+impl Selection {
+    /// Returns what is meant by keys: these, or with none a guess.
+    pub(crate) fn of_keys(keys: &[String]) -> Self {
+        match keys {
+            [] => Self::Guess,
+            keys => Self::Named(keys.to_vec()),
+        }
+    }
+
+    /// Returns the keys that are known without looking at an item.
+    pub(crate) fn keys(&self) -> &[String] {
+        match self {
+            Self::Named(keys) | Self::Default(keys) => keys,
+            Self::Guess => &[],
+        }
+    }
+
+    /// Returns the selected assets of an item, with their keys; a named one that it lacks has no
+    /// asset.
+    pub(crate) fn of<'a>(&'a self, item: &'a Item) -> Vec<(&'a str, Option<&'a Asset>)> {
+        let asked = |key: &'a String| (key.as_str(), item.assets.get(key));
+        match self {
+            Self::Named(keys) => keys.iter().map(asked).collect(),
+            Self::Default(keys) => keys
+                .iter()
+                .map(asked)
+                .filter(|(_, asset)| asset.is_some())
+                .collect(),
+            Self::Guess => guess(item),
+        }
+    }
+}
+
+/// Returns the assets that look like measurements; where the item says of some that they are data,
+/// only those.
+fn guess(item: &Item) -> Vec<(&str, Option<&Asset>)> {
+    let mut found: Vec<(&str, &Asset)> = item
+        .assets
+        .iter()
+        .map(|(key, asset)| (key.as_str(), asset))
+        .filter(|(key, asset)| is_data(key, asset))
+        .collect();
+    if found.iter().any(|(_, asset)| has_role(asset, "data")) {
+        found.retain(|(_, asset)| has_role(asset, "data"));
+    }
+    found
+        .into_iter()
+        .map(|(key, asset)| (key, Some(asset)))
+        .collect()
+}
+
+fn has_role(asset: &Asset, role: &str) -> bool {
+    asset.roles.iter().any(|one| one == role)
+}
+
+fn is_data(key: &str, asset: &Asset) -> bool {
+    const NOT_DATA: [&str; 14] = [
+        "thumbnail",
+        "overview",
+        "visual",
+        "metadata",
+        "tiles",
+        "cloud",
+        "cloud-shadow",
+        "snow-ice",
+        "water-mask",
+        "land-water",
+        "data-mask",
+        "saturation",
+        "quality-mask",
+        "mask",
+    ];
+    const NOT_DATA_KEYS: [&str; 8] = [
+        "qa",
+        "fmask",
+        "mask",
+        "scl",
+        "thumbnail",
+        "overview",
+        "preview",
+        "visual",
+    ];
+    if NOT_DATA.iter().any(|role| has_role(asset, role)) {
+        return false;
+    }
+    let key = key.to_lowercase();
+    let parts = || key.split(['_', '-', '.', ':']);
+    if NOT_DATA_KEYS
+        .iter()
+        .any(|word| parts().any(|part| part == *word))
+    {
+        return false;
+    }
+    let kind = asset.r#type.as_deref().unwrap_or_default().to_lowercase();
+    let path = asset.href.split(['?', '#']).next().unwrap_or_default();
+    let ending = path.rsplit('.').next().unwrap_or_default().to_lowercase();
+    has_role(asset, "data")
+        || kind.contains("tiff")
+        || kind.contains("jp2")
+        || kind.is_empty() && matches!(ending.as_str(), "tif" | "tiff" | "jp2")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn guessed(assets: Value) -> Vec<String> {
+        let item: Item = serde_json::from_value(json!({
+            "type": "Feature", "stac_version": "1.0.0", "id": "x", "geometry": null,
+            "properties": { "datetime": null }, "links": [], "assets": assets,
+        }))
+        .unwrap();
+        let found = Selection::Guess.of(&item);
+        found.into_iter().map(|(key, _)| key.to_owned()).collect()
+    }
+
+    #[test]
+    fn without_names_rasters_of_measurements_are_meant() {
+        let keys = guessed(json!({
+            "red": { "href": "a/red.tif", "type": "image/tiff; application=geotiff" },
+            "nir": { "href": "a/nir.TIF?sig=1" },
+            "swir": { "href": "swir", "type": "image/tiff" },
+            "oa_fmask": { "href": "a/fmask.tif" },
+            "qa_pixel": { "href": "a/qa.tif", "type": "image/tiff" },
+            "shadow": { "href": "a/s.tif", "roles": ["data", "cloud-shadow"] },
+            "thumbnail": { "href": "a/t.tif" },
+            "doc": { "href": "a/doc.json" },
+        }));
+        assert_eq!(keys, ["red", "nir", "swir"]);
+    }
+
+    #[test]
+    fn where_some_are_said_to_be_data_only_those_are_meant() {
+        let keys = guessed(json!({
+            "red": { "href": "r", "roles": ["data"] },
+            "thumbnail": { "href": "t.tif", "roles": ["thumbnail"] },
+            "odd": { "href": "o.tif" },
+        }));
+        assert_eq!(keys, ["red"]);
+    }
+}
