@@ -19,6 +19,9 @@ const LONG: u16 = 4;
 const ASCII: u16 = 2;
 const DOUBLE: u16 = 12;
 
+/// A TIFF field's type, how many values, and their bytes.
+type Field = (u16, usize, Vec<u8>);
+
 /// A sample type that can be stored.
 pub(crate) trait Sample: Copy + Send + Sync {
     const BYTES: usize;
@@ -283,7 +286,7 @@ impl Stored {
         .iter()
         .flat_map(|key: &u16| key.to_le_bytes())
         .collect();
-        let tags: Vec<(u16, (u16, usize, Vec<u8>))> = vec![
+        let tags: Vec<(u16, Field)> = vec![
             (254, long(kind)),
             (256, long(self.width as u32)),
             (257, long(self.height as u32)),

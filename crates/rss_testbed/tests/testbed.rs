@@ -1,5 +1,7 @@
 //! The testbed speaks its protocols, and breaks them when told to.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
+
 use std::{sync::Arc, time::Duration};
 
 use object_store::{

@@ -101,7 +101,7 @@ fn from_stdin(session: &Session) -> Result<QueryResult> {
     let mut json = Vec::new();
     std::io::stdin().lock().read_to_end(&mut json)?;
     ensure!(!json.is_empty(), "stdin is empty, expected STAC items");
-    Ok(QueryResult::from_json(session, &json, Trust::User).context("stdin")?)
+    QueryResult::from_json(session, &json, Trust::User).context("stdin")
 }
 
 /// Finds the built-in manifest of items: of their collection, with assets that they have.

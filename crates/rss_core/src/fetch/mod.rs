@@ -241,8 +241,7 @@ impl QueryResult {
         crop: Option<[f64; 4]>,
         crop_epsg: Option<u32>,
     ) -> Result<ItemCollection> {
-        let mut options = GetOptions::default();
-        options.crop = match (crop, crop_epsg) {
+        let crop = match (crop, crop_epsg) {
             (Some(bounds), epsg) => Some(Crop::new(bounds, epsg)?),
             (None, None) => None,
             (None, Some(epsg)) => {
@@ -251,6 +250,10 @@ impl QueryResult {
                     format!("EPSG:{epsg} of a crop, but no crop"),
                 ));
             }
+        };
+        let options = GetOptions {
+            crop,
+            ..GetOptions::default()
         };
         Ok(self.get_with_async(dir, &options).await?.items)
     }

@@ -281,7 +281,7 @@ fn content_type(headers: &HeaderMap) -> String {
     headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
-        .map_or_else(|| "no content type".to_owned(), |kind| clean(kind))
+        .map_or_else(|| "no content type".to_owned(), clean)
 }
 
 /// Counts the tries of one request and says how long to wait before the next.

@@ -173,7 +173,10 @@ async fn what_is_missing_denied_or_no_tiff_is_named() {
     let err = open("s3://pages/none.tif").await;
     assert_eq!(
         (err.kind(), err.to_string().as_str()),
-        (ErrorKind::NotFound, "s3://pages/none.tif: not found")
+        (
+            ErrorKind::NotFound,
+            "s3://pages/none.tif: no such file (HTTP 404, NoSuchKey)"
+        )
     );
     assert_eq!(
         open("s3://pages/login.tif").await.kind(),

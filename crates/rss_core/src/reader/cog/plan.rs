@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_sparse_tile_costs_no_request() {
         assert_eq!(coalesce(&[0..0, 8..24], MERGE).len(), 1);
-        assert_eq!(coalesce(&[0..0], MERGE), []);
+        assert_eq!(coalesce(std::slice::from_ref(&(0..0)), MERGE), []);
     }
 
     proptest! {

@@ -19,7 +19,10 @@ use crate::{
 
 /// What was set last for each prefix: GDAL keeps listings and file sizes by path, and forgets them
 /// where a path comes to mean something else.
-static SET: Mutex<Option<HashMap<String, Vec<(String, String)>>>> = Mutex::new(None);
+static SET: Mutex<Option<HashMap<String, Pairs>>> = Mutex::new(None);
+
+/// Names and values.
+type Pairs = Vec<(String, String)>;
 
 /// Tells GDAL how the bucket of `location` is reached, for all of the process.
 pub(super) fn configure(session: &Session, location: &Location) -> Result<()> {
@@ -42,10 +45,7 @@ pub(super) fn configure(session: &Session, location: &Location) -> Result<()> {
 }
 
 /// Returns the prefix of the bucket's paths and the options that hold below it.
-fn path_options(
-    session: &Session,
-    location: &Location,
-) -> Result<Option<(String, Vec<(String, String)>)>> {
+fn path_options(session: &Session, location: &Location) -> Result<Option<(String, Pairs)>> {
     let stores = session.stores();
     let store = stores.options();
     let mut set = Options(Vec::new());
@@ -96,7 +96,7 @@ fn path_options(
     Ok(Some((prefix, set.0)))
 }
 
-struct Options(Vec<(String, String)>);
+struct Options(Pairs);
 
 impl Options {
     fn set(&mut self, name: &str, value: impl Into<String>) {
@@ -170,7 +170,7 @@ impl Options {
 
 /// Returns the configuration options of this session's GDAL threads: what suits remote files, with
 /// the user's own last.
-pub(super) fn thread_options(session: &Session) -> Vec<(String, String)> {
+pub(super) fn thread_options(session: &Session) -> Pairs {
     let settings = session.settings();
     let seconds = |time: std::time::Duration| format!("{}", time.as_secs().max(1));
     let mut options: Vec<(String, String)> = [
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::session::Session;
 
-    fn options(session: &Session, location: &str) -> Vec<(String, String)> {
+    fn options(session: &Session, location: &str) -> Pairs {
         let location = Location::parse(location).unwrap();
         path_options(session, &location).unwrap().unwrap().1
     }

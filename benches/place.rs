@@ -1,0 +1,138 @@
+//! Where a bench reads: live Digital Earth Australia, or the same servers on loopback.
+//!
+//! The query is the same in both: Sentinel-2 scene 56jns, red and near infrared, January 2021, cloud
+//! below 30 percent.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use rss_core::{
+    Backend, Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Location, OpenRaster,
+    QueryResult, Raster, ReadRequest, SearchReport, Session, SessionBuilder, Source, Window, date,
+};
+use rss_testbed::{Band, Request, Scenes, Service, Testbed};
+use stac::ItemCollection;
+
+/// One aligned tile in the top left corner.
+pub(crate) const BLOCK: Window = Window {
+    col: 0,
+    row: 0,
+    width: 512,
+    height: 512,
+};
+
+/// Servers to measure against.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// None is live Digital Earth Australia.
+    pub(crate) bed: Option<Testbed>,
+}
+
+impl Place {
+    /// Starts servers on loopback.
+    pub(crate) fn testbed(scenes: Scenes, latency: Duration) -> Result<Self> {
+        let bed = Testbed::builder().scenes(scenes).latency(latency).start()?;
+        Ok(Self { bed: Some(bed) })
+    }
+
+    /// Returns the name of the place, for reports.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.bed {
+            Some(_) => "testbed",
+            None => "live DEA",
+        }
+    }
+
+    /// Starts a session's builder, with a file cache of its own.
+    pub(crate) fn session(&self, cache: &Path) -> SessionBuilder {
+        let builder = Session::builder().cache_dir(cache);
+        match &self.bed {
+            Some(bed) => builder.s3_endpoint(&bed.s3_endpoint()),
+            None => builder,
+        }
+    }
+
+    /// Searches.
+    pub(crate) fn search(&self, session: &Session) -> Result<QueryResult> {
+        let source = match &self.bed {
+            Some(bed) => Source::api(&bed.stac_url())?.like(&DEA),
+            None => DEA,
+        };
+        let query =
+            ImageQueryBuilder::new(source, Collection::Sentinel2, Intersects::scene("56jns"))
+                .session(session.clone())
+                .bands(["nbart_red", "nbart_nir_1"])
+                .start_date(date(2021, 1, 1))
+                .end_date(date(2021, 2, 1))
+                .cloudcover((Cmp::Less, 30));
+        let found = query.build()?.search()?;
+        ensure!(!found.is_empty(), "{} returned no items", self.name());
+        Ok(found)
+    }
+
+    /// Returns the requests to the objects so far; none where the log is not ours.
+    pub(crate) fn log(&self) -> Vec<Request> {
+        self.bed
+            .as_ref()
+            .map(|bed| bed.requests(Service::S3))
+            .unwrap_or_default()
+    }
+
+    /// Forgets the requests so far.
+    pub(crate) fn clear_log(&self) {
+        if let Some(bed) = &self.bed {
+            bed.clear_log();
+        }
+    }
+
+    /// Checks the block of an item's red band against the values that it was made from.
+    pub(crate) fn check_truth(&self, item: &str, block: &Raster) -> Result<()> {
+        let Some(bed) = &self.bed else {
+            return Ok(());
+        };
+        let scene = bed.scenes().iter().find(|scene| scene.id == item);
+        let scene = scene.with_context(|| format!("no scene {item}"))?;
+        let truth = scene.window(Band::Red, BLOCK.col, BLOCK.row, BLOCK.width, BLOCK.height);
+        let read = block.pixels.view::<i16>().context("not int16")?;
+        ensure!(read.iter().eq(&truth), "pixels differ from the truth");
+        Ok(())
+    }
+}
+
+/// Prints a note where a search was not what it seems.
+pub(crate) fn check_report(report: &SearchReport) -> Result<()> {
+    ensure!(report.complete, "the search is not complete: {report:?}");
+    Ok(())
+}
+
+/// Returns the location of the first item's red band.
+pub(crate) fn first_asset(items: &ItemCollection) -> Result<Location> {
+    let item = items.items.first().context("no items")?;
+    let asset = item.assets.get("nbart_red").context("no red band")?;
+    Ok(Location::parse(&asset.href)?)
+}
+
+/// Opens a file.
+pub(crate) fn open(session: &Session, location: &Location, backend: Backend) -> Result<OpenRaster> {
+    Ok(session.open(location, backend)?)
+}
+
+/// Reads the block of an open file.
+pub(crate) fn read(raster: &OpenRaster) -> Result<Raster> {
+    Ok(raster.read(&ReadRequest::new().with_window(BLOCK))?)
+}
+
+/// Opens the first asset and reads its block.
+pub(crate) fn open_and_read(
+    session: &Session,
+    items: &ItemCollection,
+    backend: Backend,
+) -> Result<Raster> {
+    read(&open(session, &first_asset(items)?, backend)?)
+}
+
+/// Checks that two blocks hold the same pixels.
+pub(crate) fn agree(a: &Raster, b: &Raster, what: &str) -> Result<()> {
+    ensure!(a.pixels == b.pixels, "pixels of {what} differ");
+    Ok(())
+}
