@@ -5,5 +5,7 @@
 mod cache;
 mod cog;
 mod download;
+#[cfg(feature = "gdal")]
+mod gdal;
 mod layers;
 mod store;

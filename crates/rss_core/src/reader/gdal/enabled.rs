@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use gdal::{Dataset, Metadata, raster::RasterBand};
 use ndarray::Array3;
+use object_store::ObjectStoreExt;
 
 use super::{
     options, raw,
@@ -26,6 +27,7 @@ use crate::{
     raster::{DataType, Pixels, Raster, Sample},
     reader::{Backend, Profile, RasterReader, ReadRequest},
     session::Session,
+    store::error as store_error,
 };
 
 /// Numbers readers, so that a file opened anew is never answered by an old dataset.
@@ -36,10 +38,13 @@ pub(crate) async fn open(session: &Session, location: &Location) -> Result<Arc<d
     let path = path(session, location).await?;
     let id = READERS.fetch_add(1, Ordering::Relaxed);
     let home = pool.home();
-    let (profile, layout) = pool
+    let described = pool
         .call(home, move |worker| describe(worker.dataset(id, &path)?))
-        .await
-        .map_err(|err| err.at(location))?;
+        .await;
+    let (profile, layout) = match described {
+        Ok(described) => described,
+        Err(err) => return Err(explained(session, location, err).await),
+    };
     Ok(Arc::new(Reader(Arc::new(Inner {
         session: session.clone(),
         location: location.clone(),
@@ -60,9 +65,10 @@ pub(crate) async fn translate(
 ) -> Result<()> {
     let pool = Pool::of(session)?;
     let path = path(session, from).await?;
-    super::translate::translate(&pool, path, to, crop.copied(), progress)
-        .await
-        .map_err(|err| err.at(from))
+    match super::translate::translate(&pool, path, to, crop.copied(), progress).await {
+        Ok(()) => Ok(()),
+        Err(err) => Err(explained(session, from, err).await),
+    }
 }
 
 pub(crate) fn configure_path(session: &Session, location: &Location) -> Result<()> {
@@ -81,6 +87,19 @@ async fn path(session: &Session, location: &Location) -> Result<String> {
     let signed = session.stores().signed(location).await?;
     options::configure(session, &signed)?;
     Ok(signed.to_vsi())
+}
+
+/// Names the file of an error, and finds the cause where GDAL only says that bytes are missing: a
+/// server that refuses one byte explains it. Costs a request, of a read that failed.
+async fn explained(session: &Session, location: &Location, err: Error) -> Error {
+    let is_unclear = err.kind() == ErrorKind::Corrupt && location.as_local().is_none();
+    if is_unclear && let Ok((store, path)) = session.stores().store(location) {
+        match store.get_range(&path, 0..1).await {
+            Ok(_) => {}
+            Err(cause) => return store_error(cause, location),
+        }
+    }
+    err.at(location)
 }
 
 /// What a read needs to know that a profile does not say.
@@ -158,8 +177,11 @@ impl RasterReader for Reader {
                 };
                 part.read(dtype)
             })
-            .await
-            .map_err(|err| err.at(&inner.location))?;
+            .await;
+        let pixels = match pixels {
+            Ok(pixels) => pixels,
+            Err(err) => return Err(explained(&inner.session, &inner.location, err).await),
+        };
         Ok(Raster {
             pixels,
             geobox,
