@@ -132,7 +132,7 @@ pub(crate) struct Items {
 pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) items: Items,
-    /// The folder to link into: DIR/<item id>/<file name>.
+    /// The folder to link into: DIR/ITEM_ID/FILE_NAME.
     #[arg(long, value_name = "DIR")]
     pub(crate) to: PathBuf,
     /// Only this extent, in the CRS of --crop-epsg, else of the file.

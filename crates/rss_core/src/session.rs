@@ -322,6 +322,7 @@ impl Session {
         &self.0.cache
     }
 
+    #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn meter(&self) -> &Meter {
         &self.0.meter
     }
@@ -350,7 +351,7 @@ impl Session {
     }
 
     /// Returns the GDAL backend's threads, which `start` starts once.
-    #[cfg(feature = "gdal")]
+    #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn gdal_pool<T: Send + Sync + 'static>(
         &self,
         start: impl FnOnce() -> Result<T>,

@@ -64,7 +64,7 @@ impl Meter {
     }
 
     /// Adds what another library counts by itself. The first call counts.
-    #[cfg(feature = "gdal")]
+    #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn count_also(&self, traffic: impl Fn() -> Traffic + Send + Sync + 'static) {
         let _ = self.0.elsewhere.set(Box::new(traffic));
     }

@@ -11,8 +11,9 @@ mod sign;
 mod watched;
 mod wire;
 
+#[cfg(feature = "gdal")]
+pub(crate) use self::bucket::Hosting;
 pub(crate) use self::{
-    bucket::Hosting,
     cache::{CacheSettings, CachedFile, Made, Order, hex},
     fault::{error, of_io, of_status, status_of},
     meter::Meter,

@@ -95,16 +95,19 @@ impl Registry {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if it is no URL.
+    #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn s3_endpoint(&self) -> Result<Option<S3Endpoint>> {
         bucket::s3_endpoint(&self.0.options)
     }
 
     /// Returns the region in which the bucket of `location` is looked for.
+    #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn region(&self, location: &Location) -> String {
         bucket::region(&self.0.options, &self.access(location))
     }
 
     /// Returns true if the one who reads the bucket of `location` offers to pay.
+    #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn requester_pays(&self, location: &Location) -> bool {
         bucket::requester_pays(&self.0.options, &self.access(location))
     }
