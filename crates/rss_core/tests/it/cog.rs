@@ -1,13 +1,9 @@
 //! The COG backend against pixels that others know.
 
-use std::path::{Path, PathBuf};
-
 use rss_core::{
     Backend, DataType, ErrorKind, Location, ReadRequest, Session, Size, Window, reader,
 };
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 fn session(bed: &Testbed) -> Session {
     Session::builder()
@@ -255,103 +251,4 @@ async fn a_lying_server_gives_no_wrong_pixel() {
             Err(err) => assert_ne!(err.kind(), ErrorKind::InvalidInput, "{name}: {err}"),
         }
     }
-}
-
-/// Files that GDAL reads by a guess and we refuse, with the reason.
-const AGREED: &[&str] = &[
-    // Fewer byte counts than offsets: GDAL takes the rest from the distance of the offsets.
-    "files/gdal--stripbytecounts_count_not_same_as_stripoffsets_count-8a7d3a24.tif",
-];
-
-/// The folder of GeoTIFFs with ground truth, where it is there.
-fn corpora() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
-    folder.join("manifest.json").exists().then_some(folder)
-}
-
-#[tokio::test]
-async fn real_files_have_the_right_pixels_or_are_refused() {
-    let Some(folder) = corpora() else {
-        eprintln!("skipped: there is no ../shared/corpora beside the repository");
-        return;
-    };
-    let manifest: Value =
-        serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
-    let session = Session::builder().read_bytes(256 << 20).build().unwrap();
-    let (mut right, mut refused, mut wrong) = (0, 0, Vec::new());
-    for file in manifest["files"].as_array().unwrap() {
-        let name = file["file"].as_str().unwrap();
-        let path = folder.join(name);
-        let location = Location::parse(path.to_str().unwrap()).unwrap();
-        let opened = reader::open(&session, &location, Backend::AsyncTiff).await;
-        let cog = match opened {
-            Ok(cog) => cog,
-            Err(err) => {
-                assert!(
-                    matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt),
-                    "{name}: {err:?}"
-                );
-                refused += 1;
-                continue;
-            }
-        };
-        if file["grade"] != "A" || file["compare"]["mode"] != "exact" {
-            // No truth to hold it against: it must not panic, and that is all.
-            let corner = "0,0,1,1".parse().unwrap();
-            let _ = cog.read(&ReadRequest::new().with_window(corner)).await;
-            continue;
-        }
-        let truth = &file["truth"]["gdal"];
-        if AGREED.contains(&name) {
-            continue;
-        }
-        for level in truth["levels"].as_array().unwrap() {
-            // Levels are told apart by their size: GDAL keeps the file's order, we the largest first.
-            let side = |name: &str| u32::try_from(level[name].as_u64().unwrap()).unwrap();
-            let size = Size {
-                width: side("width"),
-                height: side("height"),
-            };
-            let sizes = [cog.profile().size]
-                .into_iter()
-                .chain(cog.profile().overviews.clone());
-            let Some(n) = sizes.into_iter().position(|other| other == size) else {
-                wrong.push(format!("{name}: no level of {size:?}"));
-                continue;
-            };
-            for (b, band) in level["bands"]
-                .as_array()
-                .unwrap_or(&Vec::new())
-                .iter()
-                .enumerate()
-            {
-                let Some(sha) = band["sha256"].as_str() else {
-                    continue;
-                };
-                if band
-                    .get("sha256_nan_canon")
-                    .is_some_and(|value| !value.is_null())
-                {
-                    continue;
-                }
-                let request = ReadRequest::new().with_level(n).with_bands([b + 1]);
-                match cog.read(&request).await {
-                    Ok(raster) => {
-                        let digest = Sha256::digest(raster.pixels.to_le_bytes());
-                        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-                        if hex == sha {
-                            right += 1;
-                        } else {
-                            wrong.push(format!("{name} level {n} band {}", b + 1));
-                        }
-                    }
-                    Err(err) if err.kind() == ErrorKind::Unsupported => refused += 1,
-                    Err(err) => wrong.push(format!("{name} level {n} band {}: {err}", b + 1)),
-                }
-            }
-        }
-    }
-    eprintln!("{right} bands right, {refused} refused");
-    assert_eq!(wrong, [""; 0]);
-    assert!(right > 500, "{right}");
 }

@@ -430,7 +430,7 @@ fn a_crop_outside_the_file_is_one_clear_error_and_leaves_nothing() {
     let err = crop(&stage, Crop::new([0.0, 0.0, 1.0, 1.0], Some(1)).unwrap()).unwrap_err();
     assert!(err.message().contains("EPSG:1 is not known"), "{err}");
     assert_no_data(stage.cache.path());
-    assert_eq!(files(stage.dir.path()), [PathBuf::new(); 0]);
+    assert_eq!(files(stage.dir.path()), Vec::<PathBuf>::new());
 }
 
 fn assert_no_data(cache: &Path) {
@@ -442,7 +442,7 @@ fn assert_no_data(cache: &Path) {
                 .is_some_and(|end| end == "tif" || end == "part")
         })
         .collect();
-    assert_eq!(left, [PathBuf::new(); 0]);
+    assert_eq!(left, Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -463,7 +463,7 @@ fn a_source_that_breaks_in_mid_translation_leaves_nothing() {
         .unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Denied, "{err}");
     assert_no_data(stage.cache.path());
-    assert_eq!(files(stage.dir.path()), [PathBuf::new(); 0]);
+    assert_eq!(files(stage.dir.path()), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -511,7 +511,7 @@ fn a_dropped_translation_stops_and_leaves_nothing() {
                 .is_err()
         );
     });
-    assert_eq!(files(stage.dir.path()), [PathBuf::new(); 0]);
+    assert_eq!(files(stage.dir.path()), Vec::<PathBuf>::new());
 }
 
 #[test]

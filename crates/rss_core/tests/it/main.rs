@@ -4,6 +4,7 @@
 
 mod cache;
 mod cog;
+mod corpora;
 mod download;
 #[cfg(feature = "gdal")]
 mod gdal;
