@@ -191,6 +191,9 @@ impl Folder {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Error::new(ErrorKind::Denied, "the directory cannot be written").at(dir.display())
             }
+            io::ErrorKind::NotFound => {
+                Error::new(ErrorKind::NotFound, "the directory cannot be made").at(dir.display())
+            }
             _ => of_io(&err).at(dir.display()),
         };
         let dir = std::path::absolute(dir).map_err(wrong)?;

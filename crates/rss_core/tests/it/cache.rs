@@ -8,8 +8,10 @@ use std::{
     time::Duration,
 };
 
-use rss_core::{ErrorKind, Location, Origin, Session};
-use rss_testbed::{Fault, Rule, Testbed};
+#[cfg(feature = "gdal")]
+use rss_core::{Backend, ReadRequest};
+use rss_core::{ErrorKind, GetOptions, Location, Origin, Session};
+use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Testbed};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -27,6 +29,14 @@ struct Order {
     cache: PathBuf,
     dir: PathBuf,
     hrefs: Vec<String>,
+    mode: Making,
+}
+
+/// How a child makes its files.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+enum Making {
+    Copy,
+    Translate,
 }
 
 impl Order {
@@ -36,6 +46,7 @@ impl Order {
             cache: cache.to_owned(),
             dir: dir.to_owned(),
             hrefs: hrefs.iter().map(|href| (*href).to_owned()).collect(),
+            mode: Making::Copy,
         }
     }
 
@@ -78,7 +89,11 @@ fn a_child_does_what_it_is_told() {
         // The parent may be gone, or we may be about to be killed.
         let _ = writeln!(std::io::stdout(), "{text}");
     };
-    let options = copying().with_progress(move |progress| say(progress.bytes_done.to_string()));
+    let options = match order.mode {
+        Making::Copy => copying(),
+        Making::Translate => GetOptions::default(),
+    };
+    let options = options.with_progress(move |progress| say(progress.bytes_done.to_string()));
     let outcome = session.get(
         &of_hrefs(&hrefs),
         &[],
@@ -272,9 +287,52 @@ fn a_process_killed_at_any_moment_leaves_no_half_file() {
     assert_eq!(data(cache.path()).len(), 4);
 }
 
+#[cfg(feature = "gdal")]
+#[test]
+fn a_process_killed_in_mid_translation_leaves_no_half_file() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let hrefs: Vec<_> = bed.scenes()[0].files.keys().collect();
+    let hrefs: Vec<_> = hrefs
+        .iter()
+        .map(|key| format!("s3://{BUCKET}/{key}"))
+        .collect();
+    let hrefs: Vec<_> = hrefs.iter().map(String::as_str).collect();
+    let mut killed = 0;
+    for round in 0..12_usize {
+        let mut order = Order::new(&bed, cache.path(), dir.path(), &hrefs);
+        order.mode = Making::Translate;
+        let mut child = order.start(child());
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let told = |line: &String| line.parse::<u64>().is_ok();
+        let mut seen = 0;
+        while seen <= round {
+            match said.next() {
+                Some(Ok(line)) if told(&line) => seen += 1,
+                Some(Ok(line)) if line.starts_with("outcome") => break,
+                Some(Ok(_)) => {}
+                _ => break,
+            }
+        }
+        child.kill().unwrap();
+        killed += usize::from(!child.wait().unwrap().success());
+        let session = session(&bed, cache.path());
+        for path in data(cache.path()) {
+            let whole = session
+                .open(&Location::Local(path), Backend::AsyncTiff)
+                .and_then(|raster| raster.read(&ReadRequest::new()));
+            assert!(whole.is_ok(), "round {round}: {whole:?}");
+        }
+        session.cache().clear().unwrap();
+        assert_eq!(session.cache().stats().unwrap().leftovers, 0);
+    }
+    assert!(killed >= 4, "only {killed} of 12 were killed in time");
+}
+
 #[test]
 fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
-    let bed = Testbed::builder().start().unwrap();
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     bed.put("bucket", "small.tif", noise(100_000));
     bed.put("bucket", "large.tif", noise(5_000_000));
     let mount = tempfile::tempdir().unwrap();
@@ -282,7 +340,7 @@ fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
     // The mount lives in the child's own namespace; what it leaves is listed before it ends.
     let script = "mount -t tmpfs -o size=2m tmpfs \"$1\" || exit 77; shift; \
                   \"$@\"; find \"$0\" -type f -size +64k";
-    let run = |href: &str| {
+    let run = |href: &str, mode: Making| {
         let mut command = Command::new("unshare");
         command
             .args(["-m", "sh", "-c", script])
@@ -294,7 +352,8 @@ fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
                 "--exact",
                 "--nocapture",
             ]);
-        let order = Order::new(&bed, mount.path(), dir.path(), &[href]);
+        let mut order = Order::new(&bed, mount.path(), dir.path(), &[href]);
+        order.mode = mode;
         let mut child = command
             .env(ORDER, serde_json::to_string(&order).unwrap())
             .stdout(Stdio::piped())
@@ -310,21 +369,30 @@ fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
             .unwrap();
         (child.wait().unwrap().code() != Some(77)).then_some(text)
     };
-    let Some(text) = run("s3://bucket/small.tif").filter(|text| text.contains("outcome: ")) else {
+    let small = run("s3://bucket/small.tif", Making::Copy);
+    let Some(text) = small.filter(|text| text.contains("outcome: ")) else {
         println!("skipped: this user may not mount a small file system");
         return;
     };
     assert!(text.contains("outcome: done"), "{text}");
-    let text = run("s3://bucket/large.tif").unwrap();
-    let (_, rest) = text.split_once("outcome: ").unwrap();
-    let line = rest.lines().next().unwrap();
-    assert!(line.starts_with("Unavailable: "), "{line}");
-    assert!(line.contains("no space left"), "{line}");
-    assert!(
-        !rest.contains(mount.path().join("tmp").to_str().unwrap()),
-        "left behind: {rest}"
-    );
-    assert!(!dir.path().join("x/large.tif").exists());
+    let scene = bed.scenes()[0].key(Band::Red);
+    let scene = format!("s3://{BUCKET}/{scene}");
+    let mut cases = vec![("s3://bucket/large.tif", Making::Copy)];
+    if cfg!(feature = "gdal") {
+        cases.push((&scene, Making::Translate));
+    }
+    for (href, mode) in cases {
+        let text = run(href, mode).unwrap();
+        let (_, rest) = text.split_once("outcome: ").unwrap();
+        let line = rest.lines().next().unwrap();
+        assert!(line.starts_with("Unavailable: "), "{mode:?}: {line}");
+        assert!(line.contains("no space left"), "{mode:?}: {line}");
+        assert!(
+            !rest.contains(mount.path().join("tmp").to_str().unwrap()),
+            "{mode:?} left behind: {rest}"
+        );
+        assert_eq!(files(dir.path()).len(), 1, "{mode:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
