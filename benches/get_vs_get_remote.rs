@@ -16,7 +16,7 @@ use anyhow::Result;
 use criterion::{BenchmarkId, Criterion, SamplingMode};
 use harness::must;
 use place::{Place, agree, open_and_read};
-use rss_core::{Backend, Session};
+use rss_core::{Backend, QueryResult, Session};
 use tempfile::TempDir;
 
 fn main() -> Result<()> {
@@ -143,28 +143,26 @@ impl Run {
         group.sampling_mode(SamplingMode::Flat);
         group.bench_function("get, cold cache", |bencher| {
             bencher.iter_custom(|times| {
-                let prepare = || {
-                    let fresh = Fresh::new(&self.place)?;
-                    let found = self.place.search(&fresh.session)?;
-                    Ok((fresh, found))
-                };
-                timed(times, prepare, |(fresh, found)| {
-                    found.get(fresh.dir.path(), None, None)?;
-                    Ok(())
-                })
+                timed(
+                    times,
+                    || self.found(),
+                    |(fresh, found)| {
+                        found.get(fresh.dir.path(), None, None)?;
+                        Ok(())
+                    },
+                )
             });
         });
         group.bench_function("download, cold cache", |bencher| {
             bencher.iter_custom(|times| {
-                let prepare = || {
-                    let fresh = Fresh::new(&self.place)?;
-                    let found = self.place.search(&fresh.session)?;
-                    Ok((fresh, found))
-                };
-                timed(times, prepare, |(fresh, found)| {
-                    found.download(fresh.dir.path())?;
-                    Ok(())
-                })
+                timed(
+                    times,
+                    || self.found(),
+                    |(fresh, found)| {
+                        found.download(fresh.dir.path())?;
+                        Ok(())
+                    },
+                )
             });
         });
         group.bench_function("get, warm cache", |bencher| {
@@ -196,6 +194,13 @@ impl Run {
             bencher.iter(|| must(open_and_read(&fresh.session, &remote, Backend::Gdal)));
         });
         group.finish();
+    }
+
+    /// A search with an empty cache.
+    fn found(&self) -> Result<(Fresh, QueryResult)> {
+        let fresh = Fresh::new(&self.place)?;
+        let found = self.place.search(&fresh.session)?;
+        Ok((fresh, found))
     }
 
     fn cold(&self, fresh: &Fresh) -> Result<()> {

@@ -55,6 +55,55 @@ macro_rules! each_type {
     };
 }
 
+/// Runs `$body` with `$type` the Rust type of the data type `$dtype`.
+macro_rules! with_type {
+    ($dtype:expr, $type:ident => $body:expr) => {
+        match $dtype {
+            $crate::raster::DataType::U8 => {
+                type $type = u8;
+                $body
+            }
+            $crate::raster::DataType::I8 => {
+                type $type = i8;
+                $body
+            }
+            $crate::raster::DataType::U16 => {
+                type $type = u16;
+                $body
+            }
+            $crate::raster::DataType::I16 => {
+                type $type = i16;
+                $body
+            }
+            $crate::raster::DataType::U32 => {
+                type $type = u32;
+                $body
+            }
+            $crate::raster::DataType::I32 => {
+                type $type = i32;
+                $body
+            }
+            $crate::raster::DataType::U64 => {
+                type $type = u64;
+                $body
+            }
+            $crate::raster::DataType::I64 => {
+                type $type = i64;
+                $body
+            }
+            $crate::raster::DataType::F32 => {
+                type $type = f32;
+                $body
+            }
+            $crate::raster::DataType::F64 => {
+                type $type = f64;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_type;
+
 impl Pixels {
     /// Makes zeroed pixels of `bands` x `size`.
     ///
@@ -79,18 +128,7 @@ impl Pixels {
             .and_then(|n| n.checked_mul(dtype.size()))
             .filter(|&n| isize::try_from(n).is_ok())
             .ok_or_else(too_large)?;
-        Ok(match dtype {
-            DataType::U8 => Self::U8(Array3::zeros(shape)),
-            DataType::I8 => Self::I8(Array3::zeros(shape)),
-            DataType::U16 => Self::U16(Array3::zeros(shape)),
-            DataType::I16 => Self::I16(Array3::zeros(shape)),
-            DataType::U32 => Self::U32(Array3::zeros(shape)),
-            DataType::I32 => Self::I32(Array3::zeros(shape)),
-            DataType::U64 => Self::U64(Array3::zeros(shape)),
-            DataType::I64 => Self::I64(Array3::zeros(shape)),
-            DataType::F32 => Self::F32(Array3::zeros(shape)),
-            DataType::F64 => Self::F64(Array3::zeros(shape)),
-        })
+        Ok(with_type!(dtype, T => T::wrap(Array3::zeros(shape))))
     }
 
     /// Returns the type of the samples.

@@ -9,8 +9,8 @@ use std::{
 };
 
 use rss_core::{
-    Backend, Crop, Crs, ErrorKind, GetOptions, Location, Mode, Origin, ReadRequest, Session, Size,
-    Window, reader,
+    Backend, Crop, Crs, ErrorKind, Fetched, GetOptions, Location, Mode, Origin, ReadRequest,
+    Session, Size, Window, reader,
 };
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
 
@@ -69,6 +69,12 @@ impl Stage {
 
     fn open(&self, location: &Location) -> rss_core::Result<rss_core::OpenRaster> {
         self.session.open(location, Backend::Gdal)
+    }
+
+    fn get(&self, href: &str, options: &GetOptions) -> rss_core::Result<Fetched> {
+        let (items, dir) = (of_hrefs(&[href]), self.dir.path());
+        self.session
+            .get(&items, &[], &Origin::default(), dir, options)
     }
 
     /// The requests to S3 so far: method, and whether it lists.
@@ -312,16 +318,7 @@ fn a_signed_address_is_in_no_error() {
 fn a_translated_file_keeps_pixels_and_what_is_known_of_them() {
     let stage = Stage::new();
     let href = stage.scene(Band::Red).to_href();
-    let fetched = stage
-        .session
-        .get(
-            &of_hrefs(&[&href]),
-            &[],
-            &Origin::default(),
-            stage.dir.path(),
-            &GetOptions::default(),
-        )
-        .unwrap();
+    let fetched = stage.get(&href, &GetOptions::default()).unwrap();
     let path = fetched.assets[0].path.clone().unwrap();
     let local = Location::Local(path);
     let cog = stage.session.open(&local, Backend::AsyncTiff).unwrap();
@@ -338,29 +335,14 @@ fn a_translated_file_keeps_pixels_and_what_is_known_of_them() {
 
     // The second call costs nothing.
     stage.bed.clear_log();
-    let again = stage
-        .session
-        .get(
-            &of_hrefs(&[&href]),
-            &[],
-            &Origin::default(),
-            stage.dir.path(),
-            &GetOptions::default(),
-        )
-        .unwrap();
+    let again = stage.get(&href, &GetOptions::default()).unwrap();
     assert!(again.assets[0].cached);
     assert_eq!(stage.requests(), [""; 0]);
 }
 
 fn crop(stage: &Stage, crop: Crop) -> rss_core::Result<rss_core::Raster> {
     let href = stage.scene(Band::Red).to_href();
-    let fetched = stage.session.get(
-        &of_hrefs(&[&href]),
-        &[],
-        &Origin::default(),
-        stage.dir.path(),
-        &GetOptions::default().with_crop(crop),
-    )?;
+    let fetched = stage.get(&href, &GetOptions::default().with_crop(crop))?;
     let path = fetched.assets[0].path.clone().unwrap();
     let raster = stage
         .session
@@ -451,16 +433,7 @@ fn a_source_that_breaks_in_mid_translation_leaves_nothing() {
     // The header is read, then the tiles fail.
     stage.bed.fault(Rule::new(Fault::status(403)).skip(1));
     let href = stage.scene(Band::Red).to_href();
-    let err = stage
-        .session
-        .get(
-            &of_hrefs(&[&href]),
-            &[],
-            &Origin::default(),
-            stage.dir.path(),
-            &GetOptions::default(),
-        )
-        .unwrap_err();
+    let err = stage.get(&href, &GetOptions::default()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Denied, "{err}");
     assert_no_data(stage.cache.path());
     assert_eq!(files(stage.dir.path()), Vec::<PathBuf>::new());
@@ -475,16 +448,7 @@ fn progress_of_a_translation_reaches_its_end() {
     let options = GetOptions::default()
         .with_mode(Mode::Translate)
         .with_progress(move |progress| tell.lock().unwrap().push(progress));
-    stage
-        .session
-        .get(
-            &of_hrefs(&[&href]),
-            &[],
-            &Origin::default(),
-            stage.dir.path(),
-            &options,
-        )
-        .unwrap();
+    stage.get(&href, &options).unwrap();
     let seen = seen.lock().unwrap();
     let last = seen.last().unwrap();
     assert_eq!((last.files_done, last.files_total), (1, 1));

@@ -20,7 +20,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{TileIndex, Window},
     location::Location,
-    raster::{DataType, Pixels, Raster, Sample},
+    raster::{Pixels, Raster, Sample, with_type},
     reader::{Backend, Profile, RasterReader, ReadRequest, Resolved},
     session::Session,
 };
@@ -158,18 +158,9 @@ impl RasterReader for Cog {
             .map_err(|err| err.at(&inner.location))?;
         let geobox = inner.profile.geobox(resolved.level_size, &resolved.window);
         let level = request.level;
-        let pixels = match inner.profile.dtype {
-            DataType::U8 => Sample::wrap(self.samples::<u8>(level, &resolved).await?),
-            DataType::I8 => Sample::wrap(self.samples::<i8>(level, &resolved).await?),
-            DataType::U16 => Sample::wrap(self.samples::<u16>(level, &resolved).await?),
-            DataType::I16 => Sample::wrap(self.samples::<i16>(level, &resolved).await?),
-            DataType::U32 => Sample::wrap(self.samples::<u32>(level, &resolved).await?),
-            DataType::I32 => Sample::wrap(self.samples::<i32>(level, &resolved).await?),
-            DataType::U64 => Sample::wrap(self.samples::<u64>(level, &resolved).await?),
-            DataType::I64 => Sample::wrap(self.samples::<i64>(level, &resolved).await?),
-            DataType::F32 => Sample::wrap(self.samples::<f32>(level, &resolved).await?),
-            DataType::F64 => Sample::wrap(self.samples::<f64>(level, &resolved).await?),
-        };
+        let pixels = with_type!(inner.profile.dtype, T => {
+            Sample::wrap(self.samples::<T>(level, &resolved).await?)
+        });
         Ok(Raster {
             pixels,
             geobox,

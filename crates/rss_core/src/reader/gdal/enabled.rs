@@ -24,7 +24,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crop, Crs, GeoTransform, Size, Window},
     location::Location,
-    raster::{DataType, Pixels, Raster, Sample},
+    raster::{DataType, Pixels, Raster, Sample, with_type},
     reader::{Backend, Profile, RasterReader, ReadRequest},
     session::Session,
     store::error as store_error,
@@ -210,20 +210,7 @@ struct Part<'a> {
 
 impl Part<'_> {
     fn read(&self, dtype: DataType) -> Result<Pixels> {
-        // Says so if the pixels cannot fit memory.
-        Pixels::zeros(dtype, 0, self.window.size())?;
-        match dtype {
-            DataType::U8 => self.samples::<u8>(),
-            DataType::I8 => self.samples::<i8>(),
-            DataType::U16 => self.samples::<u16>(),
-            DataType::I16 => self.samples::<i16>(),
-            DataType::U32 => self.samples::<u32>(),
-            DataType::I32 => self.samples::<i32>(),
-            DataType::U64 => self.samples::<u64>(),
-            DataType::I64 => self.samples::<i64>(),
-            DataType::F32 => self.samples::<f32>(),
-            DataType::F64 => self.samples::<f64>(),
-        }
+        with_type!(dtype, T => self.samples::<T>())
     }
 
     fn samples<T: Sample + Default>(&self) -> Result<Pixels> {
