@@ -4,13 +4,14 @@
 mod copy;
 mod link;
 mod origin;
+mod progress;
 mod remote;
 mod select;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -20,9 +21,10 @@ pub(crate) use self::remote::remote;
 use self::{
     copy::{Expected, copy},
     link::{Folder, Target, targets},
+    progress::{Part, Tally},
     select::{Chosen, choose},
 };
-pub use self::{origin::Origin, remote::RemoteVariant};
+pub use self::{origin::Origin, progress::Progress, remote::RemoteVariant};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Crop,
@@ -107,20 +109,6 @@ pub enum Policy {
     FailFast,
     /// Every file is tried; errors are listed.
     KeepGoing,
-}
-
-/// How far a call is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Progress {
-    /// Files that are finished, failed ones too.
-    pub files_done: usize,
-    /// All files of the call.
-    pub files_total: usize,
-    /// Bytes that arrived, and those of files found in the cache or written by GDAL.
-    pub bytes_done: u64,
-    /// The part of the work that is done, 0 to 1; a file under way counts by its part.
-    pub part_done: f64,
 }
 
 /// What a call fetched.
@@ -546,106 +534,5 @@ impl File<'_> {
                 })
             }
         }
-    }
-}
-
-/// Adds up the progress of all files.
-struct Tally<'a> {
-    options: &'a GetOptions,
-    state: Mutex<TallyState>,
-}
-
-struct TallyState {
-    bytes: u64,
-    done: usize,
-    parts: Vec<f64>,
-}
-
-impl<'a> Tally<'a> {
-    fn new(files: usize, options: &'a GetOptions) -> Self {
-        Self {
-            options,
-            state: Mutex::new(TallyState {
-                bytes: 0,
-                done: 0,
-                parts: vec![0.0; files],
-            }),
-        }
-    }
-
-    fn part(&self, index: usize) -> Part<'_> {
-        Part {
-            tally: self,
-            index,
-            seen: Mutex::default(),
-        }
-    }
-
-    fn finish(&self, index: usize) {
-        self.change(|state| {
-            state.done += 1;
-            if let Some(part) = state.parts.get_mut(index) {
-                *part = 1.0;
-            }
-        });
-    }
-
-    fn change(&self, change: impl FnOnce(&mut TallyState)) {
-        let Some(tell) = &self.options.progress else {
-            return;
-        };
-        let progress = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            change(&mut state);
-            let total = state.parts.len();
-            let parts: f64 = state.parts.iter().sum();
-            Progress {
-                files_done: state.done,
-                files_total: total,
-                bytes_done: state.bytes,
-                part_done: if total == 0 {
-                    1.0
-                } else {
-                    parts / total as f64
-                },
-            }
-        };
-        tell(progress);
-    }
-}
-
-/// The progress of one file.
-struct Part<'a> {
-    tally: &'a Tally<'a>,
-    index: usize,
-    seen: Mutex<(u64, Option<u64>)>,
-}
-
-impl Part<'_> {
-    fn expect(&self, bytes: Option<u64>) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.1 = bytes.filter(|&bytes| bytes > 0);
-    }
-
-    fn arrived(&self, bytes: u64) {
-        let part = {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.0 += bytes;
-            seen.1.map(|total| (seen.0 as f64 / total as f64).min(1.0))
-        };
-        self.tally.change(|state| {
-            state.bytes += bytes;
-            if let (Some(part), Some(slot)) = (part, state.parts.get_mut(self.index)) {
-                *slot = part;
-            }
-        });
-    }
-
-    fn reached(&self, part: f64) {
-        self.tally.change(|state| {
-            if let Some(slot) = state.parts.get_mut(self.index) {
-                *slot = part.clamp(0.0, 1.0);
-            }
-        });
     }
 }

@@ -13,10 +13,10 @@ use url::Url;
 
 use super::{
     href::{Base, keep_allowed, make_absolute},
-    http::Patience,
+    http::{Patience, later},
     paging::Request,
     result::{QueryResult, SearchReport},
-    search::{fetch, later},
+    search::fetch,
 };
 use crate::{
     error::{Error, ErrorKind, Result},

@@ -14,10 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
 
-use super::{
-    paging::{Request, same_server},
-    search::later,
-};
+use super::paging::{Request, same_server};
 use crate::{
     error::{Error, ErrorKind},
     location::{Trust, redact},
@@ -349,6 +346,12 @@ fn backoff(base: Duration, failed: u32, random: f64) -> Duration {
 fn random() -> f64 {
     let bits = RandomState::new().hash_one(0_u8) >> 32;
     u32::try_from(bits).map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
+}
+
+/// Returns the instant after a time; far in the future if that cannot be counted.
+pub(super) fn later(time: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + time.min(YEAR)
 }
 
 #[cfg(test)]

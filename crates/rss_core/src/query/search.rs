@@ -3,7 +3,6 @@
 use std::{
     collections::{HashSet, VecDeque},
     error::Error as _,
-    time::Duration,
 };
 
 use futures::Stream;
@@ -18,7 +17,7 @@ use super::{
     check::Mismatch,
     filter::{Language, add_to},
     href::{Base, make_absolute},
-    http::{Answer, Failure, Patience, send},
+    http::{Answer, Failure, Patience, later, send},
     paging::{Request, Walker, same_server},
     result::{QueryResult, SearchReport},
 };
@@ -459,12 +458,6 @@ fn ends_early(err: &Error) -> bool {
     err.source()
         .and_then(|source| source.downcast_ref::<serde_json::Error>())
         .is_some_and(serde_json::Error::is_eof)
-}
-
-/// Returns the instant after a time; far in the future if that cannot be counted.
-pub(super) fn later(time: Duration) -> Instant {
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-    Instant::now() + time.min(YEAR)
 }
 
 /// Returns the bands that the user named and an item lacks.
