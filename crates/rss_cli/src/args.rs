@@ -175,7 +175,7 @@ impl ModeArg {
 pub(crate) struct RemoteArgs {
     #[command(flatten)]
     pub(crate) items: Items,
-    /// vsi: /vsis3/ for S3; https: /vsicurl/ on the HTTPS address; presigned: a signed URL.
+    /// vsi: what GDAL opens; https: plain URLs; presigned: URLs that need no credentials for an hour.
     #[arg(long, value_enum, default_value_t = VariantArg::Vsi)]
     pub(crate) variant: VariantArg,
     /// Print a STAC ItemCollection.
