@@ -2,25 +2,28 @@
 
 use std::{
     fmt,
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use ndarray::{Array3, s};
+use ndarray::Array3;
 
 use super::{
-    decode::{self, BandOf, Job, Patch, Value},
+    canvas::{Canvas, Rest, Wanted},
+    decode::{self, Job, Target},
     gather::Object,
     index::{self, Index, Level, Parts, Stop},
-    plan::{self, Merge},
+    plan::{self, Fetch, Merge},
+    samples::{self, Value},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{TileIndex, Window},
     location::Location,
-    raster::{Pixels, Raster, Sample, with_type},
+    raster::{Raster, Sample, with_type},
     reader::{Backend, Profile, RasterReader, ReadRequest, Resolved},
     session::Session,
 };
@@ -177,98 +180,150 @@ impl RasterReader for Cog {
     }
 }
 
-/// A tile that is needed: which, and what of it.
+/// A tile that is needed: which, what of it, and the bands it holds.
 #[derive(Clone, Debug)]
 struct Needed {
     number: u64,
     at: TileIndex,
     job: Job,
+    bands: Vec<BandOf>,
+}
+
+/// A band in a tile and in the output.
+#[derive(Clone, Copy, Debug)]
+struct BandOf {
+    in_tile: usize,
+    in_output: usize,
+}
+
+/// A tile on its way: what is decoded, and where to.
+struct Task<T> {
+    at: TileIndex,
+    job: Job,
+    targets: Vec<Target<T>>,
+}
+
+/// One request, and the parts of its answer that are tiles.
+struct Batch<T> {
+    range: Range<u64>,
+    tiles: Vec<(Task<T>, Range<usize>)>,
 }
 
 impl Cog {
     /// Reads one window: fetches run at once, and each tile is decoded as it arrives.
-    async fn samples<T: Value>(&self, level: usize, resolved: &Resolved) -> Result<Array3<T>> {
+    async fn samples<T: Value>(&self, number: usize, resolved: &Resolved) -> Result<Array3<T>> {
         let inner = &self.0;
-        let number = level;
+        let at_file = |err: Error| err.at(&inner.location);
         let level = inner
             .index
             .levels
-            .get(level)
-            .ok_or_else(|| Error::new(ErrorKind::InvalidInput, format!("no level {level}")))?;
-        decode::tile_bytes(level).map_err(|err| err.at(&inner.location))?;
-        let window = resolved.window;
-        let mut output = Pixels::zeros(T::DTYPE, resolved.bands.len(), window.size())
-            .map(|_| {
-                let shape = (
-                    resolved.bands.len(),
-                    window.height as usize,
-                    window.width as usize,
-                );
-                Array3::from_elem(shape, decode::fill::<T>(inner.index.nodata))
-            })
-            .map_err(|err| err.at(&inner.location))?;
+            .get(number)
+            .ok_or_else(|| Error::new(ErrorKind::InvalidInput, format!("no level {number}")))?;
+        decode::tile_bytes(level).map_err(at_file)?;
 
         let needed = needed(level, resolved);
         let numbers: Vec<u64> = needed.iter().map(|needed| needed.number).collect();
         let ranges = self.ranges(level, &numbers).await?;
-        let fetches = plan::coalesce(&ranges, MERGE);
-        let mut patches = stream::iter(fetches)
-            .map(|fetch| {
-                let (needed, ranges) = (&needed, &ranges);
-                async move {
-                    let bytes = inner.object.fetch(fetch.range.clone()).await?;
-                    let tiles: Vec<(Needed, Bytes)> = fetch
-                        .wanted
-                        .iter()
-                        .filter_map(|&i| {
-                            let (needed, range) = (needed.get(i)?, ranges.get(i)?);
-                            let from = usize::try_from(range.start - fetch.range.start).ok()?;
-                            let to = usize::try_from(range.end - fetch.range.start).ok()?;
-                            Some((needed.clone(), bytes.slice(from..to)))
-                        })
-                        .collect();
-                    Ok::<_, Error>(tiles)
+        let (rest, tasks) = self.tasks::<T>(resolved, &needed).map_err(at_file)?;
+        let mut tasks: Vec<Option<Task<T>>> = tasks.into_iter().map(Some).collect();
+        for (task, range) in tasks.iter_mut().zip(&ranges) {
+            // A sparse tile: nothing is stored, and nothing is asked for.
+            if range.is_empty()
+                && let Some(task) = task.take()
+            {
+                let value = samples::fill::<T>(inner.index.nodata);
+                for mut target in task.targets {
+                    target.place.fill(value);
                 }
-            })
-            .buffer_unordered(FETCHES_AT_ONCE)
-            .map_ok(|tiles| stream::iter(tiles.into_iter().map(Ok::<_, Error>)))
-            .try_flatten()
-            .map_ok(|(needed, bytes)| self.decoded::<T>(number, needed, bytes))
-            .try_buffer_unordered(
-                inner
-                    .session
-                    .settings()
-                    .cpu_threads
-                    .saturating_mul(2)
-                    .max(1),
-            );
-        while let Some(tile) = patches.try_next().await? {
-            for patch in tile {
-                place(&mut output, &window, patch)?;
             }
         }
-        Ok(output)
+        let batches: Vec<Batch<T>> = plan::coalesce(&ranges, MERGE)
+            .into_iter()
+            .map(|Fetch { range, wanted }| {
+                let tiles = wanted.into_iter().filter_map(|i| {
+                    let task = tasks.get_mut(i)?.take()?;
+                    let stored = ranges.get(i)?;
+                    let from = usize::try_from(stored.start - range.start).ok()?;
+                    let to = usize::try_from(stored.end - range.start).ok()?;
+                    Some((task, from..to))
+                });
+                let tiles = tiles.collect();
+                Batch { range, tiles }
+            })
+            .collect();
+        let at_once = inner.session.settings().cpu_threads.saturating_mul(2);
+        stream::iter(batches)
+            .map(|Batch { range, tiles }| async move {
+                let bytes = inner.object.fetch(range).await?;
+                let cut = move |(task, part)| (task, bytes.slice(part));
+                Ok::<_, Error>(tiles.into_iter().map(cut).map(Ok::<_, Error>))
+            })
+            .buffer_unordered(FETCHES_AT_ONCE)
+            .map_ok(stream::iter)
+            .try_flatten()
+            .map_ok(|(task, bytes)| self.decode(number, task, bytes))
+            .try_buffer_unordered(at_once.max(1))
+            .try_collect::<()>()
+            .await?;
+        rest.join().map_err(at_file)
+    }
+
+    /// Cuts the output into the places of tiles.
+    fn tasks<T: Value>(
+        &self,
+        resolved: &Resolved,
+        needed: &[Needed],
+    ) -> Result<(Rest<T>, Vec<Task<T>>)> {
+        let wanted: Vec<Wanted> = needed
+            .iter()
+            .flat_map(|tile| {
+                tile.bands.iter().map(|band| Wanted {
+                    band: band.in_output,
+                    window: tile.job.wanted,
+                })
+            })
+            .collect();
+        let canvas = Canvas::<T>::new(resolved.bands.len(), resolved.window)?;
+        let (rest, places) = canvas.split(&wanted)?;
+        let mut places = places.into_iter();
+        let tasks = needed
+            .iter()
+            .map(|tile| {
+                let bands = tile.bands.iter();
+                let targets = bands.zip(places.by_ref()).map(|(band, place)| Target {
+                    in_tile: band.in_tile,
+                    place,
+                });
+                Task {
+                    at: tile.at,
+                    job: tile.job,
+                    targets: targets.collect(),
+                }
+            })
+            .collect();
+        Ok((rest, tasks))
     }
 
     /// Decodes one tile on the CPU pool.
-    async fn decoded<T: Value>(
-        &self,
-        level: usize,
-        needed: Needed,
-        bytes: Bytes,
-    ) -> Result<Vec<Patch<T>>> {
+    async fn decode<T: Value>(&self, level: usize, task: Task<T>, bytes: Bytes) -> Result<()> {
         let inner = Arc::clone(&self.0);
-        let at = needed.at;
-        let patches = self
-            .0
-            .session
-            .cpu(move || match inner.index.levels.get(level) {
-                Some(level) => {
-                    decode::decode::<T>(level, inner.index.little_endian, &bytes, &needed.job)
-                }
+        let Task {
+            at,
+            job,
+            mut targets,
+        } = task;
+        let decoded = self.0.session.cpu(move || {
+            let Index {
+                levels,
+                little_endian,
+                ..
+            } = &inner.index;
+            match levels.get(level) {
+                Some(level) => decode::decode(level, *little_endian, &bytes, &job, &mut targets),
                 None => Err(Error::new(ErrorKind::InvalidInput, "no such level")),
-            });
-        patches.await?.map_err(|err| {
+            }
+        });
+        decoded.await?.map_err(|err| {
             Error::new(
                 err.kind(),
                 format!(
@@ -284,7 +339,7 @@ impl Cog {
     }
 
     /// Returns the byte ranges of tiles, fetching parts of the tile tables that are not there yet.
-    async fn ranges(&self, level: &Level, numbers: &[u64]) -> Result<Vec<std::ops::Range<u64>>> {
+    async fn ranges(&self, level: &Level, numbers: &[u64]) -> Result<Vec<Range<u64>>> {
         let inner = &self.0;
         let step = |parts: &Parts| level.ranges(numbers, inner.index.little_endian, parts);
         let mut parts = self.parts().clone();
@@ -340,8 +395,8 @@ fn needed(level: &Level, resolved: &Resolved) -> Vec<Needed> {
                     job: Job {
                         tile,
                         wanted: overlap(&tile, &resolved.window),
-                        bands: bands.clone(),
                     },
+                    bands: bands.clone(),
                 });
             }
         }
@@ -365,26 +420,4 @@ fn overlap(a: &Window, b: &Window) -> Window {
         width,
         height,
     }
-}
-
-/// Copies a patch to its place in the output.
-fn place<T: Value>(output: &mut Array3<T>, window: &Window, patch: Patch<T>) -> Result<()> {
-    let wrong = || {
-        Error::new(
-            ErrorKind::Corrupt,
-            "a decoded tile has another size than its place",
-        )
-    };
-    let top = (patch.window.row - window.row) as usize;
-    let left = (patch.window.col - window.col) as usize;
-    let (height, width) = (patch.window.height as usize, patch.window.width as usize);
-    let samples = ndarray::ArrayView2::from_shape((height, width), &patch.samples)
-        .map_err(|err| wrong().with_source(err))?;
-    if patch.band >= output.dim().0 {
-        return Err(wrong());
-    }
-    output
-        .slice_mut(s![patch.band, top..top + height, left..left + width])
-        .assign(&samples);
-    Ok(())
 }

@@ -2,7 +2,8 @@
 //! tiles.
 //!
 //! [`index`] understands the header, [`plan`] chooses the bytes, [`gather`] fetches them, [`decode`]
-//! turns them into samples. Only `gather` waits; only `decode` touches pixels.
+//! turns them into samples ([`codec`] undoes the compression, [`samples`] byte order and predictor,
+//! [`canvas`] is where they go). Only `gather` waits; only `decode` touches pixels.
 
 pub(crate) use self::inner::open;
 
@@ -14,6 +15,10 @@ mod inner;
 mod inner;
 
 #[cfg(feature = "async-tiff")]
+mod canvas;
+#[cfg(feature = "async-tiff")]
+mod codec;
+#[cfg(feature = "async-tiff")]
 mod decode;
 #[cfg(feature = "async-tiff")]
 mod gather;
@@ -21,3 +26,5 @@ mod gather;
 mod index;
 #[cfg(feature = "async-tiff")]
 mod plan;
+#[cfg(feature = "async-tiff")]
+mod samples;

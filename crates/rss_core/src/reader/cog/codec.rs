@@ -1,0 +1,243 @@
+//! From a compressed tile to its bytes. No IO.
+//!
+//! A tile is inflated to the size its level promises and no further, into memory that each thread
+//! keeps from tile to tile.
+
+use std::{cell::RefCell, io::Read};
+
+use async_tiff::{
+    decoder::DecoderRegistry,
+    tags::{Compression as TiffCompression, PhotometricInterpretation},
+};
+use bytes::Bytes;
+use libdeflater::Decompressor;
+
+use super::index::{Compression, Level};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a thread keeps of its memory after a tile.
+const MOST_KEPT_BYTES: usize = 4 << 20;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        inflater: Decompressor::new(),
+        bytes: Vec::new(),
+    });
+}
+
+/// What a thread keeps from tile to tile.
+struct Scratch {
+    inflater: Decompressor,
+    bytes: Vec<u8>,
+}
+
+/// Undoes the compression and hands the bytes to `then`: exactly `length` of them, or at least
+/// `least` in a last strip.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`] if the bytes are not what the level promises, and those of `then`.
+pub(super) fn decompress<R>(
+    level: &Level,
+    bytes: &Bytes,
+    length: usize,
+    least: usize,
+    then: impl FnOnce(&[u8]) -> Result<R>,
+) -> Result<R> {
+    let checked = |raw: &[u8]| {
+        if (least..=length).contains(&raw.len()) {
+            then(raw)
+        } else {
+            Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("a tile holds {} bytes, expected {length}", raw.len()),
+            ))
+        }
+    };
+    let is_jpeg = level.compression == Compression::Jpeg;
+    if level.compression == Compression::None {
+        let end = bytes.len().min(length);
+        return checked(bytes.get(..end).unwrap_or_default());
+    }
+    if is_jpeg {
+        return checked(&jpeg(level, bytes)?);
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        let Scratch {
+            inflater,
+            bytes: out,
+        } = scratch;
+        let done = match level.compression {
+            Compression::Deflate => inflate(inflater, bytes, length, out),
+            Compression::Lzw => unpack_lzw(bytes, length, out),
+            Compression::PackBits => unpack_bits(bytes, length, out),
+            Compression::Zstd => unpack_zstd(bytes, length, out),
+            Compression::None | Compression::Jpeg => Ok(()),
+        };
+        let done = done.and_then(|()| checked(out));
+        if out.capacity() > MOST_KEPT_BYTES {
+            *out = Vec::new();
+        }
+        done
+    })
+}
+
+fn damaged(codec: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("a tile's {codec} data is damaged"),
+    )
+}
+
+/// Makes `out` as long as a tile; what it held before stays, for it is overwritten.
+fn room(out: &mut Vec<u8>, length: usize) {
+    out.resize(length, 0);
+}
+
+fn inflate(
+    inflater: &mut Decompressor,
+    bytes: &[u8],
+    length: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    room(out, length);
+    let got = inflater
+        .zlib_decompress(bytes, out)
+        .map_err(|err| damaged("DEFLATE").with_source(err))?;
+    out.truncate(got);
+    Ok(())
+}
+
+/// See TIFF 6.0, section 13.
+fn unpack_lzw(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+    room(out, length);
+    let mut decoder = weezl::decode::Decoder::with_tiff_size_switch(weezl::BitOrder::Msb, 8);
+    let mut written = 0;
+    let mut rest = bytes;
+    // The last code may leave a byte or two past the tile.
+    while let Some(space) = out.get_mut(written..).filter(|space| !space.is_empty()) {
+        let result = decoder.decode_bytes(rest, space);
+        written += result.consumed_out;
+        rest = rest.get(result.consumed_in..).unwrap_or_default();
+        match result.status {
+            Ok(weezl::LzwStatus::Ok) if result.consumed_in + result.consumed_out > 0 => {}
+            Ok(_) => break,
+            Err(err) => return Err(damaged("LZW").with_source(err)),
+        }
+    }
+    out.truncate(written);
+    Ok(())
+}
+
+fn unpack_zstd(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+    out.clear();
+    let wrong = |err| damaged("ZSTD").with_source(err);
+    let decoder = zstd::Decoder::with_buffer(bytes).map_err(wrong)?;
+    // One byte more than fits tells a tile that is too large.
+    let most = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
+    decoder.take(most).read_to_end(out).map_err(wrong)?;
+    Ok(())
+}
+
+/// See TIFF 6.0, section 9.
+fn unpack_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+    out.clear();
+    let mut rest = bytes;
+    while out.len() < length {
+        let Some((&head, tail)) = rest.split_first() else {
+            break;
+        };
+        rest = match i8::from_ne_bytes([head]) {
+            -128 => tail,
+            count @ 0.. => {
+                let count = usize::from(count.unsigned_abs()) + 1;
+                let Some((literal, tail)) = tail.split_at_checked(count) else {
+                    return Err(damaged("PackBits"));
+                };
+                out.extend_from_slice(literal);
+                tail
+            }
+            count => {
+                let Some((&byte, tail)) = tail.split_first() else {
+                    return Err(damaged("PackBits"));
+                };
+                out.extend(std::iter::repeat_n(
+                    byte,
+                    usize::from(count.unsigned_abs()) + 1,
+                ));
+                tail
+            }
+        };
+    }
+    out.truncate(length);
+    Ok(())
+}
+
+fn jpeg(level: &Level, bytes: &Bytes) -> Result<Vec<u8>> {
+    // The decoder believes the stream's own size: it must be the tile's.
+    let (width, height) = jpeg_size(bytes)
+        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a tile's JPEG data has no frame"))?;
+    if u32::from(width) != level.tile.width || u32::from(height) > level.tile.height {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "a tile's JPEG frame has another size than the tile",
+        ));
+    }
+    let registry = DecoderRegistry::default();
+    let decoder = registry.as_ref().get(&TiffCompression::ModernJPEG);
+    let photometric = match level.photometric {
+        2 => PhotometricInterpretation::RGB,
+        6 => PhotometricInterpretation::YCbCr,
+        _ => PhotometricInterpretation::BlackIsZero,
+    };
+    let samples = if level.planar {
+        1
+    } else {
+        u16::try_from(level.bands).unwrap_or(1)
+    };
+    let decoded = decoder.map(|decoder| {
+        let tables = level.jpeg_tables.as_deref();
+        decoder.decode_tile(bytes.clone(), photometric, tables, samples, 8, None)
+    });
+    match decoded {
+        Some(Ok(bytes)) => Ok(bytes),
+        Some(Err(err)) => {
+            Err(Error::new(ErrorKind::Corrupt, "a tile's JPEG data is damaged").with_source(err))
+        }
+        None => Err(Error::new(
+            ErrorKind::Unsupported,
+            "built without a JPEG decoder",
+        )),
+    }
+}
+
+/// Returns the width and height of a JPEG stream's frame header.
+fn jpeg_size(bytes: &[u8]) -> Option<(u16, u16)> {
+    let mut at = 2;
+    loop {
+        let marker = bytes.get(at..at + 2)?;
+        let [0xFF, code] = *marker else { return None };
+        let big = |from: usize| -> Option<u16> {
+            Some(u16::from_be_bytes(
+                bytes.get(from..from + 2)?.try_into().ok()?,
+            ))
+        };
+        if matches!(code, 0xC0..=0xC3) {
+            return Some((big(at + 7)?, big(at + 5)?));
+        }
+        at += 2 + usize::from(big(at + 2)?);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packbits_runs_and_literals() {
+        let mut out = Vec::new();
+        unpack_bits(&[2, 1, 2, 3, 0xFE, 9, 0x80], 6, &mut out).unwrap();
+        assert_eq!(out, [1, 2, 3, 9, 9, 9]);
+        assert!(unpack_bits(&[5, 1], 6, &mut out).is_err());
+    }
+}

@@ -1,0 +1,287 @@
+//! From the bytes of a tile's row to samples: byte order and predictors.
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::{DataType, Sample},
+};
+
+/// A sample type, read from a row of a tile.
+///
+/// `out` gets the samples from `skip` on; a row that is too short leaves the rest of it as it is.
+pub(super) trait Value: Sample + Default + Send + 'static {
+    /// Reads samples stored one after another.
+    fn plain(row: &[u8], little_endian: bool, skip: usize, out: &mut [Self]);
+    /// Undoes predictor 2: each sample is stored as its difference to the same band of the pixel
+    /// before.
+    fn differences(
+        row: &[u8],
+        little_endian: bool,
+        per_pixel: usize,
+        skip: usize,
+        out: &mut [Self],
+    );
+    /// Undoes predictor 3: bytes of floats by significance, each a difference to the byte before.
+    fn floating(row: &[u8], per_pixel: usize, skip: usize, out: &mut [Self]) -> Result<()>;
+}
+
+/// Samples that are summed side by side: one register of 16 bytes.
+const REGISTER_BYTES: usize = 16;
+
+macro_rules! plain {
+    ($type:ty) => {
+        fn plain(row: &[u8], little_endian: bool, skip: usize, out: &mut [Self]) {
+            let (values, _) = row.as_chunks::<{ size_of::<$type>() }>();
+            let values = values.get(skip..).unwrap_or_default();
+            if little_endian {
+                for (out, bytes) in out.iter_mut().zip(values) {
+                    *out = Self::from_le_bytes(*bytes);
+                }
+            } else {
+                for (out, bytes) in out.iter_mut().zip(values) {
+                    *out = Self::from_be_bytes(*bytes);
+                }
+            }
+        }
+    };
+}
+
+macro_rules! whole_values {
+    ($($type:ty),*) => {$(
+        impl Value for $type {
+            plain!($type);
+
+            fn differences(
+                row: &[u8],
+                little_endian: bool,
+                per_pixel: usize,
+                skip: usize,
+                out: &mut [Self],
+            ) {
+                const LANES: usize = REGISTER_BYTES / size_of::<$type>();
+                let (values, _) = row.as_chunks::<{ size_of::<$type>() }>();
+                let read = |bytes: &[u8; size_of::<$type>()]| {
+                    if little_endian { Self::from_le_bytes(*bytes) } else { Self::from_be_bytes(*bytes) }
+                };
+                if per_pixel > 1 {
+                    let mut sums: Vec<Self> = vec![0; per_pixel];
+                    let mut place: usize = 0;
+                    for pixel in values.chunks(per_pixel) {
+                        for (sum, bytes) in sums.iter_mut().zip(pixel) {
+                            *sum = sum.wrapping_add(read(bytes));
+                            if let Some(out) = place.checked_sub(skip).and_then(|at| out.get_mut(at)) {
+                                *out = *sum;
+                            }
+                            place += 1;
+                        }
+                    }
+                    return;
+                }
+                let (skipped, values) = values.split_at_checked(skip).unwrap_or((values, &[]));
+                let mut sum: Self = skipped.iter().fold(0, |sum: Self, bytes| sum.wrapping_add(read(bytes)));
+                let (registers, rest) = values.as_chunks::<LANES>();
+                let (wide, narrow) = out.as_chunks_mut::<LANES>();
+                let both = registers.len().min(wide.len());
+                for (out, bytes) in wide.iter_mut().zip(registers) {
+                    // Sums of 1, 2, 4, .. neighbours, and then of all before: as wide as a register.
+                    let mut lanes = bytes.map(|bytes| read(&bytes));
+                    let mut step = 1;
+                    while step < LANES {
+                        let before = lanes;
+                        for lane in step..LANES {
+                            lanes[lane] = before[lane].wrapping_add(before[lane - step]);
+                        }
+                        step *= 2;
+                    }
+                    *out = lanes.map(|lane| lane.wrapping_add(sum));
+                    sum = out[LANES - 1];
+                }
+                let left = registers.get(both..).unwrap_or_default().as_flattened().iter().chain(rest);
+                let space = wide.get_mut(both..).unwrap_or_default().as_flattened_mut().iter_mut().chain(narrow);
+                for (out, bytes) in space.zip(left) {
+                    sum = sum.wrapping_add(read(bytes));
+                    *out = sum;
+                }
+            }
+
+            fn floating(_: &[u8], _: usize, _: usize, _: &mut [Self]) -> Result<()> {
+                Err(Error::new(
+                    ErrorKind::Corrupt,
+                    "predictor 3 with samples that are no floats",
+                ))
+            }
+        }
+    )*};
+}
+whole_values!(u8, i8, u16, i16, u32, i32, u64, i64);
+
+macro_rules! float_values {
+    ($($type:ty => $bits:ty),*) => {$(
+        impl Value for $type {
+            plain!($type);
+
+            /// Predictor 2 takes the bits of a float as a whole number.
+            fn differences(
+                row: &[u8],
+                little_endian: bool,
+                per_pixel: usize,
+                skip: usize,
+                out: &mut [Self],
+            ) {
+                let mut bits: Vec<$bits> = vec![0; out.len()];
+                <$bits>::differences(row, little_endian, per_pixel, skip, &mut bits);
+                for (out, bits) in out.iter_mut().zip(bits) {
+                    *out = Self::from_bits(bits);
+                }
+            }
+
+            /// See Adobe Photoshop TIFF Technical Note 3.
+            fn floating(row: &[u8], per_pixel: usize, skip: usize, out: &mut [Self]) -> Result<()> {
+                const BYTES: usize = size_of::<$type>();
+                let mut bytes = vec![0; row.len()];
+                u8::differences(row, true, per_pixel, 0, &mut bytes);
+                let count = bytes.len() / BYTES;
+                // The most significant bytes of all samples come first, whatever the byte order.
+                let mut planes = bytes.chunks_exact(count.max(1));
+                let planes: [&[u8]; BYTES] =
+                    std::array::from_fn(|_| planes.next().and_then(|plane| plane.get(skip..)).unwrap_or_default());
+                let length = planes.iter().map(|plane| plane.len()).min().unwrap_or(0);
+                for (at, out) in out.iter_mut().take(length).enumerate() {
+                    *out = Self::from_be_bytes(planes.map(|plane| plane.get(at).copied().unwrap_or(0)));
+                }
+                Ok(())
+            }
+        }
+    )*};
+}
+float_values!(f32 => u32, f64 => u64);
+
+/// Returns the value that fills what is not stored: nodata where the type can hold it, else zero.
+pub(super) fn fill<T: Value>(nodata: Option<f64>) -> T {
+    let bytes = nodata
+        .filter(|&nodata| holds(T::DTYPE, nodata))
+        .map_or_else(
+            || vec![0; size_of::<T>()],
+            |nodata| le_bytes(T::DTYPE, nodata),
+        );
+    let mut out = [T::default()];
+    T::plain(&bytes, true, 0, &mut out);
+    let [value] = out;
+    value
+}
+
+fn holds(dtype: DataType, value: f64) -> bool {
+    let between = |low: f64, high: f64| value.fract() == 0.0 && (low..=high).contains(&value);
+    match dtype {
+        DataType::F32 | DataType::F64 => true,
+        DataType::U8 => between(0.0, f64::from(u8::MAX)),
+        DataType::I8 => between(f64::from(i8::MIN), f64::from(i8::MAX)),
+        DataType::U16 => between(0.0, f64::from(u16::MAX)),
+        DataType::I16 => between(f64::from(i16::MIN), f64::from(i16::MAX)),
+        DataType::U32 => between(0.0, f64::from(u32::MAX)),
+        DataType::I32 => between(f64::from(i32::MIN), f64::from(i32::MAX)),
+        DataType::U64 => between(0.0, u64::MAX as f64),
+        DataType::I64 => between(i64::MIN as f64, i64::MAX as f64),
+    }
+}
+
+fn le_bytes(dtype: DataType, value: f64) -> Vec<u8> {
+    match dtype {
+        DataType::U8 => (value as u8).to_le_bytes().to_vec(),
+        DataType::I8 => (value as i8).to_le_bytes().to_vec(),
+        DataType::U16 => (value as u16).to_le_bytes().to_vec(),
+        DataType::I16 => (value as i16).to_le_bytes().to_vec(),
+        DataType::U32 => (value as u32).to_le_bytes().to_vec(),
+        DataType::I32 => (value as i32).to_le_bytes().to_vec(),
+        DataType::U64 => (value as u64).to_le_bytes().to_vec(),
+        DataType::I64 => (value as i64).to_le_bytes().to_vec(),
+        DataType::F32 => (value as f32).to_le_bytes().to_vec(),
+        DataType::F64 => value.to_le_bytes().to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn differences_are_summed_per_band() {
+        let row: Vec<u8> = [10_i16, 1, -3, 5, 2, -4]
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let sums = |per_pixel, skip: usize| {
+            let mut out = vec![0; 6 - skip];
+            i16::differences(&row, true, per_pixel, skip, &mut out);
+            out
+        };
+        assert_eq!(sums(1, 0), [10, 11, 8, 13, 15, 11]);
+        assert_eq!(sums(1, 2), [8, 13, 15, 11]);
+        assert_eq!(sums(3, 0), [10, 1, -3, 15, 3, -7]);
+        assert_eq!(sums(3, 3), [15, 3, -7]);
+    }
+
+    #[test]
+    fn floats_are_put_together_from_their_bytes() {
+        // Two values, 1.0 and -2.5: bytes by significance, then differences.
+        let values = [1.0_f32, -2.5];
+        let planes: Vec<u8> = (0..4)
+            .flat_map(|place| values.map(|value| value.to_be_bytes()[place]))
+            .collect();
+        let coded: Vec<u8> = (0..planes.len())
+            .map(|at| planes[at].wrapping_sub(if at == 0 { 0 } else { planes[at - 1] }))
+            .collect();
+        let mut out = [0.0; 2];
+        f32::floating(&coded, 1, 0, &mut out).unwrap();
+        assert_eq!(out, values);
+        let mut out = [0.0; 1];
+        f32::floating(&coded, 1, 1, &mut out).unwrap();
+        assert_eq!(out, values[1..]);
+    }
+
+    #[test]
+    fn nodata_fills_only_what_can_hold_it() {
+        assert_eq!(fill::<i16>(Some(-999.0)), -999);
+        assert_eq!(fill::<u8>(Some(-999.0)), 0);
+        assert!(fill::<f32>(Some(f64::NAN)).is_nan());
+        assert_eq!(fill::<u16>(None), 0);
+    }
+
+    /// Undoes predictor 2 as the specification words it: one sample after another.
+    fn one_by_one<T: Copy>(stored: &[T], per_pixel: usize, add: impl Fn(T, T) -> T) -> Vec<T> {
+        let mut out = stored.to_vec();
+        for at in per_pixel..out.len() {
+            out[at] = add(out[at], out[at - per_pixel]);
+        }
+        out
+    }
+
+    macro_rules! agrees {
+        ($name:ident, $type:ty) => {
+            proptest! {
+                #[test]
+                fn $name(
+                    stored in prop::collection::vec(any::<$type>(), 0..200),
+                    skip in 0usize..40,
+                    per_pixel in 1usize..4,
+                    little_endian: bool,
+                ) {
+                    let row: Vec<u8> = stored
+                        .iter()
+                        .flat_map(|v| if little_endian { v.to_le_bytes() } else { v.to_be_bytes() })
+                        .collect();
+                    let right = one_by_one(&stored, per_pixel, <$type>::wrapping_add);
+                    let right = right.get(skip..).unwrap_or_default();
+                    let mut out = vec![0; right.len()];
+                    <$type>::differences(&row, little_endian, per_pixel, skip, &mut out);
+                    prop_assert_eq!(&out[..], right);
+                }
+            }
+        };
+    }
+    agrees!(wide_sums_agree_for_u8, u8);
+    agrees!(wide_sums_agree_for_i16, i16);
+    agrees!(wide_sums_agree_for_u32, u32);
+    agrees!(wide_sums_agree_for_i64, i64);
+}
