@@ -14,6 +14,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
     session::Session,
+    stac::{file_sha256, file_size},
     store::{Backoff, Made, Order, error, hex, of_io, status_of},
 };
 
@@ -40,17 +41,9 @@ impl Expected {
     /// checksums SHA-256 is known; others are not checked.
     /// See <https://github.com/stac-extensions/file> and <https://multiformats.io/multihash/>.
     pub(super) fn of(asset: &stac::Asset) -> Self {
-        let field = |name: &str| asset.additional_fields.get(name);
-        let is_digest =
-            |text: &str| text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit());
         Self {
-            bytes: field("file:size").and_then(serde_json::Value::as_u64),
-            // Code 0x12 is sha2-256, 0x20 its length.
-            sha256: field("file:checksum")
-                .and_then(serde_json::Value::as_str)
-                .and_then(|text| text.strip_prefix("1220"))
-                .filter(|text| is_digest(text))
-                .map(str::to_ascii_lowercase),
+            bytes: file_size(asset),
+            sha256: file_sha256(asset),
             is_image: asset
                 .r#type
                 .as_deref()

@@ -1,7 +1,6 @@
 //! Which assets are meant, and where their files live.
 
-use serde_json::{Map, Value};
-use stac::{Asset, Item, ItemCollection};
+use ::stac::{Asset, Item, ItemCollection};
 
 use super::Origin;
 use crate::{
@@ -9,7 +8,7 @@ use crate::{
     location::Location,
     products::Access,
     session::Session,
-    stac::Selection,
+    stac::{self, Selection},
 };
 
 /// One asset of one item.
@@ -84,46 +83,13 @@ impl Chosen<'_> {
     }
 }
 
-/// Returns what an item says of an asset's bucket, after the storage extension in both versions:
-/// fields of the asset or the item, or schemes that the asset refers to.
-/// See <https://github.com/stac-extensions/storage>.
+/// Returns what an item says of an asset's bucket.
 fn said_of(item: &Item, asset: &Asset) -> Access {
-    let mut access = Access::default();
-    let properties = &item.properties.additional_fields;
-    let schemes = asset
-        .additional_fields
-        .get("storage:schemes")
-        .or_else(|| properties.get("storage:schemes"))
-        .and_then(Value::as_object);
-    let refs = asset
-        .additional_fields
-        .get("storage:refs")
-        .and_then(Value::as_array);
-    let mut tables: Vec<(&Map<String, Value>, &str)> = Vec::new();
-    for name in refs.into_iter().flatten().filter_map(Value::as_str) {
-        tables.extend(
-            schemes
-                .and_then(|schemes| schemes.get(name)?.as_object())
-                .map(|scheme| (scheme, "")),
-        );
+    Access {
+        region: stac::storage_region(item, asset).filter(|region| is_region(region)),
+        requester_pays: stac::requester_pays(item, asset),
+        ..Access::default()
     }
-    tables.push((&asset.additional_fields, "storage:"));
-    tables.push((properties, "storage:"));
-    for (table, prefix) in tables {
-        let get = |name: &str| table.get(&format!("{prefix}{name}"));
-        if access.region.is_none() {
-            access.region = get("region")
-                .and_then(Value::as_str)
-                .filter(|region| is_region(region))
-                .map(str::to_owned);
-        }
-        // The most specific place that says anything decides.
-        if let Some(pays) = get("requester_pays").and_then(Value::as_bool) {
-            access.requester_pays = pays;
-            break;
-        }
-    }
-    access
 }
 
 /// A region becomes a part of a host name.
@@ -144,7 +110,7 @@ fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -111,10 +111,17 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
             corrupt(format!("expected STAC as JSON, got {what}")).with_source(err)
         })?,
     };
-    let Value::Object(mut object) = value else {
-        return Err(corrupt(
-            "expected a STAC document, got JSON that is no object".to_owned(),
-        ));
+    let mut object = match value {
+        Value::Object(object) => object,
+        // A bare list of items is no STAC, but tools write it.
+        Value::Array(list) if !list.is_empty() && list.iter().all(is_feature) => {
+            Map::from_iter([("features".to_owned(), Value::Array(list))])
+        }
+        _ => {
+            return Err(corrupt(
+                "expected a STAC document, got JSON that is no object".to_owned(),
+            ));
+        }
     };
     match object.get("type").and_then(Value::as_str) {
         Some("FeatureCollection") => Ok(Document::Items(items(object))),
@@ -146,7 +153,10 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
     }
 }
 
-/// The message of a server's error document, if there is one.
+fn is_feature(value: &Value) -> bool {
+    value.get("type").and_then(Value::as_str) == Some("Feature")
+}
+
 fn one_line(text: &str) -> String {
     let line: String = text
         .chars()
