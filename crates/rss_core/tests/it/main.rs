@@ -11,4 +11,5 @@ mod gdal;
 mod layers;
 mod products;
 mod recorded;
+mod search;
 mod store;
