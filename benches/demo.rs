@@ -228,7 +228,7 @@ fn options(place: &Place, found: &QueryResult) -> Result<()> {
     ];
     println!("\nRequests of one cold block of one file:\n");
     println!(
-        "{:<44} {:>5} {:>5} {:>5} {:>6}  {:<8}",
+        "{:<50} {:>5} {:>5} {:>5} {:>6}  {:<8}",
         "", "list", "head", "get", "KB", "time"
     );
     let cache = TempDir::new()?;
@@ -243,7 +243,7 @@ fn options(place: &Place, found: &QueryResult) -> Result<()> {
         let count = |is: fn(&&Request) -> bool| log.iter().filter(is).count();
         let bytes: u64 = log.iter().map(|request| request.bytes).sum();
         println!(
-            "{label:<44} {:>5} {:>5} {:>5} {:>6}  {:<8}",
+            "{label:<50} {:>5} {:>5} {:>5} {:>6}  {:<8}",
             count(is_list),
             count(|request| request.method == "HEAD"),
             count(|request| request.method == "GET" && !is_list(request)),
