@@ -123,10 +123,6 @@ impl Tally {
     }
 
     fn check(&mut self, what: &str, truth: &Value, raster: &OpenRaster, request: &ReadRequest) {
-        // Half floats are widened, so their bytes are others.
-        if truth["dtype"] == "float16" {
-            return;
-        }
         // NaNs have many spellings in bits.
         let has_nan = truth
             .get("sha256_nan_canon")
@@ -136,7 +132,11 @@ impl Tally {
         };
         match raster.read(request) {
             Ok(read) => {
-                let digest = Sha256::digest(read.pixels.to_le_bytes());
+                let mut bytes = read.pixels.to_le_bytes();
+                if truth["dtype"] == "float16" {
+                    bytes = narrowed(&bytes);
+                }
+                let digest = Sha256::digest(bytes);
                 let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
                 if hex == sha {
                     self.right += 1;
@@ -148,4 +148,26 @@ impl Tally {
             Err(err) => self.wrong.push(format!("{what}: {err}")),
         }
     }
+}
+
+/// Half floats are widened when they are read; this takes it back. None of them is rounded.
+fn narrowed(bytes: &[u8]) -> Vec<u8> {
+    let (floats, _) = bytes.as_chunks::<4>();
+    floats
+        .iter()
+        .flat_map(|float| {
+            let value = f32::from_le_bytes(*float);
+            let bits = value.to_bits();
+            let sign = (bits >> 16) & 0x8000;
+            let power = (bits >> 23 & 0xFF) as i32 - 127;
+            let half = match power {
+                _ if value == 0.0 => 0,
+                128 => 0x7C00 | (bits >> 13 & 0x3FF),
+                -14.. => ((power + 15) as u32) << 10 | (bits >> 13 & 0x3FF),
+                _ => (value.abs() * 16_777_216.0) as u32,
+            };
+            let [low, high, ..] = (sign | half).to_le_bytes();
+            [low, high]
+        })
+        .collect()
 }

@@ -2,7 +2,12 @@
 
 use bytes::Bytes;
 
-use super::{canvas::Place, codec::decompress, index::Level, samples::Value};
+use super::{
+    canvas::Place,
+    codec::decompress,
+    index::{Level, Stored},
+    samples::{self, Value},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
@@ -34,12 +39,9 @@ pub(super) struct Target<T> {
 /// [`ErrorKind::Unsupported`] if a tile is past the limit.
 pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
     let samples = if level.planar { 1 } else { level.bands };
-    let side = |pixels: u32| usize::try_from(pixels).ok();
-    side(level.tile.width)
-        .zip(side(level.tile.height))
-        .and_then(|(width, height)| width.checked_mul(height))
-        .and_then(|pixels| pixels.checked_mul(samples))
-        .and_then(|samples| samples.checked_mul(level.dtype.size()))
+    row_bytes(level)
+        .zip(usize::try_from(level.tile.height).ok())
+        .and_then(|(row, height)| row.checked_mul(height))
         .filter(|&bytes| bytes <= MOST_TILE_BYTES)
         .ok_or_else(|| {
             Error::new(
@@ -52,6 +54,22 @@ pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
                 ),
             )
         })
+}
+
+/// Returns the decoded bytes of a row of a tile.
+fn row_bytes(level: &Level) -> Option<usize> {
+    let samples = if level.planar { 1 } else { level.bands };
+    let samples = usize::try_from(level.tile.width)
+        .ok()?
+        .checked_mul(samples)?;
+    match level.stored {
+        Stored::Whole => samples.checked_mul(level.dtype.size()),
+        Stored::Bits(bits) => samples
+            .checked_mul(usize::from(bits))
+            .map(|bits| bits.div_ceil(8)),
+        Stored::Half => samples.checked_mul(2),
+        Stored::ThreeByteFloat => samples.checked_mul(3),
+    }
 }
 
 /// Decodes one tile into its places.
@@ -75,6 +93,7 @@ pub(super) fn decode<T: Value>(
         let rows = Rows {
             raw,
             row_bytes: length / whole_rows,
+            stored: level.stored,
             per_pixel: if level.planar { 1 } else { level.bands },
             predictor: level.predictor,
             little_endian,
@@ -87,6 +106,7 @@ pub(super) fn decode<T: Value>(
 struct Rows<'a> {
     raw: &'a [u8],
     row_bytes: usize,
+    stored: Stored,
     per_pixel: usize,
     predictor: u16,
     little_endian: bool,
@@ -124,13 +144,56 @@ impl Rows<'_> {
             .raw
             .get(row * self.row_bytes..(row + 1) * self.row_bytes)
             .ok_or_else(ends_early)?;
-        if (skip + out.len()) * size_of::<T>() > stored.len() {
-            return Err(ends_early());
-        }
-        match self.predictor {
-            2 => T::differences(stored, self.little_endian, self.per_pixel, skip, out),
-            3 => T::floating(stored, self.per_pixel, skip, out)?,
-            _ => T::plain(stored, self.little_endian, skip, out),
+        let little_endian = self.little_endian;
+        let there = |bytes_each: usize| {
+            let wanted = skip.saturating_add(out.len()).saturating_mul(bytes_each);
+            (wanted <= stored.len())
+                .then_some(())
+                .ok_or_else(ends_early)
+        };
+        match (self.stored, self.predictor) {
+            (Stored::Whole, 2) => {
+                there(size_of::<T>())?;
+                T::differences(stored, little_endian, self.per_pixel, skip, out);
+            }
+            (Stored::Whole, 3) => {
+                there(size_of::<T>())?;
+                T::floating(stored, self.per_pixel, skip, out)?;
+            }
+            (Stored::Whole, _) => {
+                there(size_of::<T>())?;
+                T::plain(stored, little_endian, skip, out);
+            }
+            (Stored::Bits(bits), _) => {
+                let wanted = skip.saturating_add(out.len());
+                if wanted.saturating_mul(usize::from(bits)) > stored.len() * 8 {
+                    return Err(ends_early());
+                }
+                for (at, out) in out.iter_mut().enumerate() {
+                    *out = T::of_bits(samples::bits(stored, (skip + at) * usize::from(bits), bits));
+                }
+            }
+            (Stored::Half, predictor) => {
+                there(2)?;
+                let halves = samples::halves(
+                    stored,
+                    little_endian,
+                    self.per_pixel,
+                    predictor,
+                    skip,
+                    out.len(),
+                );
+                for (out, half) in out.iter_mut().zip(halves) {
+                    *out = T::of_bits(samples::float_of_half(half));
+                }
+            }
+            (Stored::ThreeByteFloat, predictor) => {
+                there(3)?;
+                let values = samples::threes(stored, little_endian, self.per_pixel, predictor);
+                for (out, value) in out.iter_mut().zip(values.into_iter().skip(skip)) {
+                    *out = T::of_bits(samples::float_of_three(value));
+                }
+            }
         }
         Ok(())
     }

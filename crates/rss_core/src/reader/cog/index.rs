@@ -89,6 +89,7 @@ pub(super) struct Level {
     pub(super) tile: Size,
     pub(super) bands: usize,
     pub(super) dtype: DataType,
+    pub(super) stored: Stored,
     pub(super) compression: Compression,
     pub(super) predictor: u16,
     /// True if each band has tiles of its own.
@@ -97,6 +98,19 @@ pub(super) struct Level {
     pub(super) jpeg_tables: Option<Bytes>,
     offsets: Table,
     counts: Table,
+}
+
+/// How one sample lies in a decompressed tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// As the data type, in the byte order of the file.
+    Whole,
+    /// So many bits, the highest first; each row starts at a byte.
+    Bits(u8),
+    /// Two bytes of a float; IEEE 754 `binary16`.
+    Half,
+    /// Three bytes of a float; see Adobe Photoshop TIFF Technical Note 3.
+    ThreeByteFloat,
 }
 
 /// How tiles are compressed.
@@ -511,10 +525,17 @@ impl Reader<'_> {
         }
         let compression = Compression::of_code(small(259, 1)?)?;
         let photometric = small(262, 1)?;
-        let dtype = self.dtype(entries)?;
+        let (dtype, stored) = self.dtype(entries)?;
         let predictor = small(317, 1)?;
         if !matches!(predictor, 1..=3) {
             return unsupported(format!("predictor {predictor} is not supported"));
+        }
+        if predictor == 3 && !matches!(dtype, DataType::F32 | DataType::F64)
+            || predictor == 2 && !matches!(stored, Stored::Whole | Stored::Half)
+        {
+            return unsupported(format!(
+                "predictor {predictor} with samples of this kind is not supported"
+            ));
         }
         let is_tiled = entries.iter().any(|entry| entry.tag == 322);
         let tile = if is_tiled {
@@ -550,6 +571,7 @@ impl Reader<'_> {
             tile,
             bands,
             dtype,
+            stored,
             compression,
             predictor,
             planar: small(284, 1)? == 2 && bands > 1,
@@ -569,7 +591,7 @@ impl Reader<'_> {
         Ok(level)
     }
 
-    fn dtype(&self, entries: &[Entry]) -> Result<DataType, Stop> {
+    fn dtype(&self, entries: &[Entry]) -> Result<(DataType, Stored), Stop> {
         let bits = self.numbers(entries, 258)?;
         let formats = self.numbers(entries, 339)?;
         let same = |list: &[u64]| list.windows(2).all(|pair| pair.first() == pair.last());
@@ -578,17 +600,28 @@ impl Reader<'_> {
         }
         let bits = bits.first().copied().unwrap_or(1);
         let format = formats.first().copied().unwrap_or(1);
+        let of_bits = || {
+            u8::try_from(bits)
+                .map(Stored::Bits)
+                .unwrap_or(Stored::Whole)
+        };
         Ok(match (format, bits) {
-            (1 | 4, 8) => DataType::U8,
-            (1 | 4, 16) => DataType::U16,
-            (1 | 4, 32) => DataType::U32,
-            (1 | 4, 64) => DataType::U64,
-            (2, 8) => DataType::I8,
-            (2, 16) => DataType::I16,
-            (2, 32) => DataType::I32,
-            (2, 64) => DataType::I64,
-            (3, 32) => DataType::F32,
-            (3, 64) => DataType::F64,
+            (1 | 4, 8) => (DataType::U8, Stored::Whole),
+            (1 | 4, 16) => (DataType::U16, Stored::Whole),
+            (1 | 4, 32) => (DataType::U32, Stored::Whole),
+            (1 | 4, 64) => (DataType::U64, Stored::Whole),
+            (2, 8) => (DataType::I8, Stored::Whole),
+            (2, 16) => (DataType::I16, Stored::Whole),
+            (2, 32) => (DataType::I32, Stored::Whole),
+            (2, 64) => (DataType::I64, Stored::Whole),
+            (3, 16) => (DataType::F32, Stored::Half),
+            (3, 24) => (DataType::F32, Stored::ThreeByteFloat),
+            (3, 32) => (DataType::F32, Stored::Whole),
+            (3, 64) => (DataType::F64, Stored::Whole),
+            // As GDAL: the smallest type that holds them.
+            (1 | 4, 1..8) => (DataType::U8, of_bits()),
+            (1 | 4, 9..16) => (DataType::U16, of_bits()),
+            (1 | 4, 17..32) => (DataType::U32, of_bits()),
             (5 | 6, _) => return unsupported("complex samples are not supported"),
             (_, bits) => {
                 return unsupported(format!(

@@ -20,6 +20,8 @@ pub(super) trait Value: Sample + Default + Send + 'static {
         skip: usize,
         out: &mut [Self],
     );
+    /// Makes a sample of up to 32 bits: of a whole number its value, of a float its bits.
+    fn of_bits(bits: u32) -> Self;
     /// Undoes predictor 3: bytes of floats by significance, each a difference to the byte before.
     fn floating(row: &[u8], per_pixel: usize, skip: usize, out: &mut [Self]) -> Result<()>;
 }
@@ -49,6 +51,10 @@ macro_rules! whole_values {
     ($($type:ty),*) => {$(
         impl Value for $type {
             plain!($type);
+
+            fn of_bits(bits: u32) -> Self {
+                bits as Self
+            }
 
             fn differences(
                 row: &[u8],
@@ -119,6 +125,10 @@ macro_rules! float_values {
         impl Value for $type {
             plain!($type);
 
+            fn of_bits(bits: u32) -> Self {
+                Self::from(f32::from_bits(bits))
+            }
+
             /// Predictor 2 takes the bits of a float as a whole number.
             fn differences(
                 row: &[u8],
@@ -137,8 +147,7 @@ macro_rules! float_values {
             /// See Adobe Photoshop TIFF Technical Note 3.
             fn floating(row: &[u8], per_pixel: usize, skip: usize, out: &mut [Self]) -> Result<()> {
                 const BYTES: usize = size_of::<$type>();
-                let mut bytes = vec![0; row.len()];
-                u8::differences(row, true, per_pixel, 0, &mut bytes);
+                let bytes = byte_planes(row, per_pixel);
                 let count = bytes.len() / BYTES;
                 // The most significant bytes of all samples come first, whatever the byte order.
                 let mut planes = bytes.chunks_exact(count.max(1));
@@ -154,6 +163,110 @@ macro_rules! float_values {
     )*};
 }
 float_values!(f32 => u32, f64 => u64);
+
+/// Returns `count` bits from bit `start` on, counted from the highest bit of the first byte.
+pub(super) fn bits(row: &[u8], start: usize, count: u8) -> u32 {
+    let first = start / 8;
+    let mut window = [0; 8];
+    if let Some(rest) = row.get(first..) {
+        for (byte, stored) in window.iter_mut().zip(rest) {
+            *byte = *stored;
+        }
+    }
+    let shifted = u64::from_be_bytes(window) << (start % 8);
+    u32::try_from(shifted >> (64 - u32::from(count.clamp(1, 32)))).unwrap_or(0)
+}
+
+/// Returns half floats as their bits, predictor undone.
+pub(super) fn halves(
+    row: &[u8],
+    little_endian: bool,
+    per_pixel: usize,
+    predictor: u16,
+    skip: usize,
+    count: usize,
+) -> Vec<u16> {
+    let mut out = vec![0; count];
+    match predictor {
+        2 => u16::differences(row, little_endian, per_pixel, skip, &mut out),
+        3 => {
+            let planes = byte_planes(row, per_pixel);
+            let half = planes.len() / 2;
+            let (high, low) = planes.split_at(half);
+            let pairs = high.iter().zip(low).skip(skip);
+            for (out, (high, low)) in out.iter_mut().zip(pairs) {
+                *out = u16::from_be_bytes([*high, *low]);
+            }
+        }
+        _ => u16::plain(row, little_endian, skip, &mut out),
+    }
+    out
+}
+
+/// Returns values of three bytes, predictor 3 undone.
+pub(super) fn threes(
+    row: &[u8],
+    little_endian: bool,
+    per_pixel: usize,
+    predictor: u16,
+) -> Vec<u32> {
+    if predictor == 3 {
+        let planes = byte_planes(row, per_pixel);
+        let third = planes.len() / 3;
+        let at = |place: usize| planes.get(place).copied().unwrap_or(0);
+        return (0..third)
+            .map(|n| u32::from_be_bytes([0, at(n), at(third + n), at(2 * third + n)]))
+            .collect();
+    }
+    let (values, _) = row.as_chunks::<3>();
+    values
+        .iter()
+        .map(|&[a, b, c]| match little_endian {
+            true => u32::from_le_bytes([a, b, c, 0]),
+            false => u32::from_be_bytes([0, a, b, c]),
+        })
+        .collect()
+}
+
+/// Undoes the byte differences of predictor 3.
+fn byte_planes(row: &[u8], per_pixel: usize) -> Vec<u8> {
+    let mut bytes = vec![0; row.len()];
+    u8::differences(row, true, per_pixel, 0, &mut bytes);
+    bytes
+}
+
+/// Returns the bits of the `f32` that a half float is: 1 bit of sign, 5 of exponent, 10 of fraction.
+pub(super) fn float_of_half(half: u16) -> u32 {
+    widen(u32::from(half), 5, 10)
+}
+
+/// Returns the bits of the `f32` that a float of three bytes is: 1, 7 and 16 bits.
+pub(super) fn float_of_three(value: u32) -> u32 {
+    widen(value, 7, 16)
+}
+
+/// Widens a float of `exponent` and `fraction` bits to an `f32`; nothing is rounded.
+fn widen(value: u32, exponent: u32, fraction: u32) -> u32 {
+    let sign = (value >> (exponent + fraction) & 1) << 31;
+    let most = (1 << exponent) - 1;
+    let power = value >> fraction & most;
+    let digits = value & ((1 << fraction) - 1);
+    let bias = (1 << (exponent - 1)) - 1;
+    let wide = digits << (23 - fraction);
+    if power == most {
+        return sign | 0x7F80_0000 | wide;
+    }
+    if power > 0 {
+        return sign | (power + 127 - bias) << 23 | wide;
+    }
+    if digits == 0 {
+        return sign;
+    }
+    // A number too small for its own exponent has room in the wider one.
+    let shift = digits.leading_zeros() - (31 - fraction);
+    let digits = digits << shift & ((1 << fraction) - 1);
+    sign | (128 - bias - shift) << 23 | digits << (23 - fraction)
+}
 
 /// Returns the value that fills what is not stored: nodata where the type can hold it, else zero.
 pub(super) fn fill<T: Value>(nodata: Option<f64>) -> T {
@@ -246,6 +359,39 @@ mod tests {
         assert_eq!(fill::<u8>(Some(-999.0)), 0);
         assert!(fill::<f32>(Some(f64::NAN)).is_nan());
         assert_eq!(fill::<u16>(None), 0);
+    }
+
+    #[test]
+    fn bits_are_taken_highest_first() {
+        let row = [0b1010_0101, 0b1100_0011, 0b1111_0000];
+        let all = |count: u8, n: usize| -> Vec<u32> {
+            (0..n)
+                .map(|at| bits(&row, at * usize::from(count), count))
+                .collect()
+        };
+        assert_eq!(all(1, 8), [1, 0, 1, 0, 0, 1, 0, 1]);
+        assert_eq!(all(4, 6), [10, 5, 12, 3, 15, 0]);
+        assert_eq!(all(12, 2), [0xA5C, 0x3F0]);
+    }
+
+    #[test]
+    fn narrow_floats_are_widened_without_loss() {
+        for (half, value) in [
+            (0x0000_u16, 0.0_f32),
+            (0x8000, -0.0),
+            (0x3C00, 1.0),
+            (0xC500, -5.0),
+            (0x7BFF, 65504.0),
+            (0x0001, 5.960_464_5e-8),
+            (0x03FF, 6.097_555e-5),
+            (0x7C00, f32::INFINITY),
+        ] {
+            assert_eq!(float_of_half(half), value.to_bits(), "{half:x}");
+        }
+        assert!(f32::from_bits(float_of_half(0x7E00)).is_nan());
+        // 1.0 and -2.5 with 7 bits of exponent.
+        assert_eq!(float_of_three(0x3F_0000), 1.0_f32.to_bits());
+        assert_eq!(float_of_three(0xC0_4000), (-2.5_f32).to_bits());
     }
 
     /// Undoes predictor 2 as the specification words it: one sample after another.
