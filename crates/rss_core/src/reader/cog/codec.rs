@@ -15,6 +15,8 @@ use libdeflater::Decompressor;
 use super::index::{Compression, Level};
 use crate::error::{Error, ErrorKind, Result};
 
+/// What a tile's dictionary may take.
+const MOST_LZMA_KIB: u32 = 128 * 1024;
 /// What a thread keeps of its memory after a tile.
 const MOST_KEPT_BYTES: usize = 4 << 20;
 
@@ -72,6 +74,8 @@ pub(super) fn decompress<R>(
             Compression::Lzw => unpack_lzw(bytes, length, out),
             Compression::PackBits => unpack_bits(bytes, length, out),
             Compression::Zstd => unpack_zstd(bytes, length, out),
+            Compression::Lzma => unpack_lzma(bytes, length, out),
+            Compression::WebP => unpack_webp(level, bytes, length, out),
             Compression::None | Compression::Jpeg => Ok(()),
         };
         let done = done.and_then(|()| checked(out));
@@ -136,6 +140,45 @@ fn unpack_zstd(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     // One byte more than fits tells a tile that is too large.
     let most = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
     decoder.take(most).read_to_end(out).map_err(wrong)?;
+    Ok(())
+}
+
+/// An `xz` stream.
+fn unpack_lzma(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+    out.clear();
+    let reader = lzma_rust2::XzReader::new_mem_limit(bytes, false, MOST_LZMA_KIB);
+    let most = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
+    reader
+        .take(most)
+        .read_to_end(out)
+        .map_err(|err| damaged("LZMA").with_source(err))?;
+    Ok(())
+}
+
+/// A picture of the tile's size; an alpha band that the stream leaves out is opaque.
+fn unpack_webp(level: &Level, bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+    let wrong = |err| damaged("WebP").with_source(err);
+    let mut decoder = image_webp::WebPDecoder::new(std::io::Cursor::new(bytes)).map_err(wrong)?;
+    let (width, height) = decoder.dimensions();
+    if width != level.tile.width || height > level.tile.height || decoder.is_animated() {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "a tile's WebP picture has another size than the tile",
+        ));
+    }
+    decoder.set_memory_limit(length.saturating_mul(4));
+    let stored: usize = if decoder.has_alpha() { 4 } else { 3 };
+    let size = decoder
+        .output_buffer_size()
+        .filter(|&size| size <= length.saturating_mul(2))
+        .ok_or_else(|| damaged("WebP"))?;
+    let mut picture = vec![0; size];
+    decoder.read_image(&mut picture).map_err(wrong)?;
+    out.clear();
+    for pixel in picture.chunks_exact(stored) {
+        let bands = pixel.iter().copied().chain(std::iter::repeat(u8::MAX));
+        out.extend(bands.take(level.bands));
+    }
     Ok(())
 }
 

@@ -121,7 +121,9 @@ pub(super) enum Compression {
     Jpeg,
     Deflate,
     PackBits,
+    Lzma,
     Zstd,
+    WebP,
 }
 
 impl Compression {
@@ -132,13 +134,13 @@ impl Compression {
             7 => return Ok(Self::Jpeg),
             8 | 32946 => return Ok(Self::Deflate),
             32773 => return Ok(Self::PackBits),
+            34925 => return Ok(Self::Lzma),
             50000 => return Ok(Self::Zstd),
+            50001 => return Ok(Self::WebP),
             2..=4 => "CCITT",
             6 => "old JPEG",
             34712 => "JPEG 2000",
             34887 => "LERC",
-            34925 => "LZMA",
-            50001 => "WebP",
             50002 | 52546 => "JPEG XL",
             _ => return unsupported(format!("compression {code} is not supported")),
         };
@@ -153,7 +155,9 @@ impl Compression {
             Self::Jpeg => Some("JPEG"),
             Self::Deflate => Some("DEFLATE"),
             Self::PackBits => Some("PACKBITS"),
+            Self::Lzma => Some("LZMA"),
             Self::Zstd => Some("ZSTD"),
+            Self::WebP => Some("WEBP"),
         }
     }
 }
@@ -584,6 +588,11 @@ impl Reader<'_> {
             && !(dtype == DataType::U8 && matches!(photometric, 1 | 2 | 6))
         {
             return unsupported("JPEG of this colour space is not supported");
+        }
+        if compression == Compression::WebP
+            && !(dtype == DataType::U8 && !level.planar && matches!(bands, 3 | 4))
+        {
+            return unsupported("WebP of other than 3 or 4 bands of bytes is not supported");
         }
         if photometric == 6 && compression != Compression::Jpeg {
             return unsupported("YCbCr without JPEG is not supported");
