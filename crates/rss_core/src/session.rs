@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) downloads: usize,
     pub(crate) cpu_threads: usize,
     pub(crate) read_bytes: u64,
+    pub(crate) gap_bytes: u64,
+    pub(crate) fetch_bytes: u64,
     pub(crate) gdal_threads: usize,
     pub(crate) gdal_options: Vec<(String, String)>,
     pub(crate) connect_timeout: Duration,
@@ -89,6 +91,8 @@ impl Default for SessionBuilder {
                 downloads: 8,
                 cpu_threads: cores,
                 read_bytes: 4 << 30,
+                gap_bytes: 64 << 10,
+                fetch_bytes: 2 << 20,
                 gdal_threads: cores.max(4),
                 gdal_options: Vec::new(),
                 connect_timeout: Duration::from_secs(5),
@@ -196,6 +200,20 @@ impl SessionBuilder {
     /// take all memory. Default: 4 GiB.
     pub fn read_bytes(mut self, bytes: u64) -> Self {
         self.settings.read_bytes = bytes;
+        self
+    }
+
+    /// Sets how far apart tiles may lie in a file to be asked for in one request: what lies between is
+    /// fetched and thrown away. Default: 64 KiB.
+    pub fn gap_bytes(mut self, bytes: u64) -> Self {
+        self.settings.gap_bytes = bytes;
+        self
+    }
+
+    /// Bounds the bytes of one request for tiles; a larger tile is asked for by itself. Smaller requests
+    /// run side by side, larger ones are fewer. Default: 2 MiB.
+    pub fn fetch_bytes(mut self, bytes: u64) -> Self {
+        self.settings.fetch_bytes = bytes.max(1);
         self
     }
 

@@ -81,8 +81,10 @@ impl<T: Copy + Default> Canvas<T> {
                     format!("{bands} x {window} pixels do not fit memory"),
                 )
             })?;
+        let samples = vec![T::default(); length];
+        in_large_pages(&samples);
         Ok(Self {
-            samples: vec![T::default(); length],
+            samples,
             bands,
             window,
         })
@@ -122,6 +124,32 @@ impl<T: Copy + Default> Canvas<T> {
         Ok((Rest { memory, shape }, places))
     }
 }
+
+/// Asks the system to map a large array in large pages: a page fault for each 4 KiB of it would cost
+/// more than decoding some codecs does.
+#[cfg(target_os = "linux")]
+fn in_large_pages<T>(samples: &[T]) {
+    const PAGE: usize = 4096;
+    const LARGE: usize = 2 << 20;
+    let bytes = size_of_val(samples);
+    if bytes < 2 * LARGE {
+        return;
+    }
+    let start = samples.as_ptr().cast_mut().cast::<u8>();
+    let offset = start.align_offset(PAGE);
+    // SAFETY: the range lies inside the slice and starts at a page; the advice changes no byte, and
+    // where it is refused nothing happens.
+    unsafe {
+        libc::madvise(
+            start.add(offset).cast(),
+            bytes - offset,
+            libc::MADV_HUGEPAGE,
+        );
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn in_large_pages<T>(_: &[T]) {}
 
 fn fits(bytes: usize) -> bool {
     isize::try_from(bytes).is_ok()

@@ -41,7 +41,7 @@ struct Scratch {
 /// [`ErrorKind::Corrupt`] if the bytes are not what the level promises, and those of `then`.
 pub(super) fn decompress<R>(
     level: &Level,
-    bytes: &Bytes,
+    bytes: &[u8],
     length: usize,
     least: usize,
     then: impl FnOnce(&[u8]) -> Result<R>,
@@ -216,7 +216,7 @@ fn unpack_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn jpeg(level: &Level, bytes: &Bytes) -> Result<Vec<u8>> {
+fn jpeg(level: &Level, bytes: &[u8]) -> Result<Vec<u8>> {
     // The decoder believes the stream's own size: it must be the tile's.
     let (width, height) = jpeg_size(bytes)
         .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a tile's JPEG data has no frame"))?;
@@ -240,7 +240,14 @@ fn jpeg(level: &Level, bytes: &Bytes) -> Result<Vec<u8>> {
     };
     let decoded = decoder.map(|decoder| {
         let tables = level.jpeg_tables.as_deref();
-        decoder.decode_tile(bytes.clone(), photometric, tables, samples, 8, None)
+        decoder.decode_tile(
+            Bytes::copy_from_slice(bytes),
+            photometric,
+            tables,
+            samples,
+            8,
+            None,
+        )
     });
     match decoded {
         Some(Ok(bytes)) => Ok(bytes),

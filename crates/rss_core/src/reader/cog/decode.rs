@@ -1,7 +1,5 @@
 //! From a compressed tile to samples, straight into the output. No IO.
 
-use bytes::Bytes;
-
 use super::{
     canvas::Place,
     codec::decompress,
@@ -80,7 +78,7 @@ fn row_bytes(level: &Level) -> Option<usize> {
 pub(super) fn decode<T: Value>(
     level: &Level,
     little_endian: bool,
-    bytes: &Bytes,
+    bytes: &[u8],
     job: &Job,
     targets: &mut [Target<T>],
 ) -> Result<()> {

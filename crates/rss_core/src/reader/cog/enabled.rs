@@ -7,14 +7,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::Array3;
 
 use super::{
     canvas::{Canvas, Rest, Wanted},
     decode::{self, Job, Target},
-    gather::Object,
+    gather::{Disk, Object},
     index::{self, Index, Level, Parts, Stop},
     plan::{self, Fetch, Merge},
     samples::{self, Value},
@@ -38,15 +37,8 @@ const MOST_HEADER_FETCHES: usize = 32;
 const FETCHES_AT_ONCE: usize = 32;
 /// Reads of one `read_many` that are under way at once.
 const READS_AT_ONCE: usize = 16;
-/// How tiles are merged into requests: a gap costs bandwidth, a request latency.
-const MERGE: Merge = Merge {
-    gap_bytes: 64 * 1024,
-    fetch_bytes: 8 << 20,
-};
-
 pub(crate) async fn open(session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
-    let (store, path) = session.stores().store(location)?;
-    let (object, bytes) = Object::open(store, path, location.clone(), HEADER_BYTES).await?;
+    let (object, bytes) = Object::open(session.stores(), location, HEADER_BYTES).await?;
     let mut parts = Parts::default();
     parts.add(0, bytes);
     let index = complete(&object, &mut parts, index::parse)
@@ -237,7 +229,53 @@ impl Cog {
                 }
             }
         }
-        let batches: Vec<Batch<T>> = plan::coalesce(&ranges, MERGE)
+        let stored: Vec<(Task<T>, Range<u64>)> = tasks
+            .into_iter()
+            .zip(ranges)
+            .filter_map(|(task, range)| Some((task?, range)))
+            .collect();
+        match inner.object.disk() {
+            Some(disk) => self.read_disk(number, disk, stored).await?,
+            None => self.read_network(number, stored).await?,
+        }
+        rest.join().map_err(at_file)
+    }
+
+    /// Reads tiles of a local file where they are decoded.
+    async fn read_disk<T: Value>(
+        &self,
+        level: usize,
+        disk: &Disk,
+        stored: Vec<(Task<T>, Range<u64>)>,
+    ) -> Result<()> {
+        for (_, range) in &stored {
+            self.0.object.check(range)?;
+        }
+        let jobs = stored.into_iter().map(|(task, range)| {
+            let disk = disk.clone();
+            self.on_cpu(level, task, move |decode| disk.with(&range, decode))
+        });
+        stream::iter(jobs)
+            .buffer_unordered(self.jobs_at_once())
+            .try_collect()
+            .await
+    }
+
+    /// Fetches tiles, neighbours in one request, and decodes each as it arrives.
+    async fn read_network<T: Value>(
+        &self,
+        level: usize,
+        stored: Vec<(Task<T>, Range<u64>)>,
+    ) -> Result<()> {
+        let inner = &self.0;
+        let settings = inner.session.settings();
+        let merge = Merge {
+            gap_bytes: settings.gap_bytes,
+            fetch_bytes: settings.fetch_bytes,
+        };
+        let (tasks, ranges): (Vec<Task<T>>, Vec<Range<u64>>) = stored.into_iter().unzip();
+        let mut tasks: Vec<Option<Task<T>>> = tasks.into_iter().map(Some).collect();
+        let batches: Vec<Batch<T>> = plan::coalesce(&ranges, merge)
             .into_iter()
             .map(|Fetch { range, wanted }| {
                 let tiles = wanted.into_iter().filter_map(|i| {
@@ -251,7 +289,6 @@ impl Cog {
                 Batch { range, tiles }
             })
             .collect();
-        let at_once = inner.session.settings().cpu_threads.saturating_mul(2);
         stream::iter(batches)
             .map(|Batch { range, tiles }| async move {
                 let bytes = inner.object.fetch(range).await?;
@@ -261,11 +298,16 @@ impl Cog {
             .buffer_unordered(FETCHES_AT_ONCE)
             .map_ok(stream::iter)
             .try_flatten()
-            .map_ok(|(task, bytes)| self.decode(number, task, bytes))
-            .try_buffer_unordered(at_once.max(1))
-            .try_collect::<()>()
-            .await?;
-        rest.join().map_err(at_file)
+            .map_ok(|(task, bytes)| self.on_cpu(level, task, move |decode| decode(&bytes)))
+            .try_buffer_unordered(self.jobs_at_once())
+            .try_collect()
+            .await
+    }
+
+    /// Tiles that are decoded or wait for a CPU thread at once.
+    fn jobs_at_once(&self) -> usize {
+        let threads = self.0.session.settings().cpu_threads;
+        threads.saturating_mul(2).max(1)
     }
 
     /// Cuts the output into the places of tiles.
@@ -304,8 +346,13 @@ impl Cog {
         Ok((rest, tasks))
     }
 
-    /// Decodes one tile on the CPU pool.
-    async fn decode<T: Value>(&self, level: usize, task: Task<T>, bytes: Bytes) -> Result<()> {
+    /// Decodes one tile on the CPU pool, with the bytes that `give` hands over there.
+    async fn on_cpu<T: Value>(
+        &self,
+        level: usize,
+        task: Task<T>,
+        give: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
         let inner = Arc::clone(&self.0);
         let Task {
             at,
@@ -318,10 +365,10 @@ impl Cog {
                 little_endian,
                 ..
             } = &inner.index;
-            match levels.get(level) {
-                Some(level) => decode::decode(level, *little_endian, &bytes, &job, &mut targets),
-                None => Err(Error::new(ErrorKind::InvalidInput, "no such level")),
-            }
+            let level = levels
+                .get(level)
+                .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "no such level"))?;
+            give(&mut |bytes| decode::decode(level, *little_endian, bytes, &job, &mut targets))
         });
         decoded.await?.map_err(|err| {
             Error::new(
