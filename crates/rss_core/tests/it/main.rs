@@ -7,4 +7,5 @@ mod cog;
 mod download;
 mod layers;
 mod products;
+mod recorded;
 mod store;
