@@ -313,17 +313,17 @@ fn a_next_link_leads_to_no_other_server_and_no_file() {
 #[test]
 fn each_providers_pages_are_followed_to_the_end() {
     for (paging, like, recorded, collection) in [
-        (Paging::Dea, DEA, "dea_ga_s2am_ard_3", "ga_s2am_ard_3"),
+        (Paging::Dea, DEA, "dea-sentinel2", "ga_s2am_ard_3"),
         (
             Paging::EarthSearch,
             ELEMENT84,
-            "earth-search_sentinel-2-l2a",
+            "element84-sentinel2",
             "sentinel-2-l2a",
         ),
         (
             Paging::PlanetaryComputer,
             PLANETARY_COMPUTER,
-            "planetary-computer_sentinel-2-l2a",
+            "planetary-computer-sentinel2",
             "sentinel-2-l2a",
         ),
     ] {
