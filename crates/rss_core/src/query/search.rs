@@ -103,6 +103,8 @@ struct Pager {
     kept: usize,
     /// Set at the first request.
     until: Option<Instant>,
+    /// A link that cannot be followed. The page it stands on is given first.
+    broken: Option<Error>,
     done: bool,
 }
 
@@ -123,6 +125,7 @@ impl Pager {
             seen: HashSet::new(),
             kept: 0,
             until: None,
+            broken: None,
             done: false,
         }
     }
@@ -134,6 +137,9 @@ impl Pager {
         }
         // Until this page has come, for an error is the end.
         self.done = true;
+        if let Some(err) = self.broken.take() {
+            return Err(err);
+        }
         let deadline = self.query.deadline;
         let until = *self.until.get_or_insert_with(|| later(deadline));
         let mut walker = match self.walker.take() {
@@ -161,7 +167,11 @@ impl Pager {
                 .filter(|one| one.asset.is_none() || here.contains(one.item.as_str())),
         );
         let enough = self.query.limit.is_some_and(|limit| self.kept >= limit);
-        let more = !enough && walker.step(page.next, &answered)?;
+        let more = !enough
+            && walker.step(page.next, &answered).unwrap_or_else(|err| {
+                self.broken = Some(err);
+                true
+            });
         self.done = !more;
         self.report.complete = !more;
         if let Some(name) = walker.filter_lost() {
