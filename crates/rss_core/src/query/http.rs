@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind},
-    location::{Trust, redact},
+    location::{Trust, redact, redact_text},
     session::Session,
     store::{of_status, retry_after},
 };
@@ -184,6 +184,8 @@ fn transport(err: reqwest::Error, url: &Url) -> Failure {
         "no answer in time"
     } else if err.is_body() || err.is_decode() {
         "the answer broke off"
+    } else if err.is_request() {
+        "the connection broke off"
     } else {
         "the request failed"
     };
@@ -260,15 +262,9 @@ fn first_words(body: &[u8]) -> String {
 
 /// Puts a server's text on one line, short and without the queries of URLs in it.
 fn clean(text: &str) -> String {
-    let words: Vec<String> = text
+    let words: Vec<String> = redact_text(text)
         .split_whitespace()
-        .map(|word| {
-            let word: String = word.chars().filter(|c| !c.is_control()).collect();
-            match word.find("://") {
-                Some(_) => redact(&word),
-                None => word,
-            }
-        })
+        .map(|word| word.chars().filter(|c| !c.is_control()).collect())
         .collect();
     let text = words.join(" ");
     match text.char_indices().nth(MAX_MESSAGE) {

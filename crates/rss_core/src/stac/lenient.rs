@@ -4,7 +4,10 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 use stac::{Item, Link};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::redact_text,
+};
 
 /// A STAC document.
 #[derive(Clone, Debug)]
@@ -148,7 +151,7 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
 
 /// The message of a server's error document, if there is one.
 fn one_line(text: &str) -> String {
-    let line: String = text
+    let line: String = redact_text(text)
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(200)
