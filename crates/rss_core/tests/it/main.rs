@@ -6,4 +6,5 @@ mod cache;
 mod cog;
 mod download;
 mod layers;
+mod search;
 mod store;
