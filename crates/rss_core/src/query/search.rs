@@ -172,6 +172,11 @@ impl Pager {
                 self.broken = Some(err);
                 true
             });
+        if more {
+            let mut next = walker.current().clone();
+            next.keep_query(&self.query.url);
+            walker.replace(next);
+        }
         self.done = !more;
         self.report.complete = !more;
         if let Some(name) = walker.filter_lost() {
@@ -211,7 +216,8 @@ impl Pager {
         if let Some(page) = page {
             body.insert("limit".to_owned(), page.into());
         }
-        let request = Request::Post(api.search, body);
+        let mut request = Request::Post(api.search, body);
+        request.keep_query(&self.query.url);
         Ok(if api.post { request } else { request.to_get() })
     }
 

@@ -77,6 +77,43 @@ async fn an_api_that_is_not_known_is_asked_how_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_landing_page_says_where_the_search_is_on_its_own_server() {
+    for (href, search) in [
+        ("./find", "/v1/find"),
+        ("/find", "/find"),
+        // What a server behind a proxy takes for its own address.
+        ("http://stac.internal:8080/find", "/v1/search"),
+        ("file:///etc/passwd", "/v1/search"),
+    ] {
+        let server = Server::start(move |asked, _| match &*asked.path {
+            "/" => Reply::redirect(302, "/v1/"),
+            "/v1/" => json!({
+                "type": "Catalog", "id": "x",
+                "conformsTo": ["https://api.stacspec.org/v1.0.0/item-search"],
+                "links": [
+                    {"rel": "search", "method": "GET", "href": href},
+                    {"rel": "search", "method": "POST", "href": href},
+                ],
+            })
+            .into(),
+            _ => page(&[item("a")], &Value::Null).into(),
+        })
+        .await;
+        let query = everything(Source::api(&server.root).unwrap())
+            .build()
+            .unwrap();
+        assert_eq!(ids(&query.search_async().await.unwrap()), ["a"]);
+        let log = server.log();
+        let asked: Vec<_> = log.iter().map(|r| (&*r.method, &*r.path)).collect();
+        assert_eq!(
+            asked,
+            [("GET", "/"), ("GET", "/v1/"), ("POST", search)],
+            "{href}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_gives_the_same_items_and_asks_for_no_page_it_does_not_need() {
     use futures::{StreamExt, TryStreamExt};
 

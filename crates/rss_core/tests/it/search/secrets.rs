@@ -7,7 +7,7 @@ use rss_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Reply, Server, item, page, query, session};
+use super::{Reply, Server, ids, item, page, query, session};
 
 const CANARY: &str = "CANARYSECRET";
 
@@ -40,6 +40,13 @@ async fn a_server_that_repeats_the_address_does_not_leak_it() {
         (r#"{"detail": "cannot POST {path} here"}"#, 400),
         (r#"{"detail": "cannot POST {root}{path} here"}"#, 403),
         (r#"{"detail": [{"loc": "{path}", "msg": "no"}]}"#, 422),
+        (r#"{"detail": "CANARYSECRET is no key"}"#, 401),
+        (
+            r#"{"detail": [{"loc": ["query", "token"], "input": "CANARYSECRET"}]}"#,
+            422,
+        ),
+        ("unknown key CANARYSECRET", 403),
+        ("unknown key CANARYSECRET", 200),
         ("<html><a href=\"{path}\">{path}</a></html>", 500),
         ("cannot POST '{path}'", 404),
         ("<html><a href=\"{path}\">log in</a></html>", 200),
@@ -105,17 +112,25 @@ async fn a_servers_words_are_kept_without_the_queries_in_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_goes_with_each_request_of_a_search() {
-    let server = Server::start(|asked, root| match (&*asked.path, &asked.body["page"]) {
-        ("/stac/search", Value::Null) => {
-            let next = json!({"rel": "next", "method": "POST", "merge": true,
-                "href": format!("{root}/stac/search?{}", asked.query), "body": {"page": 2}});
-            page(&[item("a")], &next)
+    // The links of the server do not repeat it, but for the last.
+    let server = Server::start(|asked, root| {
+        let search = format!("{root}/stac/search");
+        let next = |href: String, n: u32| {
+            json!({"rel": "next", "method": "POST", "merge": true, "href": href, "body": {"n": n}})
+        };
+        match (&*asked.path, asked.body["n"].as_u64()) {
+            ("/stac/search", None) => page(&[item("a")], &next(search, 1)),
+            ("/stac/search", Some(1)) => {
+                let next = next(format!("{search}?{}&page=2", asked.query), 2);
+                page(&[item("b")], &next)
+            }
+            ("/stac/search", Some(_)) => page(&[item("c")], &Value::Null),
+            _ => json!({
+                "type": "Catalog", "id": "x",
+                "conformsTo": ["https://api.stacspec.org/v1.0.0/item-search"],
+                "links": [{"rel": "search", "href": search}],
+            }),
         }
-        ("/stac/search", _) => page(&[item("b")], &Value::Null),
-        _ => json!({
-            "type": "Catalog", "id": "x",
-            "conformsTo": ["https://api.stacspec.org/v1.0.0/item-search"], "links": [],
-        }),
     })
     .await;
     let source = Source::api(&format!("{}/stac?token={CANARY}", server.root)).unwrap();
@@ -128,12 +143,14 @@ async fn a_secret_goes_with_each_request_of_a_search() {
     .build()
     .unwrap();
     let found = query.search_async().await.unwrap();
-    assert_eq!(found.len(), 2);
+    assert_eq!(ids(&found), ["a", "b", "c"]);
     let log = server.log();
-    assert_eq!(log.len(), 3);
-    for asked in log {
-        assert_eq!(asked.query, format!("token={CANARY}"), "{}", asked.path);
-    }
+    let queries: Vec<&str> = log.iter().map(|asked| &*asked.query).collect();
+    let token = format!("token={CANARY}");
+    assert_eq!(
+        queries,
+        [&*token, &*token, &*token, &*format!("{token}&page=2")]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
