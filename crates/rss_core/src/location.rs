@@ -334,6 +334,23 @@ pub(crate) fn redact(text: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
+/// Returns a server's text with what [`redact`] leaves out of each URL in it left out, and the query
+/// string of each path: error pages like to repeat the address that was asked for.
+pub(crate) fn redact_text(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || "\"'`<>".contains(c);
+    let mut out = String::with_capacity(text.len());
+    for piece in text.split_inclusive(ends) {
+        let (word, end) = piece.split_at(piece.find(ends).unwrap_or(piece.len()));
+        match word.split_once('?') {
+            _ if word.contains("://") => out.push_str(&redact(word)),
+            Some((path, query)) if query.contains('=') => out.push_str(path),
+            _ => out.push_str(word),
+        }
+        out.push_str(end);
+    }
+    out
+}
+
 /// Returns true if the URL names a host of this machine or of a private network.
 pub(crate) fn is_private(url: &Url) -> bool {
     match url.host() {

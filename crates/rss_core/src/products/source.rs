@@ -6,7 +6,10 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{Access, SOURCES};
-use crate::error::{Error, ErrorKind, Result};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::redact,
+};
 
 /// [Digital Earth Australia](https://knowledge.dea.ga.gov.au), by Geoscience Australia.
 pub const DEA: Source = Source::known("dea");
@@ -25,7 +28,9 @@ pub const PLANETARY_COMPUTER: Source = Source::known("planetary-computer");
 /// assert_eq!(mirror.url(), "http://127.0.0.1:8080/stac");
 /// # Ok::<_, rss_core::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Printing a source leaves out the query string of its URL, which may hold a key.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Source {
     /// The built-in source whose manners and products this one has.
     known: Option<&'static str>,
@@ -55,7 +60,7 @@ impl Source {
                 ErrorKind::InvalidInput,
                 format!(
                     "source `{}` is not one of {} or the http(s) URL of a STAC API",
-                    crate::location::redact(url),
+                    redact(url),
                     names().join(", ")
                 ),
             ));
@@ -117,7 +122,16 @@ impl FromStr for Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(&redact(self.name()))
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("known", &self.known)
+            .field("url", &self.url.as_deref().map(redact))
+            .finish()
     }
 }
 

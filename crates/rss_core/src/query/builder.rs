@@ -1,6 +1,6 @@
 //! The query as a user writes it, and what is left of it once it is checked.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -314,7 +314,7 @@ impl ImageQueryBuilder {
 }
 
 /// A query that was checked. It can be searched more than once.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ImageQuery {
     pub(super) session: Session,
     pub(super) source: Source,
@@ -326,6 +326,18 @@ pub struct ImageQuery {
     pub(super) max_pages: usize,
     pub(super) deadline: Duration,
     pub(super) keep_partial: bool,
+}
+
+impl fmt::Debug for ImageQuery {
+    /// Leaves out the URL, whose query string may hold a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ImageQuery")
+            .field("source", &self.source)
+            .field("check", &self.check)
+            .field("selection", &self.selection)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ImageQuery {

@@ -77,14 +77,15 @@ impl QueryResult {
     /// whose children cannot be found from here.
     pub fn from_json(session: &Session, json: &[u8], trust: Trust) -> Result<Self> {
         let mut found = Self::from_items(session, ItemCollection::from(Vec::new()), trust);
-        let mut walk = Walk::new(trust);
-        let more = walk.take(read(json)?, &Base::Unknown, trust, 0);
-        if walk.items.is_empty() && !more.is_empty() {
+        let document = read(json)?;
+        if matches!(document, Document::Catalogue { .. }) {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 "a catalogue; read it from its file or URL, so that its links can be followed",
             ));
         }
+        let mut walk = Walk::new(trust);
+        walk.take(document, &Base::Unknown, trust, 0);
         walk.fill(&mut found);
         Ok(found)
     }

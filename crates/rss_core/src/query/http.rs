@@ -17,7 +17,7 @@ use url::Url;
 use super::paging::{Request, same_server};
 use crate::{
     error::{Error, ErrorKind},
-    location::{Trust, redact},
+    location::{Trust, redact, redact_text},
     session::Session,
     store::{of_status, retry_after},
 };
@@ -156,17 +156,19 @@ async fn read(mut response: Response, url: Url) -> Result<Answer, Failure> {
         }
     }
     if !status.is_success() {
-        return Err(refused(status, &headers, &body, &url));
+        let body = without_values(&body, &url);
+        return Err(refused(status, &headers, body.as_bytes(), &url));
     }
     let text = body.trim_ascii_start();
     if text.first() != Some(&b'{') {
+        let text = without_values(text, &url);
         let kind = content_type(&headers);
         return Err(Failure::corrupt(
             &url,
             format!(
                 "expected STAC JSON, the server answered {} with {kind}: {}",
                 status.as_u16(),
-                first_words(text)
+                first_words(text.as_bytes())
             ),
         ));
     }
@@ -181,6 +183,8 @@ fn transport(err: reqwest::Error, url: &Url) -> Failure {
         "no answer in time"
     } else if err.is_body() || err.is_decode() {
         "the answer broke off"
+    } else if err.is_request() {
+        "the connection broke off"
     } else {
         "the request failed"
     };
@@ -255,17 +259,38 @@ fn first_words(body: &[u8]) -> String {
     clean(&text)
 }
 
+/// Members of a query string that are a search's own, and may be repeated in an error.
+const SEARCH_MEMBERS: [&str; 9] = [
+    "collections",
+    "ids",
+    "bbox",
+    "intersects",
+    "datetime",
+    "limit",
+    "filter",
+    "filter-lang",
+    "query",
+];
+/// The shortest value that is taken for a key, in bytes.
+const MIN_KEY: usize = 6;
+
+/// Returns a server's text without the values of the address that was asked: servers like to repeat
+/// a key that they do not know.
+fn without_values(body: &[u8], url: &Url) -> String {
+    let mut text = String::from_utf8_lossy(body).into_owned();
+    for (name, value) in url.query_pairs() {
+        if value.len() >= MIN_KEY && !SEARCH_MEMBERS.contains(&&*name) {
+            text = text.replace(&*value, "..");
+        }
+    }
+    text
+}
+
 /// Puts a server's text on one line, short and without the queries of URLs in it.
 fn clean(text: &str) -> String {
-    let words: Vec<String> = text
+    let words: Vec<String> = redact_text(text)
         .split_whitespace()
-        .map(|word| {
-            let word: String = word.chars().filter(|c| !c.is_control()).collect();
-            match word.find("://") {
-                Some(_) => redact(&word),
-                None => word,
-            }
-        })
+        .map(|word| word.chars().filter(|c| !c.is_control()).collect())
         .collect();
     let text = words.join(" ");
     match text.char_indices().nth(MAX_MESSAGE) {

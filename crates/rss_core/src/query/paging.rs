@@ -29,6 +29,17 @@ impl Request {
         }
     }
 
+    /// Adds what the query string of the API's root holds and this address lacks: a key that
+    /// servers do not repeat in their links.
+    pub(super) fn keep_query(&mut self, root: &Url) {
+        let (Self::Get(url) | Self::Post(url, _)) = self;
+        for (name, value) in root.query_pairs() {
+            if !url.query_pairs().any(|(known, _)| known == name) {
+                url.query_pairs_mut().append_pair(&name, &value);
+            }
+        }
+    }
+
     /// Returns the page size that is asked for, if it is.
     pub(super) fn limit(&self) -> Option<u64> {
         match self {

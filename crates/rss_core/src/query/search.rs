@@ -102,6 +102,8 @@ struct Pager {
     kept: usize,
     /// Set at the first request.
     until: Option<Instant>,
+    /// A link that cannot be followed. The page it stands on is given first.
+    broken: Option<Error>,
     done: bool,
 }
 
@@ -122,6 +124,7 @@ impl Pager {
             seen: HashSet::new(),
             kept: 0,
             until: None,
+            broken: None,
             done: false,
         }
     }
@@ -133,6 +136,9 @@ impl Pager {
         }
         // Until this page has come, for an error is the end.
         self.done = true;
+        if let Some(err) = self.broken.take() {
+            return Err(err);
+        }
         let deadline = self.query.deadline;
         let until = *self.until.get_or_insert_with(|| later(deadline));
         let mut walker = match self.walker.take() {
@@ -160,7 +166,16 @@ impl Pager {
                 .filter(|one| one.asset.is_none() || here.contains(one.item.as_str())),
         );
         let enough = self.query.limit.is_some_and(|limit| self.kept >= limit);
-        let more = !enough && walker.step(page.next, &answered)?;
+        let more = !enough
+            && walker.step(page.next, &answered).unwrap_or_else(|err| {
+                self.broken = Some(err);
+                true
+            });
+        if more {
+            let mut next = walker.current().clone();
+            next.keep_query(&self.query.url);
+            walker.replace(next);
+        }
         self.done = !more;
         self.report.complete = !more;
         if let Some(name) = walker.filter_lost() {
@@ -200,7 +215,8 @@ impl Pager {
         if let Some(page) = page {
             body.insert("limit".to_owned(), page.into());
         }
-        let request = Request::Post(api.search, body);
+        let mut request = Request::Post(api.search, body);
+        request.keep_query(&self.query.url);
         Ok(if api.post { request } else { request.to_get() })
     }
 

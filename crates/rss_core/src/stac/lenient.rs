@@ -4,7 +4,10 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 use stac::{Item, Link};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::redact_text,
+};
 
 /// A STAC document.
 #[derive(Clone, Debug)]
@@ -158,7 +161,7 @@ fn is_feature(value: &Value) -> bool {
 }
 
 fn one_line(text: &str) -> String {
-    let line: String = text
+    let line: String = redact_text(text)
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(200)
