@@ -6,11 +6,14 @@ mod args;
 mod commands;
 mod output;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, error::ErrorKind};
 
 use crate::args::{Cli, Command};
+
+/// How long an interrupted command may take to clear up. One that is stuck in a write is left.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// What a command found: 0 or 1 as exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +23,10 @@ enum Found {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(err) => return not_parsed(&err),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -29,10 +35,16 @@ fn main() -> ExitCode {
         Err(err) => return failed(&err.into()),
     };
     let result = runtime.block_on(async {
-        // The losing future is dropped, and what it had half done goes with it.
+        // A task of its own: what waits for stdin or stdout must not keep Ctrl-C from being heard.
+        let mut task = tokio::spawn(async move { run(&cli.command).await });
         tokio::select! {
-            result = run(&cli.command) => result,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+            done = &mut task => done.unwrap_or_else(|err| Err(err.into())),
+            _ = tokio::signal::ctrl_c() => {
+                // What is half done goes with the task.
+                task.abort();
+                let _ = tokio::time::timeout(GRACE, task).await;
+                Err(anyhow::anyhow!("interrupted"))
+            }
         }
     });
     runtime.shutdown_background();
@@ -54,6 +66,33 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
     }
 }
 
+/// Prints help where it was asked for, else one line that says which argument is wrong.
+fn not_parsed(err: &clap::Error) -> ExitCode {
+    match err.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // A reader that went away is nobody's error.
+            let _ = err.print();
+            return match err.use_stderr() {
+                true => ExitCode::from(2),
+                false => ExitCode::SUCCESS,
+            };
+        }
+        _ => {}
+    }
+    let text = err.render().to_string();
+    let said: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let said = said.join(" ");
+    output::say(said.strip_prefix("error: ").unwrap_or(&said));
+    ExitCode::from(2)
+}
+
 /// Prints one line that says what went wrong; a reader that went away is nobody's error.
 fn failed(err: &anyhow::Error) -> ExitCode {
     if output::is_broken_pipe(err) {
@@ -68,6 +107,6 @@ fn failed(err: &anyhow::Error) -> ExitCode {
         }
         source = err.source();
     }
-    eprintln!("rss: {}", line.replace('\n', " "));
+    output::say(&line);
     ExitCode::from(2)
 }

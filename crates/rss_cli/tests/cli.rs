@@ -1,0 +1,13 @@
+//! The command line, run as a user runs it: a process, its exit code, stdout and stderr.
+
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod cli {
+    pub(crate) mod cache;
+    pub(crate) mod get;
+    pub(crate) mod manners;
+    pub(crate) mod raster;
+    pub(crate) mod remote;
+    pub(crate) mod search;
+    pub(crate) mod stage;
+}
