@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod cli {
+    pub(crate) mod absent;
     pub(crate) mod cache;
     pub(crate) mod get;
     pub(crate) mod manners;

@@ -10,7 +10,9 @@ use std::{
 use rss_testbed::{BUCKET, Band, Fault, Rule, Service};
 use serde_json::Value;
 
-use super::stage::{Ran, Stage, assets, files, href, ids, interrupt, items, sorted, wait_until};
+use super::stage::{
+    Ran, SEED, Stage, assets, files, href, ids, interrupt, items, sorted, wait_until,
+};
 
 const RED: &[&str] = &["--bands", "nbart_red", "--to", "out"];
 
@@ -209,6 +211,20 @@ fn items_come_from_a_file_from_a_dash_or_from_a_pipe() {
     assert_eq!(stage.bed.requests(Service::Stac).len(), 0);
     // One request for each file, in the first of the three runs.
     assert_eq!(stage.fetches(), 4);
+}
+
+#[test]
+fn items_come_from_a_url() {
+    let stage = Stage::new();
+    let found = stage.seed("search", &["--limit", "1", "--json"]);
+    stage
+        .bed
+        .put("lists", "items.json", found.text().to_owned());
+    let url = stage.bed.http_url("lists", "items.json");
+    let get = ["get", "--items", &url, "--mode", "copy", "--json"];
+    let fetched = stage.run(&[&get, RED].concat()).json();
+    let path = href(&items(&fetched)[0], "nbart_red").to_owned();
+    assert!(wanted(&stage).iter().any(|(wanted, _)| *wanted == path));
 }
 
 #[test]

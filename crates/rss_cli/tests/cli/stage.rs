@@ -1,7 +1,7 @@
 //! A testbed, folders of its own, and the binary between them.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -35,7 +35,6 @@ pub(crate) struct Stage {
 }
 
 /// What a run left: exit code, stdout, stderr.
-#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
@@ -109,6 +108,16 @@ impl Stage {
     }
 }
 
+impl fmt::Debug for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stdout: String = String::from_utf8_lossy(&self.stdout)
+            .chars()
+            .take(500)
+            .collect();
+        write!(f, "{:?}\n{stdout}\n{}", self.code, self.stderr)
+    }
+}
+
 impl Ran {
     pub(crate) fn of(output: Output) -> Self {
         let ran = Self {
@@ -170,14 +179,10 @@ pub(crate) fn ids(collection: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Returns the keys of an item's assets.
+/// Returns the keys of an item's assets, sorted.
 pub(crate) fn assets(item: &Value) -> Vec<&str> {
-    item["assets"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect()
+    let assets = item["assets"].as_object().unwrap();
+    sorted(assets.keys().map(String::as_str))
 }
 
 pub(crate) fn href<'a>(item: &'a Value, asset: &str) -> &'a str {

@@ -6,6 +6,10 @@
 
 pub(crate) use self::inner::open;
 
+use crate::error::Error;
+
+const NOT_A_TIFF: &str = "not a TIFF: it starts with neither II nor MM";
+
 #[cfg(not(feature = "async-tiff"))]
 #[path = "disabled.rs"]
 mod inner;
@@ -21,3 +25,8 @@ mod gather;
 mod index;
 #[cfg(feature = "async-tiff")]
 mod plan;
+
+/// Returns true if [`open`] failed on what another format may be.
+pub(crate) fn is_other_format(err: &Error) -> bool {
+    err.message() == NOT_A_TIFF
+}
