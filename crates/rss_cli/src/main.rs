@@ -12,6 +12,10 @@ use clap::{Parser, error::ErrorKind};
 
 use crate::args::{Cli, Command};
 
+const DONE: u8 = 0;
+const NOTHING: u8 = 1;
+const ERROR: u8 = 2;
+
 /// How long an interrupted command may take to clear up. One that is stuck in a write is left.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -25,14 +29,14 @@ enum Found {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(err) => return not_parsed(&err),
+        Err(err) => return ExitCode::from(not_parsed(&err)),
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
     {
         Ok(runtime) => runtime,
-        Err(err) => return failed(&err.into()),
+        Err(err) => return ExitCode::from(failed(&err.into())),
     };
     let result = runtime.block_on(async {
         // A task of its own: what waits for stdin or stdout must not keep Ctrl-C from being heard.
@@ -48,11 +52,14 @@ fn main() -> ExitCode {
         }
     });
     runtime.shutdown_background();
-    match result {
-        Ok(Found::Something) => ExitCode::SUCCESS,
-        Ok(Found::Nothing) => ExitCode::from(1),
+    let code = match result {
+        Ok(Found::Something) => DONE,
+        Ok(Found::Nothing) => NOTHING,
         Err(err) => failed(&err),
-    }
+    };
+    // GDAL's threads may still read or wait for a server. What they use must not be torn down under
+    // them, as the destructors of C libraries do where a process ends in the usual way.
+    signal_hook::low_level::exit(code.into())
 }
 
 async fn run(command: &Command) -> anyhow::Result<Found> {
@@ -67,7 +74,7 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
 }
 
 /// Prints help where it was asked for, else one line that says which argument is wrong.
-fn not_parsed(err: &clap::Error) -> ExitCode {
+fn not_parsed(err: &clap::Error) -> u8 {
     match err.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
@@ -75,8 +82,8 @@ fn not_parsed(err: &clap::Error) -> ExitCode {
             // A reader that went away is nobody's error.
             let _ = err.print();
             return match err.use_stderr() {
-                true => ExitCode::from(2),
-                false => ExitCode::SUCCESS,
+                true => ERROR,
+                false => DONE,
             };
         }
         _ => {}
@@ -90,13 +97,13 @@ fn not_parsed(err: &clap::Error) -> ExitCode {
         .collect();
     let said = said.join(" ");
     output::say(said.strip_prefix("error: ").unwrap_or(&said));
-    ExitCode::from(2)
+    ERROR
 }
 
 /// Prints one line that says what went wrong; a reader that went away is nobody's error.
-fn failed(err: &anyhow::Error) -> ExitCode {
+fn failed(err: &anyhow::Error) -> u8 {
     if output::is_broken_pipe(err) {
-        return ExitCode::SUCCESS;
+        return DONE;
     }
     let mut line = err.to_string();
     let mut source = err.source();
@@ -108,5 +115,5 @@ fn failed(err: &anyhow::Error) -> ExitCode {
         source = err.source();
     }
     output::say(&line);
-    ExitCode::from(2)
+    ERROR
 }

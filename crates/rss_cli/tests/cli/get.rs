@@ -313,16 +313,8 @@ fn ctrl_c_leaves_no_file() {
             stage.bed.fault(Rule::new(fault.clone()).on(Service::S3));
             let url = stage.bed.stac_url();
             let mut command = stage.rss();
-            let get = [
-                "get",
-                &url,
-                "sentinel2",
-                "--like",
-                "dea",
-                "--scene",
-                "56jns",
-            ];
-            command.args(get).args(RED).args(["--mode", mode, "--json"]);
+            command.args(["get", &url]).args(SEED).args(RED);
+            command.args(["--mode", mode, "--json"]);
             let child = command.spawn().unwrap();
             wait_until(|| !stage.bed.requests(Service::S3).is_empty());
             let ran = interrupt(child);
