@@ -51,17 +51,11 @@ fn no_command_prints_the_help_and_is_exit_2() {
 }
 
 /// Runs with a stdout that nobody reads: as `rss .. | head -c 1`, when `head` has gone.
-fn unread(stage: &Stage, args: &[&str], bytes: usize) -> Ran {
-    let (mut reader, writer) = std::io::pipe().unwrap();
-    let mut command = stage.rss();
-    command.args(args).stdout(writer);
-    let child = command.spawn().unwrap();
-    // The command keeps a writing end of its own.
-    drop(command);
-    let mut first = vec![0; bytes];
-    reader.read_exact(&mut first).unwrap();
+fn unread(stage: &Stage, args: &[&str]) -> Ran {
+    let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    Ran::of(child.wait_with_output().unwrap())
+    let mut command = stage.rss();
+    Ran::of(command.args(args).stdout(writer).output().unwrap())
 }
 
 #[test]
@@ -85,10 +79,8 @@ fn a_broken_pipe_is_no_error() {
         &["search", "--help"],
     ];
     for args in commands {
-        for bytes in [0, 1] {
-            let ran = unread(&stage, args, bytes);
-            assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
-        }
+        let ran = unread(&stage, args);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
     }
 }
 
