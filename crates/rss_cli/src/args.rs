@@ -11,7 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     version,
     about,
     max_term_width = 100,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "Example:\n  rss search dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --json | rss get --to imagery"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -235,18 +236,21 @@ pub(crate) struct CacheArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheAction {
     /// Prints where the cache is and how much it holds.
+    #[command(after_help = "Example:\n  rss cache info --json")]
     Info {
         /// Print one JSON document.
         #[arg(long)]
         json: bool,
     },
     /// Removes what has expired and what a killed download left.
+    #[command(after_help = "Example:\n  rss cache clean")]
     Clean {
         /// Print one JSON document.
         #[arg(long)]
         json: bool,
     },
     /// Removes every entry.
+    #[command(after_help = "Example:\n  rss cache clear")]
     Clear {
         /// Print one JSON document.
         #[arg(long)]

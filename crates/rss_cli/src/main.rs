@@ -6,11 +6,18 @@ mod args;
 mod commands;
 mod output;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, error::ErrorKind};
 
 use crate::args::{Cli, Command};
+
+const DONE: u8 = 0;
+const NOTHING: u8 = 1;
+const ERROR: u8 = 2;
+
+/// How long an interrupted command may take to clear up. One that is stuck in a write is left.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// What a command found: 0 or 1 as exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,27 +27,39 @@ enum Found {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(err) => return ExitCode::from(not_parsed(&err)),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
     {
         Ok(runtime) => runtime,
-        Err(err) => return failed(&err.into()),
+        Err(err) => return ExitCode::from(failed(&err.into())),
     };
     let result = runtime.block_on(async {
-        // The losing future is dropped, and what it had half done goes with it.
+        // A task of its own: what waits for stdin or stdout must not keep Ctrl-C from being heard.
+        let mut task = tokio::spawn(async move { run(&cli.command).await });
         tokio::select! {
-            result = run(&cli.command) => result,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+            done = &mut task => done.unwrap_or_else(|err| Err(err.into())),
+            _ = tokio::signal::ctrl_c() => {
+                // What is half done goes with the task.
+                task.abort();
+                let _ = tokio::time::timeout(GRACE, task).await;
+                Err(anyhow::anyhow!("interrupted"))
+            }
         }
     });
     runtime.shutdown_background();
-    match result {
-        Ok(Found::Something) => ExitCode::SUCCESS,
-        Ok(Found::Nothing) => ExitCode::from(1),
+    let code = match result {
+        Ok(Found::Something) => DONE,
+        Ok(Found::Nothing) => NOTHING,
         Err(err) => failed(&err),
-    }
+    };
+    // GDAL's threads may still read or wait for a server. What they use must not be torn down under
+    // them, as the destructors of C libraries do where a process ends in the usual way.
+    signal_hook::low_level::exit(code.into())
 }
 
 async fn run(command: &Command) -> anyhow::Result<Found> {
@@ -54,10 +73,37 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
     }
 }
 
+/// Prints help where it was asked for, else one line that says which argument is wrong.
+fn not_parsed(err: &clap::Error) -> u8 {
+    match err.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // A reader that went away is nobody's error.
+            let _ = err.print();
+            return match err.use_stderr() {
+                true => ERROR,
+                false => DONE,
+            };
+        }
+        _ => {}
+    }
+    let text = err.render().to_string();
+    let said: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let said = said.join(" ");
+    output::say(said.strip_prefix("error: ").unwrap_or(&said));
+    ERROR
+}
+
 /// Prints one line that says what went wrong; a reader that went away is nobody's error.
-fn failed(err: &anyhow::Error) -> ExitCode {
+fn failed(err: &anyhow::Error) -> u8 {
     if output::is_broken_pipe(err) {
-        return ExitCode::SUCCESS;
+        return DONE;
     }
     let mut line = err.to_string();
     let mut source = err.source();
@@ -68,6 +114,6 @@ fn failed(err: &anyhow::Error) -> ExitCode {
         }
         source = err.source();
     }
-    eprintln!("rss: {}", line.replace('\n', " "));
-    ExitCode::from(2)
+    output::say(&line);
+    ERROR
 }

@@ -1,4 +1,4 @@
-//! What goes to stdout: one JSON document, or a table.
+//! What goes to stdout: one JSON document, or a table; and to stderr: lines.
 
 use std::io::{self, Write};
 
@@ -53,6 +53,12 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Result<()> {
                 .map(|row| line(row.iter().map(String::as_str).collect())),
         ),
     )
+}
+
+/// Prints one line on stderr, where nobody may listen.
+pub(crate) fn say(line: &str) {
+    let line = line.replace(['\n', '\r'], " ");
+    let _ = writeln!(io::stderr(), "rss: {}", printable(&line));
 }
 
 /// Replaces control characters: a name from a catalogue must not steer a terminal.

@@ -125,7 +125,7 @@ impl Location {
                     .map_err(|err| invalid("not a valid URL").with_source(err).at(redact(text)))?;
                 url.to_file_path()
                     .map(Self::Local)
-                    .map_err(|()| invalid("a file URL without a local path").at(text))
+                    .map_err(|()| invalid("a file URL without a local path").at(redact(text)))
             }
             other => Err(invalid(format!(
                 "scheme `{other}` is not one of s3, gs, az, http, https, file"
@@ -168,7 +168,7 @@ impl Location {
 
     fn parse_vsi(text: &str, rest: &str) -> Result<Self> {
         let Some((kind, path)) = rest.split_once('/') else {
-            return Err(invalid("a VSI path without a file").at(text));
+            return Err(invalid("a VSI path without a file").at(redact(text)));
         };
         match kind {
             "s3" => {
@@ -440,8 +440,14 @@ mod tests {
         let location = Location::parse("https://me:pw@h/x.tif?sig=SECRET#SECRET").unwrap();
         assert_eq!(location.to_string(), "https://h/x.tif");
         assert_eq!(format!("{location:?}"), "Location(https://h/x.tif)");
-        let err = Location::parse("ftp://h/x.tif?sig=SECRET").unwrap_err();
-        assert!(!format!("{err} {err:?}").contains("SECRET"));
+        for text in [
+            "ftp://h/x.tif?sig=SECRET",
+            "file://h/x.tif?sig=SECRET",
+            "/vsicurl?url=https%3A%2F%2Fh&sig=SECRET",
+        ] {
+            let err = Location::parse(text).unwrap_err();
+            assert!(!format!("{err} {err:?}").contains("SECRET"), "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,10 @@ use rss_core::{
     Trust,
 };
 
-use crate::args::{Items, Selection};
+use crate::{
+    args::{Items, Selection},
+    output,
+};
 
 /// Searches.
 pub(super) async fn search(session: &Session, args: &Selection) -> Result<QueryResult> {
@@ -59,14 +62,20 @@ pub(super) async fn search(session: &Session, args: &Selection) -> Result<QueryR
         query = query.limit(limit);
     }
     let found = query.build()?.search_async().await?;
-    notes(&found);
-    // What came is printed, and the exit code says that more is missing.
-    if let Some(reason) = &found.report().stopped
-        && found.is_empty()
-    {
-        bail!("{reason}");
+    if found.is_empty() {
+        complete(&found)?;
     }
+    notes(&found);
     Ok(found)
+}
+
+/// Fails if the search did not come to its end: what came is used, and the exit code says that
+/// more is missing.
+pub(super) fn complete(found: &QueryResult) -> Result<()> {
+    match &found.report().stopped {
+        Some(reason) => bail!("the search stopped early: {reason}"),
+        None => Ok(()),
+    }
 }
 
 /// Reads items where arguments name some, else searches.
@@ -132,22 +141,21 @@ fn manifest_of(found: &QueryResult) -> Result<Manifest> {
 fn notes(found: &QueryResult) {
     let report = found.report();
     for filter in &report.filters_ignored {
-        eprintln!("rss: note: the server did not apply {filter}; it was applied here");
+        output::say(&format!(
+            "note: the server did not apply {filter}; it was applied here"
+        ));
     }
     for one in report.skipped.iter().take(10) {
         let asset = one.asset.as_deref().map(|key| format!(" {key}"));
-        eprintln!(
-            "rss: note: skipped {}{}: {}",
+        output::say(&format!(
+            "note: skipped {}{}: {}",
             one.item.escape_debug(),
             asset.unwrap_or_default().escape_debug(),
             one.reason
-        );
+        ));
     }
     if report.skipped.len() > 10 {
-        eprintln!("rss: note: skipped {} more", report.skipped.len() - 10);
-    }
-    if let Some(reason) = &report.stopped {
-        eprintln!("rss: note: the search stopped early: {reason}");
+        output::say(&format!("note: skipped {} more", report.skipped.len() - 10));
     }
 }
 

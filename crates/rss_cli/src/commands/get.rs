@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
         if args.json {
             output::json(found.items())?;
         }
-        eprintln!("rss: nothing found");
+        output::say("nothing found");
         return Ok(Found::Nothing);
     }
 
@@ -80,11 +80,11 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
     for row in fetched.failed() {
         failures += 1;
         if let Some(err) = &row.error {
-            eprintln!(
-                "rss: {} {}: {err}",
+            output::say(&format!(
+                "{} {}: {err}",
                 row.item.escape_debug(),
                 row.asset.escape_debug()
-            );
+            ));
         }
     }
     if failures > 0 {
@@ -93,8 +93,9 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
             fetched.assets.len()
         );
     }
+    found::complete(&found)?;
     if fetched.assets.is_empty() {
-        eprintln!("rss: the items have no such assets");
+        output::say("the items have no such assets");
         return Ok(Found::Nothing);
     }
     Ok(Found::Something)

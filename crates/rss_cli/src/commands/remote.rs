@@ -40,8 +40,9 @@ pub(crate) async fn run(args: &RemoteArgs) -> Result<Found> {
         output::table(&["item", "asset", "href"], &rows)?;
     }
     if rows.is_empty() {
-        eprintln!("rss: nothing found");
+        output::say("nothing found");
         return Ok(Found::Nothing);
     }
+    found::complete(&found)?;
     Ok(Found::Something)
 }

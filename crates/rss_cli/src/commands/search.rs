@@ -10,7 +10,6 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<Found> {
     let session = Session::from_env()?;
     let found = found::search(&session, &args.selection).await?;
     let is_named = !(args.selection.bands.is_empty() && args.selection.canonical.is_empty());
-    let is_complete = found.report().stopped.is_none();
     let outcome = if found.is_empty() {
         Found::Nothing
     } else {
@@ -29,9 +28,9 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<Found> {
         print(&found)?;
     }
     if outcome == Found::Nothing {
-        eprintln!("rss: nothing found");
+        output::say("nothing found");
     }
-    anyhow::ensure!(is_complete, "the search did not come to its end");
+    found::complete(&found)?;
     Ok(outcome)
 }
 

@@ -271,7 +271,7 @@ pub async fn open(
         Backend::AsyncTiff => cog::open(session, location).await,
         Backend::Gdal => gdal::open(session, location).await,
         Backend::Auto => match cog::open(session, location).await {
-            Err(err) if err.kind() == ErrorKind::Unsupported => {
+            Err(err) if err.kind() == ErrorKind::Unsupported || cog::is_other_format(&err) => {
                 match gdal::open(session, location).await {
                     Err(other) if other.kind() == ErrorKind::Unsupported => Err(err),
                     opened => opened,

@@ -299,7 +299,7 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
     let little_endian = match head.get(..2) {
         Some(b"II") => true,
         Some(b"MM") => false,
-        _ => return corrupt("not a TIFF: it starts with neither II nor MM"),
+        _ => return corrupt(super::NOT_A_TIFF),
     };
     let word = |from: usize, to: usize| uint(head.get(from..to).unwrap_or_default(), little_endian);
     let (big, mut at) = match word(2, 4) {

@@ -7,6 +7,10 @@
 
 pub(crate) use self::inner::open;
 
+use crate::error::Error;
+
+const NOT_A_TIFF: &str = "not a TIFF: it starts with neither II nor MM";
+
 #[cfg(not(feature = "async-tiff"))]
 #[path = "disabled.rs"]
 mod inner;
@@ -28,3 +32,8 @@ mod index;
 mod plan;
 #[cfg(feature = "async-tiff")]
 mod samples;
+
+/// Returns true if [`open`] failed on what another format may be.
+pub(crate) fn is_other_format(err: &Error) -> bool {
+    err.message() == NOT_A_TIFF
+}

@@ -390,7 +390,11 @@ impl FileCache {
     }
 
     fn exists(&self) -> Result<bool> {
-        Ok(self.root()?.join("entries").is_dir())
+        match fs::metadata(self.root()?.join("entries")) {
+            Ok(found) => Ok(found.is_dir()),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(err) => Err(self.wrong(&err)),
+        }
     }
 
     fn tmp(&self) -> Result<PathBuf> {
