@@ -38,6 +38,10 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
+/// How often a server that is not reached at all is tried again: a user with a wrong address must not
+/// wait for all tries.
+const RETRIES_UNREACHED: u32 = 2;
+
 /// A try that failed.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -45,6 +49,8 @@ pub(super) struct Failure {
     pub(super) status: Option<StatusCode>,
     /// The same request may succeed later.
     pub(super) again: bool,
+    /// No server was reached: a wrong name more often than a passing fault.
+    unreached: bool,
     /// A smaller page may succeed.
     pub(super) smaller: bool,
     /// The pause the server asked for.
@@ -57,6 +63,7 @@ impl Failure {
             again: error.is_retryable(),
             error,
             status: None,
+            unreached: false,
             smaller: false,
             pause: None,
         }
@@ -188,10 +195,14 @@ fn transport(err: reqwest::Error, url: &Url) -> Failure {
     } else {
         "the request failed"
     };
+    let unreached = err.is_connect();
     let error = Error::new(ErrorKind::Unavailable, message)
         .at(redact(url.as_str()))
         .with_source(err.without_url());
-    Failure::new(error)
+    Failure {
+        unreached,
+        ..Failure::new(error)
+    }
 }
 
 /// Makes an error of a status, with the server's own words.
@@ -341,7 +352,11 @@ impl Patience {
         if !failure.again {
             return Err(failure.error);
         }
-        if self.failed > self.retries {
+        let retries = match failure.unreached {
+            true => self.retries.min(RETRIES_UNREACHED),
+            false => self.retries,
+        };
+        if self.failed > retries {
             return Err(failure.error.after(self.failed));
         }
         let wait = backoff(self.base, self.failed, random()).max(failure.pause.unwrap_or_default());

@@ -150,6 +150,79 @@ impl Tally {
     }
 }
 
+/// Numbers that look random and are the same each time.
+fn next(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state >> 33) as usize
+}
+
+#[test]
+fn damaged_files_are_refused_or_read_and_never_panic() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiff/files");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("damaged.tif");
+    let session = Session::builder().read_bytes(16 << 20).build().unwrap();
+    let mut state = 0x9E37_79B9_7F4A_7C15;
+    let (mut read, mut refused) = (0, 0);
+    let mut names: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    names.sort();
+    for name in names {
+        let whole = std::fs::read(&name).unwrap();
+        for round in 0..40 {
+            let mut bytes = whole.clone();
+            match round % 4 {
+                // The header and the first directory, where a wrong number does most.
+                0 | 1 => {
+                    let at = next(&mut state) % bytes.len().min(400);
+                    bytes[at] = next(&mut state).to_le_bytes()[0];
+                }
+                2 => {
+                    let at = next(&mut state) % bytes.len();
+                    bytes[at] ^= 1 << (next(&mut state) % 8);
+                }
+                _ => bytes.truncate(next(&mut state) % bytes.len()),
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            let location = Location::Local(path.clone());
+            let outcome = session
+                .open(&location, Backend::AsyncTiff)
+                .and_then(|raster| raster.read(&ReadRequest::new()));
+            match outcome {
+                Ok(_) => read += 1,
+                Err(err) => {
+                    let kind = err.kind();
+                    let fits = [
+                        ErrorKind::Corrupt,
+                        ErrorKind::Unsupported,
+                        ErrorKind::InvalidInput,
+                    ];
+                    assert!(
+                        fits.contains(&kind),
+                        "{} round {round}: {err:?}",
+                        name.display()
+                    );
+                    // A panic on a thread of the pool is an error that says so.
+                    assert!(
+                        !err.message().contains("lost"),
+                        "{} {err:?}",
+                        name.display()
+                    );
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(
+        read > 300 && refused > 300,
+        "{read} read, {refused} refused"
+    );
+}
+
 /// Half floats are widened when they are read; this takes it back. None of them is rounded.
 fn narrowed(bytes: &[u8]) -> Vec<u8> {
     let (floats, _) = bytes.as_chunks::<4>();
