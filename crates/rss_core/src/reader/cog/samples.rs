@@ -26,9 +26,6 @@ pub(super) trait Value: Sample + Default + Send + 'static {
     fn floating(row: &[u8], per_pixel: usize, skip: usize, out: &mut [Self]) -> Result<()>;
 }
 
-/// Samples that are summed side by side: one register of 16 bytes.
-const REGISTER_BYTES: usize = 16;
-
 macro_rules! plain {
     ($type:ty) => {
         fn plain(row: &[u8], little_endian: bool, skip: usize, out: &mut [Self]) {
@@ -63,7 +60,6 @@ macro_rules! whole_values {
                 skip: usize,
                 out: &mut [Self],
             ) {
-                const LANES: usize = REGISTER_BYTES / size_of::<$type>();
                 let (values, _) = row.as_chunks::<{ size_of::<$type>() }>();
                 let read = |bytes: &[u8; size_of::<$type>()]| {
                     if little_endian { Self::from_le_bytes(*bytes) } else { Self::from_be_bytes(*bytes) }
@@ -84,26 +80,8 @@ macro_rules! whole_values {
                 }
                 let (skipped, values) = values.split_at_checked(skip).unwrap_or((values, &[]));
                 let mut sum: Self = skipped.iter().fold(0, |sum: Self, bytes| sum.wrapping_add(read(bytes)));
-                let (registers, rest) = values.as_chunks::<LANES>();
-                let (wide, narrow) = out.as_chunks_mut::<LANES>();
-                let both = registers.len().min(wide.len());
-                for (out, bytes) in wide.iter_mut().zip(registers) {
-                    // Sums of 1, 2, 4, .. neighbours, and then of all before: as wide as a register.
-                    let mut lanes = bytes.map(|bytes| read(&bytes));
-                    let mut step = 1;
-                    while step < LANES {
-                        let before = lanes;
-                        for lane in step..LANES {
-                            lanes[lane] = before[lane].wrapping_add(before[lane - step]);
-                        }
-                        step *= 2;
-                    }
-                    *out = lanes.map(|lane| lane.wrapping_add(sum));
-                    sum = out[LANES - 1];
-                }
-                let left = registers.get(both..).unwrap_or_default().as_flattened().iter().chain(rest);
-                let space = wide.get_mut(both..).unwrap_or_default().as_flattened_mut().iter_mut().chain(narrow);
-                for (out, bytes) in space.zip(left) {
+                // The sum stays in a register: as fast as summing registers of neighbours.
+                for (out, bytes) in out.iter_mut().zip(values) {
                     sum = sum.wrapping_add(read(bytes));
                     *out = sum;
                 }
@@ -426,8 +404,8 @@ mod tests {
             }
         };
     }
-    agrees!(wide_sums_agree_for_u8, u8);
-    agrees!(wide_sums_agree_for_i16, i16);
-    agrees!(wide_sums_agree_for_u32, u32);
-    agrees!(wide_sums_agree_for_i64, i64);
+    agrees!(sums_agree_for_u8, u8);
+    agrees!(sums_agree_for_i16, i16);
+    agrees!(sums_agree_for_u32, u32);
+    agrees!(sums_agree_for_i64, i64);
 }
