@@ -99,7 +99,7 @@ impl Place {
     }
 }
 
-/// Prints a note where a search was not what it seems.
+/// Checks that a search came to its end.
 pub(crate) fn check_report(report: &SearchReport) -> Result<()> {
     ensure!(report.complete, "the search is not complete: {report:?}");
     Ok(())

@@ -259,7 +259,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets how often a failed request is tried again. Default: 6.
+    /// Sets how often a failed request is tried again. Default: 6. A search whose server is not reached at
+    /// all is tried again twice at most.
     pub fn retries(mut self, retries: u32) -> Self {
         self.settings.retries = retries;
         self

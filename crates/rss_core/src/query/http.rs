@@ -415,6 +415,21 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_not_there_is_given_up_sooner() {
+        let tries = |unreached: bool| {
+            let session = Session::builder().backoff(Duration::ZERO).build().unwrap();
+            let mut patience = Patience::new(&session, later(Duration::from_secs(60)));
+            let failure = || Failure {
+                unreached,
+                ..Failure::new(Error::new(ErrorKind::Unavailable, "gone"))
+            };
+            let again = (0..20).take_while(|_| patience.wait(failure()).is_ok());
+            1 + again.count()
+        };
+        assert_eq!((tries(false), tries(true)), (7, 3));
+    }
+
+    #[test]
     fn an_answer_too_large_for_its_server_asks_for_smaller_pages() {
         let url: Url = "https://h/search?sig=1".parse().unwrap();
         let smaller = |code: u16, body: &str| {

@@ -18,8 +18,8 @@ use futures::StreamExt;
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri,
     header::{
-        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-        HeaderName, IF_MATCH, RANGE, RETRY_AFTER,
+        ACCEPT_ENCODING, AsHeaderName, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+        CONTENT_TYPE, ETAG, IF_MATCH, RANGE, RETRY_AFTER,
     },
 };
 use http_body::{Body, Frame, SizeHint};
@@ -549,23 +549,8 @@ fn host_of(uri: &Uri) -> String {
         .to_ascii_lowercase()
 }
 
-fn header(headers: &HeaderMap, name: impl Into<HeaderNameLike>) -> Option<&str> {
-    headers.get(name.into().0)?.to_str().ok()
-}
-
-/// A header's name, by constant or by text.
-struct HeaderNameLike(HeaderName);
-
-impl From<HeaderName> for HeaderNameLike {
-    fn from(name: HeaderName) -> Self {
-        Self(name)
-    }
-}
-
-impl From<&'static str> for HeaderNameLike {
-    fn from(name: &'static str) -> Self {
-        Self(HeaderName::from_static(name))
-    }
+fn header(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
 }
 
 /// Returns true for a web page: what a proxy or a login answers in place of data.

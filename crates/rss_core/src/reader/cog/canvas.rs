@@ -125,8 +125,7 @@ impl<T: Copy + Default> Canvas<T> {
     }
 }
 
-/// Asks the system to map a large array in large pages: a page fault for each 4 KiB of it would cost
-/// more than decoding some codecs does.
+/// Asks the system to map a large array in large pages, so that writing it first costs few page faults.
 #[cfg(target_os = "linux")]
 fn in_large_pages<T>(samples: &[T]) {
     const PAGE: usize = 4096;

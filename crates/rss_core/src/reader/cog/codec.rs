@@ -56,27 +56,24 @@ pub(super) fn decompress<R>(
             ))
         }
     };
-    let is_jpeg = level.compression == Compression::Jpeg;
-    if level.compression == Compression::None {
-        let end = bytes.len().min(length);
-        return checked(bytes.get(..end).unwrap_or_default());
-    }
-    if is_jpeg {
-        return checked(&jpeg(level, bytes)?);
-    }
     SCRATCH.with_borrow_mut(|scratch| {
         let Scratch {
             inflater,
             bytes: out,
         } = scratch;
         let done = match level.compression {
+            // Neither needs the thread's memory.
+            Compression::None => {
+                let end = bytes.len().min(length);
+                return checked(bytes.get(..end).unwrap_or_default());
+            }
+            Compression::Jpeg => return checked(&jpeg(level, bytes)?),
             Compression::Deflate => inflate(inflater, bytes, length, out),
             Compression::Lzw => unpack_lzw(bytes, length, out),
             Compression::PackBits => unpack_bits(bytes, length, out),
             Compression::Zstd => unpack_zstd(bytes, length, out),
             Compression::Lzma => unpack_lzma(bytes, length, out),
             Compression::WebP => unpack_webp(level, bytes, length, out),
-            Compression::None | Compression::Jpeg => Ok(()),
         };
         let done = done.and_then(|()| checked(out));
         if out.capacity() > MOST_KEPT_BYTES {
@@ -93,18 +90,13 @@ fn damaged(codec: &str) -> Error {
     )
 }
 
-/// Makes `out` as long as a tile; what it held before stays, for it is overwritten.
-fn room(out: &mut Vec<u8>, length: usize) {
-    out.resize(length, 0);
-}
-
 fn inflate(
     inflater: &mut Decompressor,
     bytes: &[u8],
     length: usize,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    room(out, length);
+    out.resize(length, 0);
     let got = inflater
         .zlib_decompress(bytes, out)
         .map_err(|err| damaged("DEFLATE").with_source(err))?;
@@ -114,7 +106,7 @@ fn inflate(
 
 /// See TIFF 6.0, section 13.
 fn unpack_lzw(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
-    room(out, length);
+    out.resize(length, 0);
     let mut decoder = weezl::decode::Decoder::with_tiff_size_switch(weezl::BitOrder::Msb, 8);
     let mut written = 0;
     let mut rest = bytes;

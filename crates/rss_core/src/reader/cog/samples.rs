@@ -80,7 +80,7 @@ macro_rules! whole_values {
                 }
                 let (skipped, values) = values.split_at_checked(skip).unwrap_or((values, &[]));
                 let mut sum: Self = skipped.iter().fold(0, |sum: Self, bytes| sum.wrapping_add(read(bytes)));
-                // The sum stays in a register: as fast as summing registers of neighbours.
+                // The sum stays in a register.
                 for (out, bytes) in out.iter_mut().zip(values) {
                     sum = sum.wrapping_add(read(bytes));
                     *out = sum;
