@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use rss_core::RasterReader;
 use serde::Serialize;
 
 /// Prints one JSON document and nothing else.
@@ -53,6 +54,17 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Result<()> {
                 .map(|row| line(row.iter().map(String::as_str).collect())),
         ),
     )
+}
+
+/// Says on stderr why GDAL reads what the COG reader would have read.
+pub(crate) fn fallback(raster: &dyn RasterReader) {
+    if let Some(reason) = raster.fallback() {
+        say(&format!(
+            "reading with {}: {}",
+            raster.backend(),
+            reason.message()
+        ));
+    }
 }
 
 /// Prints one line on stderr, where nobody may listen.

@@ -10,7 +10,7 @@ use crate::{
     location::Location,
     query::{ImageQuery, QueryResult},
     raster::Raster,
-    reader::{self, Backend, Profile, RasterReader, ReadRequest},
+    reader::{self, Backend, OpenOptions, Profile, RasterReader, ReadRequest},
     session::Session,
 };
 
@@ -45,9 +45,9 @@ impl Session {
     /// # Errors
     ///
     /// As [`reader::open`].
-    pub fn open(&self, location: &Location, backend: Backend) -> Result<OpenRaster> {
+    pub fn open(&self, location: &Location, options: impl Into<OpenOptions>) -> Result<OpenRaster> {
         Ok(OpenRaster {
-            reader: self.wait(reader::open(self, location, backend))?,
+            reader: self.wait(reader::open(self, location, options))?,
             session: self.clone(),
         })
     }
@@ -202,6 +202,12 @@ impl OpenRaster {
         self.reader.backend()
     }
 
+    /// Returns why GDAL reads a file that was opened with [`Backend::Auto`]; see
+    /// [`RasterReader::fallback`].
+    pub fn fallback(&self) -> Option<&Error> {
+        self.reader.fallback()
+    }
+
     /// Returns the reader, for use in async code.
     pub fn reader(&self) -> &Arc<dyn RasterReader> {
         &self.reader
@@ -214,6 +220,15 @@ impl OpenRaster {
     /// As [`RasterReader::read`].
     pub fn read(&self, request: &ReadRequest) -> Result<Raster> {
         self.session.wait(self.reader.read(request))
+    }
+
+    /// Reads which pixels hold data; see [`RasterReader::read_mask`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RasterReader::read_mask`].
+    pub fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
+        self.session.wait(self.reader.read_mask(request))
     }
 
     /// Reads many windows; see [`RasterReader::read_many`].

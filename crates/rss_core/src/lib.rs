@@ -92,8 +92,10 @@ pub use self::{
     query::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
     },
-    raster::{DataType, Format, Pixels, Raster, Sample},
-    reader::{Backend, Profile, RasterReader, ReadRequest},
+    raster::{Complex, DataType, Format, Pixels, Raster, Sample, Sparse},
+    reader::{
+        Backend, BandProfile, ColorInterp, Masking, OpenOptions, Profile, RasterReader, ReadRequest,
+    },
     session::{Session, SessionBuilder},
     store::{CacheStats, FileCache, Mode, Registry, Removed, StoreOptions, Traffic},
 };

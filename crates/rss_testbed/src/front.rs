@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU16, AtomicU64, Ordering},
+        atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -89,6 +89,31 @@ struct Entry {
     bytes: AtomicU64,
 }
 
+/// Requests that are not answered to the end yet.
+#[derive(Debug, Default)]
+struct UnderWay {
+    now: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Asked(Arc<UnderWay>);
+
+impl Asked {
+    fn new(all: &Arc<UnderWay>) -> Self {
+        let now = all.now.fetch_add(1, Ordering::SeqCst) + 1;
+        all.peak.fetch_max(now, Ordering::SeqCst);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// The layer's state.
 #[derive(Debug)]
 pub(crate) struct Front {
@@ -98,6 +123,7 @@ pub(crate) struct Front {
     bandwidth: Option<u64>,
     dice: AtomicU64,
     log: Mutex<Vec<Arc<Entry>>>,
+    under_way: Arc<UnderWay>,
     rules: Mutex<Vec<Rule>>,
     objects: Arc<Objects>,
 }
@@ -116,6 +142,7 @@ impl Front {
             bandwidth,
             dice: AtomicU64::new(1),
             log: Mutex::default(),
+            under_way: Arc::default(),
             rules: Mutex::default(),
             objects,
         };
@@ -139,8 +166,15 @@ impl Front {
             .collect()
     }
 
+    /// Returns how many requests were under way at once, at most, since the log was cleared.
+    pub(crate) fn peak(&self) -> usize {
+        self.under_way.peak.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn clear_log(&self) {
         locked(&self.log).clear();
+        let now = self.under_way.now.load(Ordering::SeqCst);
+        self.under_way.peak.store(now, Ordering::SeqCst);
     }
 
     pub(crate) fn add_rule(&self, rule: Rule) {
@@ -222,6 +256,7 @@ impl Front {
         Fut: Future<Output = Response>,
     {
         let entry = self.record(service, &request);
+        let asked = Asked::new(&self.under_way);
         tokio::time::sleep(self.wait()).await;
         let path = request.uri().path().to_owned();
         let fault = locked(&self.rules)
@@ -260,6 +295,7 @@ impl Front {
             Paced {
                 body,
                 entry,
+                _asked: asked,
                 rate,
                 waiting: VecDeque::new(),
                 sleep: None,
@@ -535,6 +571,8 @@ impl Body for Stuck {
 /// A body that is counted, and leaves no faster than its rate.
 struct Paced {
     body: BoxBody,
+    /// Counts until the last byte is sent.
+    _asked: Asked,
     entry: Arc<Entry>,
     rate: Option<u64>,
     waiting: VecDeque<Bytes>,

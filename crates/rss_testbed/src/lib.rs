@@ -274,6 +274,11 @@ impl Testbed {
         log
     }
 
+    /// Returns how many requests were under way at once, at most, since the log was cleared.
+    pub fn peak(&self) -> usize {
+        self.front.peak()
+    }
+
     /// Forgets the requests so far.
     pub fn clear_log(&self) {
         self.front.clear_log();

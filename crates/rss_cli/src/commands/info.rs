@@ -1,7 +1,7 @@
 //! `rss info`: what a raster says of itself.
 
 use anyhow::Result;
-use rss_core::{Backend, Crs, Location, Profile, Session, reader};
+use rss_core::{Backend, Crs, Location, Masking, Profile, Session, reader};
 use serde_json::{Value, json};
 
 use crate::{Found, args::InfoArgs, output};
@@ -11,7 +11,11 @@ pub(crate) async fn run(args: &InfoArgs) -> Result<Found> {
     let location = Location::parse(&args.location)?;
     let backend: Backend = args.backend.parse()?;
     let raster = reader::open(&session, &location, backend).await?;
-    let facts = facts(raster.profile());
+    let mut facts = facts(raster.profile());
+    if let Some(facts) = facts.as_object_mut() {
+        facts.insert("backend".to_owned(), json!(raster.backend().name()));
+    }
+    output::fallback(raster.as_ref());
     if args.json {
         output::json(&facts)?;
     } else {
@@ -38,6 +42,14 @@ fn facts(profile: &Profile) -> Value {
         .iter()
         .map(|size| [size.width, size.height])
         .collect();
+    let first = profile.bands.first();
+    let colors: Vec<_> = profile.bands.iter().map(|band| band.color.name()).collect();
+    let masking = match profile.masking {
+        Masking::Nodata => "nodata",
+        Masking::Alpha => "alpha",
+        Masking::Internal => "internal",
+        _ => "none",
+    };
     let wkt = match &profile.crs {
         Some(Crs::Wkt(wkt)) => Some(wkt.as_str()),
         _ => None,
@@ -55,8 +67,10 @@ fn facts(profile: &Profile) -> Value {
         "compression": profile.compression,
         "predictor": profile.predictor,
         "overviews": overviews,
-        "scale": profile.scale,
-        "offset": profile.offset,
+        "scale": first.and_then(|band| band.scale),
+        "offset": first.and_then(|band| band.offset),
+        "colors": colors,
+        "masking": masking,
     })
 }
 

@@ -34,6 +34,7 @@ pub(crate) async fn run(args: &ReadArgs) -> Result<Found> {
     let raster = reader::open(&session, &location, backend).await?;
     let pixels = raster.read(&request).await?;
     let wall = start.elapsed();
+    output::fallback(raster.as_ref());
     let traffic = session.traffic();
 
     match to_file {
@@ -58,6 +59,8 @@ pub(crate) async fn run(args: &ReadArgs) -> Result<Found> {
             "wall_s": wall.as_secs_f64(),
             "sha256": hex,
             "backend": raster.backend().name(),
+            "fallback": raster.fallback().map(|err| err.message().to_owned()),
+            "sparse": pixels.sparse.len(),
         }))?;
     }
     Ok(Found::Something)

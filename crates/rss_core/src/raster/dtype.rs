@@ -28,11 +28,15 @@ pub enum DataType {
     F32,
     /// Floating point, 64 bits.
     F64,
+    /// Complex: two floats of 32 bits. Complex whole numbers are read as these, as GDAL does.
+    C64,
+    /// Complex: two floats of 64 bits.
+    C128,
 }
 
 impl DataType {
     /// Every type, smallest first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::U8,
         Self::I8,
         Self::U16,
@@ -43,6 +47,8 @@ impl DataType {
         Self::U64,
         Self::I64,
         Self::F64,
+        Self::C64,
+        Self::C128,
     ];
 
     /// Returns the bytes of one sample.
@@ -51,7 +57,41 @@ impl DataType {
             Self::U8 | Self::I8 => 1,
             Self::U16 | Self::I16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
-            Self::U64 | Self::I64 | Self::F64 => 8,
+            Self::U64 | Self::I64 | Self::F64 | Self::C64 => 8,
+            Self::C128 => 16,
+        }
+    }
+
+    /// Returns true if a sample can be exactly `value`: a float holds any (rounded), a whole number
+    /// what is whole and in its range.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the ends of the 64-bit ranges are rounded up"
+    )]
+    pub(crate) fn holds(self, value: f64) -> bool {
+        let between = |low: f64, high: f64| value.fract() == 0.0 && (low..=high).contains(&value);
+        match self {
+            Self::F32 | Self::F64 | Self::C64 | Self::C128 => true,
+            Self::U8 => between(0.0, f64::from(u8::MAX)),
+            Self::I8 => between(f64::from(i8::MIN), f64::from(i8::MAX)),
+            Self::U16 => between(0.0, f64::from(u16::MAX)),
+            Self::I16 => between(f64::from(i16::MIN), f64::from(i16::MAX)),
+            Self::U32 => between(0.0, f64::from(u32::MAX)),
+            Self::I32 => between(f64::from(i32::MIN), f64::from(i32::MAX)),
+            Self::U64 => between(0.0, u64::MAX as f64),
+            Self::I64 => between(i64::MIN as f64, i64::MAX as f64),
+        }
+    }
+
+    /// Returns a nodata value as a sample of this type holds it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounding is what is asked for"
+    )]
+    pub(crate) fn rounded(self, value: f64) -> f64 {
+        match self {
+            Self::F32 => f64::from(value as f32),
+            _ => value,
         }
     }
 
@@ -68,6 +108,8 @@ impl DataType {
             Self::I64 => "int64",
             Self::F32 => "float32",
             Self::F64 => "float64",
+            Self::C64 => "complex64",
+            Self::C128 => "complex128",
         }
     }
 }

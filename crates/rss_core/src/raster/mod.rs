@@ -4,11 +4,12 @@ mod dtype;
 mod save;
 
 use ndarray::{Array3, ArrayView3};
+pub use num_complex::Complex;
 
 pub use self::{dtype::DataType, save::Format};
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{GeoBox, Size},
+    geo::{GeoBox, Size, Window},
 };
 
 /// Samples in (band, y, x) order, in the file's own type.
@@ -35,6 +36,10 @@ pub enum Pixels {
     F32(Array3<f32>),
     /// Floating point, 64 bits.
     F64(Array3<f64>),
+    /// Complex, two floats of 32 bits.
+    C64(Array3<Complex<f32>>),
+    /// Complex, two floats of 64 bits.
+    C128(Array3<Complex<f64>>),
 }
 
 /// Runs `$body` with `$array` bound to the array inside `$pixels`, whatever its type.
@@ -51,6 +56,8 @@ macro_rules! each_type {
             Pixels::I64($array) => $body,
             Pixels::F32($array) => $body,
             Pixels::F64($array) => $body,
+            Pixels::C64($array) => $body,
+            Pixels::C128($array) => $body,
         }
     };
 }
@@ -99,6 +106,14 @@ macro_rules! with_type {
                 type $type = f64;
                 $body
             }
+            $crate::raster::DataType::C64 => {
+                type $type = num_complex::Complex<f32>;
+                $body
+            }
+            $crate::raster::DataType::C128 => {
+                type $type = num_complex::Complex<f64>;
+                $body
+            }
         }
     };
 }
@@ -144,6 +159,8 @@ impl Pixels {
             Self::I64(_) => DataType::I64,
             Self::F32(_) => DataType::F32,
             Self::F64(_) => DataType::F64,
+            Self::C64(_) => DataType::C64,
+            Self::C128(_) => DataType::C128,
         }
     }
 
@@ -157,19 +174,15 @@ impl Pixels {
     pub fn to_le_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len() * self.dtype().size());
         each_type!(self, array => for sample in array {
-            bytes.extend_from_slice(&sample.to_le_bytes());
+            sample.put_le(&mut bytes);
         });
         bytes
     }
 
     /// Returns the samples as `f64`, band then row then column. 64-bit integers above 2^53 are
-    /// rounded.
-    #[expect(
-        clippy::unnecessary_cast,
-        reason = "one of the ten types is f64 already"
-    )]
+    /// rounded; of complex samples it is the magnitude.
     pub fn to_f64(&self) -> Vec<f64> {
-        each_type!(self, array => array.iter().map(|&sample| sample as f64).collect())
+        each_type!(self, array => array.iter().map(|sample| sample.number()).collect())
     }
 
     /// Returns how many samples there are.
@@ -200,12 +213,51 @@ pub trait Sample: Copy + private::Sealed {
 
 mod private {
     /// Keeps [`super::Sample`] closed.
-    pub trait Sealed {}
+    pub trait Sealed {
+        /// Appends the sample's bytes, the lowest first.
+        fn put_le(&self, bytes: &mut Vec<u8>);
+        /// Returns the sample as a number; of a complex one the magnitude.
+        fn number(&self) -> f64;
+    }
 }
+use private::Sealed;
+
+macro_rules! numbers {
+    ($($type:ty),*) => {$(
+        impl Sealed for $type {
+            fn put_le(&self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.to_le_bytes());
+            }
+
+            #[expect(clippy::allow_attributes, reason = "one macro for all types")]
+            fn number(&self) -> f64 {
+                #[allow(clippy::unnecessary_cast, reason = "one of the types is f64 already")]
+                let number = *self as f64;
+                number
+            }
+        }
+    )*};
+}
+numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+macro_rules! complex_numbers {
+    ($($part:ty),*) => {$(
+        impl Sealed for Complex<$part> {
+            fn put_le(&self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.re.to_le_bytes());
+                bytes.extend_from_slice(&self.im.to_le_bytes());
+            }
+
+            fn number(&self) -> f64 {
+                f64::from(self.re).hypot(f64::from(self.im))
+            }
+        }
+    )*};
+}
+complex_numbers!(f32, f64);
 
 macro_rules! samples {
     ($($type:ty => $variant:ident),*) => {$(
-        impl private::Sealed for $type {}
         impl Sample for $type {
             const DTYPE: DataType = DataType::$variant;
             fn view(pixels: &Pixels) -> Option<ArrayView3<'_, Self>> {
@@ -221,7 +273,7 @@ macro_rules! samples {
     )*};
 }
 samples!(u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64,
-    i64 => I64, f32 => F32, f64 => F64);
+    i64 => I64, f32 => F32, f64 => F64, Complex<f32> => C64, Complex<f64> => C128);
 
 /// Pixels with the grid they lie on and the value that means "no data".
 #[derive(Clone, Debug, PartialEq)]
@@ -232,4 +284,16 @@ pub struct Raster {
     pub geobox: GeoBox,
     /// The nodata value as the file states it (first band's), if any. May be NaN.
     pub nodata: Option<f64>,
+    /// The parts of the pixels that the file does not store, filled with nodata or zero. A tile with
+    /// nodata stored in it is not among them.
+    pub sparse: Vec<Sparse>,
+}
+
+/// A part of a raster that its file does not store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sparse {
+    /// The band of the raster, counted from 0.
+    pub band: usize,
+    /// The pixels of the raster, counted from its own top left.
+    pub window: Window,
 }

@@ -2,18 +2,22 @@
 //!
 //! Reading never resamples: a request names a level and a window of that level's pixels.
 
+mod auto;
 pub(crate) mod cog;
 pub(crate) mod gdal;
+mod mask;
+mod profile;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use async_trait::async_trait;
 
+pub use self::profile::{BandProfile, ColorInterp, Masking, Profile};
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoBox, GeoTransform, Size, Window},
+    geo::{Size, Window},
     location::Location,
-    raster::{DataType, Raster},
+    raster::Raster,
     session::Session,
 };
 
@@ -22,7 +26,7 @@ use crate::{
 #[non_exhaustive]
 pub enum Backend {
     /// The COG reader where it can read the file, else GDAL; [`RasterReader::backend`] says which
-    /// it became.
+    /// it became, and [`RasterReader::fallback`] why.
     #[default]
     Auto,
     /// Parallel ranged requests over `object_store`; feature `async-tiff`.
@@ -163,67 +167,6 @@ pub(crate) struct Resolved {
     pub(crate) bands: Vec<usize>,
 }
 
-/// What a file says of itself.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Profile {
-    /// Width and height of level 0 in pixels.
-    pub size: Size,
-    /// How many bands.
-    pub count: usize,
-    /// The type of the samples (all bands share it).
-    pub dtype: DataType,
-    /// The nodata value, if any; may be NaN.
-    pub nodata: Option<f64>,
-    /// The CRS, if the file names one.
-    pub crs: Option<Crs>,
-    /// The transform of level 0, if the file has one.
-    pub transform: Option<GeoTransform>,
-    /// The size of a tile (of a strip: the width of the image and the rows of a strip).
-    pub tile: Size,
-    /// GDAL's name of the compression (`DEFLATE`), none if the samples are stored plain.
-    pub compression: Option<String>,
-    /// The TIFF predictor, 2 or 3; none where there is none.
-    pub predictor: Option<u16>,
-    /// Sizes of the overviews, largest first: levels 1, 2, ...
-    pub overviews: Vec<Size>,
-    /// Scale of the first band's values, if the file states one.
-    pub scale: Option<f64>,
-    /// Offset of the first band's values, if the file states one.
-    pub offset: Option<f64>,
-}
-
-impl Profile {
-    /// Returns the size of a level in pixels; level 0 is full resolution.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidInput`] if there is no such level.
-    pub fn level_size(&self, level: usize) -> Result<Size> {
-        match level.checked_sub(1) {
-            None => Ok(self.size),
-            Some(overview) => self.overviews.get(overview).copied().ok_or_else(|| {
-                Error::new(
-                    ErrorKind::InvalidInput,
-                    format!("level {level} is not one of 0 to {}", self.overviews.len()),
-                )
-            }),
-        }
-    }
-
-    /// Returns the grid of a window of a level.
-    pub(crate) fn geobox(&self, level_size: Size, window: &Window) -> GeoBox {
-        GeoBox {
-            size: level_size,
-            crs: self.crs.clone(),
-            transform: self
-                .transform
-                .map(|transform| transform.of_level(self.size, level_size)),
-        }
-        .of_window(window)
-    }
-}
-
 /// One open raster.
 ///
 /// Cheap to share: clone the `Arc` that [`open`] returns and read from many tasks.
@@ -231,6 +174,12 @@ impl Profile {
 pub trait RasterReader: fmt::Debug + Send + Sync {
     /// Returns the backend that reads: never [`Backend::Auto`].
     fn backend(&self) -> Backend;
+
+    /// Returns why GDAL reads a file that was opened with [`Backend::Auto`]: what the COG reader
+    /// cannot read of it. None where the backend is the one asked for.
+    fn fallback(&self) -> Option<&Error> {
+        None
+    }
 
     /// Returns the file's location.
     fn location(&self) -> &Location;
@@ -247,6 +196,16 @@ pub trait RasterReader: fmt::Debug + Send + Sync {
     /// [`ErrorKind::Unavailable`], [`ErrorKind::Denied`], [`ErrorKind::NotFound`] for the network.
     async fn read(&self, request: &ReadRequest) -> Result<Raster>;
 
+    /// Reads which pixels hold data: one band of bytes, 255 where the first band asked for is valid
+    /// and 0 where it is not; what lies between is transparency. What hides pixels is
+    /// [`Profile::masking`]. [GDAL's masks](https://gdal.org/en/stable/development/rfc/rfc15_nodatabitmask.html)
+    /// are the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`RasterReader::read`].
+    async fn read_mask(&self, request: &ReadRequest) -> Result<Raster>;
+
     /// Reads many windows, at once where the backend can, and returns them in the order asked.
     ///
     /// # Errors
@@ -255,7 +214,47 @@ pub trait RasterReader: fmt::Debug + Send + Sync {
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>>;
 }
 
-/// Opens a raster.
+/// How a raster is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    /// Which code reads the file.
+    pub backend: Backend,
+    /// How many bytes of the file's start hold its header, where that is known:
+    /// [`stac::header_bytes`](crate::stac::header_bytes) of an asset. Without it the COG reader asks
+    /// for as much as other files of the same folder needed.
+    pub header_bytes: Option<u64>,
+}
+
+impl OpenOptions {
+    /// Starts from [`Backend::Auto`] and a header of unknown size.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the backend.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// Sets the size of the header, in bytes.
+    #[must_use]
+    pub fn with_header_bytes(mut self, bytes: u64) -> Self {
+        self.header_bytes = Some(bytes);
+        self
+    }
+}
+
+impl From<Backend> for OpenOptions {
+    fn from(backend: Backend) -> Self {
+        Self::new().with_backend(backend)
+    }
+}
+
+/// Opens a raster. Costs the COG reader one request; a second where the header lies elsewhere or is
+/// larger than thought.
 ///
 /// # Errors
 ///
@@ -265,20 +264,13 @@ pub trait RasterReader: fmt::Debug + Send + Sync {
 pub async fn open(
     session: &Session,
     location: &Location,
-    backend: Backend,
+    options: impl Into<OpenOptions>,
 ) -> Result<Arc<dyn RasterReader>> {
-    match backend {
-        Backend::AsyncTiff => cog::open(session, location).await,
+    let options = options.into();
+    match options.backend {
+        Backend::AsyncTiff => cog::open(session, location, options.header_bytes).await,
         Backend::Gdal => gdal::open(session, location).await,
-        Backend::Auto => match cog::open(session, location).await {
-            Err(err) if err.kind() == ErrorKind::Unsupported || cog::is_other_format(&err) => {
-                match gdal::open(session, location).await {
-                    Err(other) if other.kind() == ErrorKind::Unsupported => Err(err),
-                    opened => opened,
-                }
-            }
-            opened => opened,
-        },
+        Backend::Auto => auto::open(session, location, options.header_bytes).await,
     }
 }
 

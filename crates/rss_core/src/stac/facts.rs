@@ -57,6 +57,13 @@ pub fn text(item: &Item, name: &str) -> Option<String> {
     }
 }
 
+/// Returns how many bytes of an asset's file its header takes, if the asset says so.
+///
+/// See the [file extension](https://github.com/stac-extensions/file).
+pub fn header_bytes(asset: &Asset) -> Option<u64> {
+    asset.additional_fields.get("file:header_size")?.as_u64()
+}
+
 /// Returns the cloud cover in percent that a property states.
 pub fn cloud_cover(item: &Item, property: &str) -> Option<f64> {
     number(item, property)

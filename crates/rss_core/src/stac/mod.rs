@@ -11,8 +11,8 @@ mod select;
 pub(crate) use self::select::Selection;
 pub use self::{
     facts::{
-        BandFacts, Projection, band_facts, cloud_cover, datetime, file_sha256, file_size, interval,
-        number, projection, requester_pays, storage_region, text,
+        BandFacts, Projection, band_facts, cloud_cover, datetime, file_sha256, file_size,
+        header_bytes, interval, number, projection, requester_pays, storage_region, text,
     },
     lenient::{Document, Items, Next, Skipped, read},
 };

@@ -16,6 +16,8 @@ pub(crate) struct Limits {
     pub(crate) deadline: Duration,
     /// How often a failed request is tried again.
     pub(crate) retries: u32,
+    /// Requests to one host that are under way at once.
+    pub(crate) requests_per_host: usize,
 }
 
 const FIRST: Duration = Duration::from_millis(100);
@@ -74,6 +76,7 @@ mod tests {
             read_timeout: Duration::from_secs(1),
             deadline,
             retries,
+            requests_per_host: 8,
         }
     }
 

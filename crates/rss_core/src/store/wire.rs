@@ -30,6 +30,7 @@ use object_store::{
         HttpResponseBody, HttpService,
     },
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Limits, Meter,
@@ -59,6 +60,7 @@ struct Shared {
     meter: Meter,
     client: OnceLock<reqwest::Client>,
     pauses: Mutex<HashMap<String, Instant>>,
+    hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 impl Network {
@@ -68,6 +70,7 @@ impl Network {
             meter,
             client: OnceLock::new(),
             pauses: Mutex::default(),
+            hosts: Mutex::default(),
         }))
     }
 
@@ -117,6 +120,23 @@ impl Network {
 
     fn pauses<T>(&self, look: impl FnOnce(&mut HashMap<String, Instant>) -> T) -> T {
         look(&mut self.0.pauses.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for a place among the requests to a host.
+    async fn place_at(&self, host: &str) -> Option<OwnedSemaphorePermit> {
+        let places = {
+            let mut hosts = self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            match hosts.get(host) {
+                Some(places) => Arc::clone(places),
+                None => {
+                    let places = Arc::new(Semaphore::new(self.0.limits.requests_per_host));
+                    hosts.insert(host.to_owned(), Arc::clone(&places));
+                    places
+                }
+            }
+        };
+        // The semaphore is never closed.
+        places.acquire_owned().await.ok()
     }
 
     /// Waits until the host may be asked again.
@@ -276,6 +296,7 @@ impl Wire {
     ) -> Result<HttpResponse, HttpError> {
         let host = host_of(request.uri());
         self.network.wait_for(&host).await;
+        let place = self.network.place_at(&host).await;
         let asked = Asked::of(&request);
         let headers = request.headers_mut();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -289,7 +310,7 @@ impl Wire {
         self.network.meter().add(1, 0);
         let response = HttpService::call(&self.client, request).await?;
         if response.status().is_success() {
-            self.accept(&asked, response, probe).await
+            self.accept(&asked, response, probe, place).await
         } else {
             self.refuse(&host, response, probe).await
         }
@@ -329,6 +350,7 @@ impl Wire {
         asked: &Asked,
         response: HttpResponse,
         probe: &Probe,
+        place: Option<OwnedSemaphorePermit>,
     ) -> Result<HttpResponse, HttpError> {
         let (mut parts, body) = response.into_parts();
         if asked.head {
@@ -387,6 +409,7 @@ impl Wire {
             left: length,
             meter: self.network.meter().clone(),
             probe: probe.clone(),
+            place,
             pace: Pace::new(self.network.limits().read_timeout),
         };
         match header(&parts.headers, ETAG) {
@@ -634,11 +657,14 @@ struct CheckedBody {
     left: u64,
     meter: Meter,
     probe: Probe,
+    /// Given back when the last byte is here: whoever holds the body may ask for another first.
+    place: Option<OwnedSemaphorePermit>,
     pace: Pace,
 }
 
 impl CheckedBody {
-    fn fail(&self, fault: Fault) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+    fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        self.place = None;
         self.probe.fail(fault.clone());
         Poll::Ready(Some(Err(fault.again())))
     }
@@ -656,6 +682,7 @@ impl Body for CheckedBody {
         let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
             Some(Ok(frame)) => frame,
             Some(Err(err)) => {
+                self.place = None;
                 self.probe.fail(Fault::of_transport(&err));
                 return Poll::Ready(Some(Err(err)));
             }
@@ -669,6 +696,9 @@ impl Body for CheckedBody {
                 return self.fail(Fault::Answer("a body longer than announced"));
             };
             self.left = left;
+            if left == 0 {
+                self.place = None;
+            }
             if left > 0 && self.pace.is_stalled(bytes) {
                 return self.fail(Fault::Transport(HttpErrorKind::Timeout));
             }

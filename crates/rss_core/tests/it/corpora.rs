@@ -2,16 +2,65 @@
 
 use std::path::{Path, PathBuf};
 
-use rss_core::{Backend, ErrorKind, Location, OpenRaster, ReadRequest, Session, Size};
+use rss_core::{
+    Backend, ErrorKind, Location, Masking, OpenRaster, Pixels, Profile, ReadRequest, Session, Size,
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// Files whose pixels differ or are refused by design: the backend, the end of the name, the reason.
-const AGREED: &[(Backend, &str, &str)] = &[(
-    Backend::AsyncTiff,
-    "gdal--stripbytecounts_count_not_same_as_stripoffsets_count-8a7d3a24.tif",
-    "fewer byte counts than offsets; GDAL guesses the rest from the distance of the offsets",
-)];
+const AGREED: &[(Backend, &str, &str)] = &[
+    (
+        Backend::AsyncTiff,
+        "Pillow--crash-0da013a13571cc8eb457a39fee8db18f8a3c7127-58efa3bb.tif level 0 band 1",
+        "damaged CCITT data: GDAL reports an error and returns the rows before it",
+    ),
+    (
+        Backend::AsyncTiff,
+        "gdal--test3_with_mask_1bit-85b2e424.tif mask of level 0",
+        "a mask of bits for each band: GDAL makes 255 of them only where bands share one",
+    ),
+    (
+        Backend::AsyncTiff,
+        "gdal--stripbytecounts_count_not_same_as_stripoffsets_count-8a7d3a24.tif level 0 band 1",
+        "two byte counts for three strips, not compressed: GDAL fills the third with zeros",
+    ),
+    (
+        Backend::AsyncTiff,
+        "gdal--ca_nrc_NAD83v70VG-f38ce776.tif: epsg",
+        "a vertical key makes a CRS of three dimensions of it; we name the horizontal one",
+    ),
+    (
+        Backend::AsyncTiff,
+        "gdal--epsg4326_5030_geotiff1_1-3b258bff.tif: epsg",
+        "as above",
+    ),
+    (
+        Backend::AsyncTiff,
+        "gdal--epsg_2193_override-5edc1ccb.tif: epsg",
+        "a code, and an ellipsoid that is not the code's: later versions of GDAL name no code",
+    ),
+    (
+        Backend::AsyncTiff,
+        "gdal--inconsistent_invflattening-9a0241ab.tif: epsg",
+        "as above",
+    ),
+    (
+        Backend::Gdal,
+        "gdal--epsg_2193_override-5edc1ccb.tif: epsg",
+        "as above; GDAL 3.6 names the code",
+    ),
+    (
+        Backend::Gdal,
+        "gdal--inconsistent_invflattening-9a0241ab.tif: epsg",
+        "as above",
+    ),
+    (
+        Backend::Gdal,
+        "gdal--test3_with_mask_1bit-85b2e424.tif mask of level 0",
+        "as above; the backend makes 255 of them",
+    ),
+];
 
 /// The folders of files with ground truth: ours, those beside the repository where they are there,
 /// and one that `scripts/conformance` names.
@@ -35,6 +84,7 @@ fn folders() -> Vec<PathBuf> {
 /// How the bands of a folder were read.
 #[derive(Debug, Default)]
 struct Tally {
+    backend: Option<Backend>,
     right: usize,
     refused: usize,
     wrong: Vec<String>,
@@ -49,7 +99,7 @@ fn the_cog_backend_reads_the_right_pixels_or_refuses() {
             "{}: {right} bands right, {refused} refused",
             folder.display()
         );
-        assert_eq!(tally.wrong, [""; 0]);
+        assert!(tally.wrong.is_empty(), "{}", tally.wrong.join("\n"));
         assert!(right > refused, "{right} right, {refused} refused");
     }
 }
@@ -64,7 +114,7 @@ fn the_gdal_backend_reads_the_right_pixels_or_refuses() {
             "{}: {right} bands right, {refused} refused",
             folder.display()
         );
-        assert_eq!(tally.wrong, [""; 0]);
+        assert!(tally.wrong.is_empty(), "{}", tally.wrong.join("\n"));
         // Older versions lack some codecs.
         assert!(right > 10 * refused, "{right} right, {refused} refused");
     }
@@ -74,17 +124,18 @@ fn read_all(folder: &Path, backend: Backend) -> Tally {
     let manifest = std::fs::read(folder.join("manifest.json")).unwrap();
     let manifest: Value = serde_json::from_slice(&manifest).unwrap();
     let session = Session::builder().read_bytes(256 << 20).build().unwrap();
-    let mut tally = Tally::default();
+    let mut tally = Tally {
+        backend: Some(backend),
+        ..Tally::default()
+    };
     for file in manifest["files"].as_array().unwrap() {
         let name = file["file"].as_str().unwrap();
-        if AGREED
-            .iter()
-            .any(|(which, end, _)| *which == backend && name.ends_with(end))
-        {
-            continue;
-        }
         let location = Location::Local(folder.join(name));
         match session.open(&location, backend) {
+            Err(err) if file["grade"] == "A" && std::env::var_os("RSS_SAY_REFUSED").is_some() => {
+                eprintln!("{err}");
+                tally.refused += 1;
+            }
             Ok(raster) => tally.read(file, &raster),
             Err(err) if matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt) => {
                 tally.refused += 1;
@@ -93,6 +144,18 @@ fn read_all(folder: &Path, backend: Backend) -> Tally {
         }
     }
     tally
+}
+
+/// Returns true for a difference that is listed.
+fn agreed(backend: Option<Backend>, what: &str) -> bool {
+    let is_this =
+        |(which, end, _): &(Backend, &str, &str)| backend == Some(*which) && what.ends_with(end);
+    AGREED.iter().any(is_this)
+}
+
+/// Numbers that are equal but for the last digits of a text.
+fn same(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-9 * b.abs()
 }
 
 impl Tally {
@@ -109,13 +172,15 @@ impl Tally {
             }
             return;
         }
-        if file["grade"] != "A" || file["compare"]["mode"] != "exact" {
+        if file["grade"] != "A" {
             // No truth to hold it against: it must not panic, and that is all.
             let corner = "0,0,1,1".parse().unwrap();
             let _ = raster.read(&ReadRequest::new().with_window(corner));
             return;
         }
-        for level in file["truth"]["gdal"]["levels"].as_array().unwrap() {
+        let truth = &file["truth"]["gdal"];
+        self.profile(name, truth, raster.profile());
+        for level in truth["levels"].as_array().unwrap() {
             // Levels are told apart by their size: GDAL keeps the file's order, we the largest first.
             let side = |name: &str| u32::try_from(level[name].as_u64().unwrap()).unwrap();
             let size = Size {
@@ -128,14 +193,113 @@ impl Tally {
                 self.wrong.push(format!("{name}: no level of {size:?}"));
                 continue;
             };
+            let of_level = ReadRequest::new().with_level(n);
+            let exact = file["compare"]["mode"] == "exact";
             let bands = level["bands"].as_array().into_iter().flatten();
             for (b, band) in bands.enumerate() {
-                let request = ReadRequest::new().with_level(n).with_bands([b + 1]);
-                self.check(
-                    &format!("{name} level {n} band {}", b + 1),
-                    band,
-                    raster,
-                    &request,
+                let request = of_level.clone().with_bands([b + 1]);
+                let what = format!("{name} level {n} band {}", b + 1);
+                match exact {
+                    true => self.check(&what, band, raster, &request),
+                    false => self.near(&what, band, raster, &request),
+                }
+            }
+            if let Some(sha) = level["mask_sha256"].as_str().filter(|_| exact) {
+                let what = format!("{name} mask of level {n}");
+                let read = raster.read_mask(&of_level);
+                self.digest(&what, sha, read.map(|mask| mask.pixels.to_le_bytes()));
+            }
+        }
+    }
+
+    /// Holds what a file says of itself against what GDAL says of it.
+    fn profile(&mut self, name: &str, truth: &Value, profile: &Profile) {
+        let mut differ = |what: &str, ours: String, theirs: String| {
+            let what_of = format!("{name}: {what}");
+            if ours != theirs && !agreed(self.backend, &what_of) {
+                self.wrong
+                    .push(format!("{name}: {what} {ours}, GDAL says {theirs}"));
+            }
+        };
+        let colors = profile.bands.iter().map(|band| band.color.name());
+        differ("colors", format!("{:?}", colors.collect::<Vec<_>>()), {
+            let names = truth["colorinterp"].as_array().unwrap().iter();
+            format!(
+                "{:?}",
+                names.map(|name| name.as_str().unwrap()).collect::<Vec<_>>()
+            )
+        });
+        let number = |value: &Value| match value {
+            Value::String(text) => text.parse().ok(),
+            value => value.as_f64(),
+        };
+        // A value that no sample can have is told as the file states it; GDAL's later versions do not.
+        let nodata = number(&truth["nodatavals"][0]);
+        let ours = profile
+            .nodata
+            .filter(|_| nodata.is_some() || profile.masking == Masking::Nodata);
+        if !ours.zip(nodata).is_some_and(|(a, b)| same(a, b)) {
+            differ("nodata", format!("{ours:?}"), format!("{nodata:?}"));
+        }
+        let identity = [0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
+        let [x, a, b, y, d, e] = profile.transform.map_or(identity, |transform| transform.0);
+        let transform = [a, b, x, d, e, y];
+        let stated: Vec<f64> = truth["transform"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| v.as_f64().unwrap())
+            .collect();
+        if !transform.iter().zip(&stated).all(|(&a, &b)| same(a, b)) {
+            differ("transform", format!("{transform:?}"), format!("{stated:?}"));
+        }
+        let pairs = [("scales", 1.0), ("offsets", 0.0)];
+        for (key, default) in pairs {
+            let ours: Vec<f64> = profile
+                .bands
+                .iter()
+                .map(|band| {
+                    let stated = if key == "scales" {
+                        band.scale
+                    } else {
+                        band.offset
+                    };
+                    stated.unwrap_or(default)
+                })
+                .collect();
+            let theirs: Vec<f64> = truth[key]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|v| v.as_f64().unwrap())
+                .collect();
+            differ(key, format!("{ours:?}"), format!("{theirs:?}"));
+        }
+        let masking = match truth["mask_flags"][0].as_array() {
+            Some(flags) if flags.iter().any(|flag| flag == "alpha") => Masking::Alpha,
+            Some(flags) if flags.iter().any(|flag| flag == "nodata") => Masking::Nodata,
+            Some(flags) if flags.iter().any(|flag| flag == "all_valid") => Masking::None,
+            _ => Masking::Internal,
+        };
+        differ(
+            "masking",
+            format!("{:?}", profile.masking),
+            format!("{masking:?}"),
+        );
+        // Where a file states its CRS in parts, versions of GDAL and PROJ find different codes.
+        if let Some(ours) = profile.crs.as_ref().and_then(rss_core::Crs::epsg)
+            && truth["crs_wkt"].is_string()
+        {
+            let theirs = truth["crs_epsg"].as_u64();
+            let horizontal = truth["crs_wkt"].as_str().unwrap();
+            let is_part = ["COMPD_CS", "Ellipsoidal height"]
+                .iter()
+                .any(|part| horizontal.contains(part));
+            if !is_part {
+                differ(
+                    "epsg",
+                    format!("{:?}", Some(u64::from(ours))),
+                    format!("{theirs:?}"),
                 );
             }
         }
@@ -143,18 +307,36 @@ impl Tally {
 
     fn check(&mut self, what: &str, truth: &Value, raster: &OpenRaster, request: &ReadRequest) {
         // NaNs have many spellings in bits.
-        let has_nan = truth
-            .get("sha256_nan_canon")
-            .is_some_and(|value| !value.is_null());
-        let Some(sha) = truth["sha256"].as_str().filter(|_| !has_nan) else {
+        let canon = truth["sha256_nan_canon"].as_str();
+        let Some(sha) = canon.or(truth["sha256"].as_str()) else {
             return;
         };
-        match raster.read(request) {
-            Ok(read) => {
-                let mut bytes = read.pixels.to_le_bytes();
-                if truth["dtype"] == "float16" {
-                    bytes = narrowed(&bytes);
+        let read = raster.read(request).map(|read| {
+            let mut pixels = read.pixels;
+            match &mut pixels {
+                Pixels::F32(floats) if canon.is_some() => {
+                    floats.mapv_inplace(|v| if v.is_nan() { f32::NAN } else { v })
                 }
+                Pixels::F64(floats) if canon.is_some() => {
+                    floats.mapv_inplace(|v| if v.is_nan() { f64::NAN } else { v })
+                }
+                _ => {}
+            }
+            let bytes = pixels.to_le_bytes();
+            match truth["dtype"] == "float16" {
+                true => narrowed(&bytes),
+                false => bytes,
+            }
+        });
+        self.digest(what, sha, read);
+    }
+
+    fn digest(&mut self, what: &str, sha: &str, read: rss_core::Result<Vec<u8>>) {
+        if agreed(self.backend, what) {
+            return;
+        }
+        match read {
+            Ok(bytes) => {
                 let digest = Sha256::digest(bytes);
                 let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
                 if hex == sha {
@@ -165,6 +347,40 @@ impl Tally {
             }
             Err(err) if err.kind() == ErrorKind::Unsupported => self.refused += 1,
             Err(err) => self.wrong.push(format!("{what}: {err}")),
+        }
+    }
+
+    /// Checks a lossy band: decoders of JPEG may differ by 4, on average by 0.2.
+    fn near(&mut self, what: &str, truth: &Value, raster: &OpenRaster, request: &ReadRequest) {
+        let Some(mean) = truth["mean"].as_f64() else {
+            return;
+        };
+        let read = match raster.read(request) {
+            Ok(read) => read,
+            Err(err) if err.kind() == ErrorKind::Unsupported => {
+                self.refused += 1;
+                return;
+            }
+            Err(err) => {
+                self.wrong.push(format!("{what}: {err}"));
+                return;
+            }
+        };
+        let [_, _, width] = read.pixels.shape();
+        let samples = read.pixels.to_f64();
+        let ours = samples.iter().sum::<f64>() / samples.len() as f64;
+        let grid = truth["samples"].as_array().unwrap().iter();
+        let worst = grid
+            .map(|sample| {
+                let at = |n: usize| sample[n].as_u64().unwrap() as usize;
+                (samples[at(0) * width + at(1)] - sample[2].as_f64().unwrap()).abs()
+            })
+            .fold(0.0, f64::max);
+        if (ours - mean).abs() <= 0.2 && worst <= 4.0 {
+            self.right += 1;
+        } else {
+            self.wrong
+                .push(format!("{what}: mean {ours} for {mean}, off by {worst}"));
         }
     }
 }

@@ -10,6 +10,8 @@ mod download;
 mod gdal;
 mod layers;
 mod products;
+
+mod reading;
 mod recorded;
 mod search;
 mod store;

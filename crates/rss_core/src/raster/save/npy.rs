@@ -25,6 +25,8 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
         DataType::I64 => "<i8",
         DataType::F32 => "<f4",
         DataType::F64 => "<f8",
+        DataType::C64 => "<c8",
+        DataType::C128 => "<c16",
     };
     let mut header = format!(
         "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({bands}, {height}, {width}), }}"

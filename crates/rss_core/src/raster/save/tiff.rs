@@ -25,11 +25,11 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
     let dtype = raster.pixels.dtype();
     let row_bytes = width * dtype.size();
     let rows_per_strip = (STRIP_BYTES / row_bytes.max(1)).clamp(1, height.max(1));
-    let predictor: u16 = if matches!(dtype, DataType::F32 | DataType::F64) {
-        1
-    } else {
-        2
-    };
+    let is_whole = !matches!(
+        dtype,
+        DataType::F32 | DataType::F64 | DataType::C64 | DataType::C128
+    );
+    let predictor: u16 = if is_whole { 2 } else { 1 };
 
     let mut samples = raster.pixels.to_le_bytes();
     if predictor == 2 {
@@ -55,6 +55,7 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
         DataType::U8 | DataType::U16 | DataType::U32 | DataType::U64 => (1, dtype.size() * 8),
         DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64 => (2, dtype.size() * 8),
         DataType::F32 | DataType::F64 => (3, dtype.size() * 8),
+        DataType::C64 | DataType::C128 => (6, dtype.size() * 8),
     };
     let mut tags = Tags::default();
     tags.long(256, [width])?;

@@ -37,7 +37,8 @@ pub(super) struct Target<T> {
 /// [`ErrorKind::Unsupported`] if a tile is past the limit.
 pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
     let samples = if level.planar { 1 } else { level.bands };
-    row_bytes(level)
+    level
+        .row_bytes()
         .zip(usize::try_from(level.tile.height).ok())
         .and_then(|(row, height)| row.checked_mul(height))
         .filter(|&bytes| bytes <= MOST_TILE_BYTES)
@@ -52,22 +53,6 @@ pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
                 ),
             )
         })
-}
-
-/// Returns the decoded bytes of a row of a tile.
-fn row_bytes(level: &Level) -> Option<usize> {
-    let samples = if level.planar { 1 } else { level.bands };
-    let samples = usize::try_from(level.tile.width)
-        .ok()?
-        .checked_mul(samples)?;
-    match level.stored {
-        Stored::Whole => samples.checked_mul(level.dtype.size()),
-        Stored::Bits(bits) => samples
-            .checked_mul(usize::from(bits))
-            .map(|bits| bits.div_ceil(8)),
-        Stored::Half => samples.checked_mul(2),
-        Stored::ThreeByteFloat => samples.checked_mul(3),
-    }
 }
 
 /// Decodes one tile into its places.
@@ -87,7 +72,7 @@ pub(super) fn decode<T: Value>(
     let rows_there = level.tile.height.min(level.size.height - job.tile.row);
     let whole_rows = usize::try_from(level.tile.height).unwrap_or(1).max(1);
     let least = length / whole_rows * usize::try_from(rows_there).unwrap_or(0);
-    decompress(level, bytes, length, least, |raw| {
+    decompress(level, little_endian, bytes, length, least, |raw| {
         let rows = Rows {
             raw,
             row_bytes: length / whole_rows,
@@ -170,6 +155,10 @@ impl Rows<'_> {
                 for (at, out) in out.iter_mut().enumerate() {
                     *out = T::of_bits(samples::bits(stored, (skip + at) * usize::from(bits), bits));
                 }
+            }
+            (Stored::ComplexInt(bits), _) => {
+                there(usize::from(bits) / 4)?;
+                samples::complex_parts(stored, bits, little_endian, skip, out);
             }
             (Stored::Half, predictor) => {
                 there(2)?;

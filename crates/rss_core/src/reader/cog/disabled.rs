@@ -9,7 +9,11 @@ use crate::{
     session::Session,
 };
 
-pub(crate) async fn open(_session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
+pub(crate) async fn open(
+    _session: &Session,
+    location: &Location,
+    _header_bytes: Option<u64>,
+) -> Result<Arc<dyn RasterReader>> {
     Err(Error::new(
         ErrorKind::Unsupported,
         "built without the `async-tiff` feature",

@@ -13,8 +13,9 @@ use ndarray::Array3;
 use super::{
     canvas::{Canvas, Rest, Wanted},
     decode::{self, Job, Target},
+    directory::{Parts, Stop},
     gather::{Disk, Object},
-    index::{self, Index, Level, Parts, Stop},
+    index::{self, Index, Level, Stored},
     plan::{self, Fetch, Merge},
     samples::{self, Value},
 };
@@ -22,29 +23,45 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{TileIndex, Window},
     location::Location,
-    raster::{Raster, Sample, with_type},
-    reader::{Backend, Profile, RasterReader, ReadRequest, Resolved},
+    raster::{Raster, Sample, Sparse, with_type},
+    reader::{Backend, Masking, Profile, RasterReader, ReadRequest, Resolved, mask},
     session::Session,
 };
 
-/// Bytes of the first request: holds the header of a 10980 x 10980 COG several times over.
-const HEADER_BYTES: u64 = 32 * 1024;
 /// Bytes that a further request for header bytes brings along.
 const READAHEAD_BYTES: u64 = 32 * 1024;
+/// Bytes of the first request, where a caller says how large the header is.
+const LEAST_HEADER_BYTES: u64 = 1024;
+const MOST_HEADER_BYTES: u64 = 4 << 20;
 /// Requests for header bytes that one file may cost.
 const MOST_HEADER_FETCHES: usize = 32;
 /// Requests of one read that are under way at once.
 const FETCHES_AT_ONCE: usize = 32;
 /// Reads of one `read_many` that are under way at once.
 const READS_AT_ONCE: usize = 16;
-pub(crate) async fn open(session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
-    let (object, bytes) = Object::open(session.stores(), location, HEADER_BYTES).await?;
+
+pub(crate) async fn open(
+    session: &Session,
+    location: &Location,
+    header_bytes: Option<u64>,
+) -> Result<Arc<dyn RasterReader>> {
+    let first = header_bytes
+        .map(|bytes| bytes.clamp(LEAST_HEADER_BYTES, MOST_HEADER_BYTES))
+        .unwrap_or_else(|| session.header_bytes(location));
+    let (object, bytes) = Object::open(session.stores(), location, first).await?;
     let mut parts = Parts::default();
     parts.add(0, bytes);
     let index = complete(&object, &mut parts, index::parse)
         .await
         .map_err(|err| err.at(location))?;
-    let profile = profile(&index)?;
+    let profile = profile(&index).map_err(|err| err.at(location))?;
+    for level in &index.levels {
+        decode::tile_bytes(level).map_err(|err| err.at(location))?;
+    }
+    // Directories at the end of a file say nothing of how much of its start is worth asking for.
+    if index.header_bytes <= MOST_HEADER_BYTES {
+        session.learn_header(location, index.header_bytes);
+    }
     Ok(Arc::new(Cog(Arc::new(Inner {
         session: session.clone(),
         location: location.clone(),
@@ -55,7 +72,7 @@ pub(crate) async fn open(session: &Session, location: &Location) -> Result<Arc<d
     }))))
 }
 
-/// Runs `step` until the bytes it needs are there.
+/// Runs `step` until the bytes it needs are there; bytes in several places are fetched at once.
 async fn complete<T>(
     object: &Object,
     parts: &mut Parts,
@@ -65,24 +82,33 @@ async fn complete<T>(
         let missing = match step(parts) {
             Ok(done) => return Ok(done),
             Err(Stop::Failed(err)) => return Err(err),
-            Err(Stop::Missing(range)) => range,
+            Err(Stop::Missing(ranges)) => ranges,
         };
-        if missing.end > object.size() {
+        if let Some(end) = missing
+            .iter()
+            .map(|range| range.end)
+            .find(|&end| end > object.size())
+        {
             return Err(Error::new(
                 ErrorKind::Corrupt,
                 format!(
-                    "its header points to bytes up to {}, but it has {} bytes",
-                    missing.end,
+                    "its header points to bytes up to {end}, but it has {} bytes",
                     object.size()
                 ),
             ));
         }
-        let end = missing
-            .end
-            .max(missing.start + READAHEAD_BYTES)
-            .min(object.size());
-        let bytes = object.fetch(missing.start..end).await?;
-        parts.add(missing.start, bytes);
+        let fetches = missing.into_iter().map(|range| async move {
+            let end = range
+                .end
+                .max(range.start.saturating_add(READAHEAD_BYTES))
+                .min(object.size());
+            let bytes = object.fetch(range.start..end).await?;
+            Ok::<_, Error>((range.start, bytes))
+        });
+        let mut fetched = stream::iter(fetches).buffered(FETCHES_AT_ONCE);
+        while let Some((start, bytes)) = fetched.try_next().await? {
+            parts.add(start, bytes);
+        }
     }
     Err(Error::new(
         ErrorKind::Unsupported,
@@ -95,19 +121,24 @@ fn profile(index: &Index) -> Result<Profile> {
     let Some(full) = levels.next() else {
         return Err(Error::new(ErrorKind::Corrupt, "it has no image"));
     };
+    let facts = &index.facts;
+    let has_mask = index.masks.first().is_some_and(Option::is_some);
     Ok(Profile {
         size: full.size,
         count: full.bands,
         dtype: full.dtype,
-        nodata: index.nodata,
-        crs: index.crs.clone(),
-        transform: index.transform,
+        nodata: facts.nodata,
+        crs: facts.crs.clone(),
+        transform: facts.transform,
         tile: full.tile,
         compression: full.compression.name().map(str::to_owned),
         predictor: (full.predictor > 1).then_some(full.predictor),
         overviews: levels.map(|level| level.size).collect(),
-        scale: index.scale,
-        offset: index.offset,
+        masking: Masking::of(has_mask, facts.nodata, full.dtype, &facts.bands),
+        bands: facts.bands.clone(),
+        palette: facts.palette.clone(),
+        pixel_is_point: facts.is_point,
+        metadata: facts.metadata.iter().cloned().collect(),
     })
 }
 
@@ -152,15 +183,49 @@ impl RasterReader for Cog {
             .resolve(&inner.profile, inner.session.settings().read_bytes)
             .map_err(|err| err.at(&inner.location))?;
         let geobox = inner.profile.geobox(resolved.level_size, &resolved.window);
-        let level = request.level;
+        let image = Image::Level(request.level);
+        let mut sparse = Vec::new();
         let pixels = with_type!(inner.profile.dtype, T => {
-            Sample::wrap(self.samples::<T>(level, &resolved).await?)
+            Sample::wrap(self.samples::<T>(image, &resolved, &mut sparse).await?)
         });
         Ok(Raster {
             pixels,
             geobox,
             nodata: inner.profile.nodata,
+            sparse,
         })
+    }
+
+    async fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
+        let inner = &self.0;
+        let (profile, most) = (&inner.profile, inner.session.settings().read_bytes);
+        let at_file = |err: Error| err.at(&inner.location);
+        match mask::plan(request, profile, most).map_err(at_file)? {
+            mask::Plan::Valid(window) => mask::all_valid(profile, request.level, &window),
+            mask::Plan::From(request) => mask::of_samples(profile, self.read(&request).await?),
+            mask::Plan::Stored => {
+                let image = Image::Mask(request.level);
+                let mut resolved = request.resolve(profile, most).map_err(at_file)?;
+                // All bands share a mask, or each has its own.
+                resolved.bands.truncate(1);
+                if self.0.image(image).is_ok_and(|mask| mask.bands == 1) {
+                    resolved.bands = vec![0];
+                }
+                let mut sparse = Vec::new();
+                let mut mask = self.samples::<u8>(image, &resolved, &mut sparse).await?;
+                let stored = self.0.image(image).map(|level| level.stored);
+                if stored.is_ok_and(|stored| stored == Stored::Bits(1)) {
+                    mask.mapv_inplace(|bit| if bit == 0 { 0 } else { u8::MAX });
+                }
+                Ok(Raster {
+                    pixels: Sample::wrap(mask),
+                    geobox: profile.geobox(resolved.level_size, &resolved.window),
+                    nodata: None,
+                    sparse,
+                })
+            }
+        }
+        .map_err(at_file)
     }
 
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
@@ -169,6 +234,42 @@ impl RasterReader for Cog {
             .buffered(READS_AT_ONCE)
             .try_collect()
             .await
+    }
+}
+
+/// Which image of the file.
+#[derive(Clone, Copy, Debug)]
+enum Image {
+    Level(usize),
+    /// The mask of a level.
+    Mask(usize),
+}
+
+impl Inner {
+    /// Returns an image's layout.
+    fn image(&self, image: Image) -> Result<&Level> {
+        let found = match image {
+            Image::Level(number) => self.index.levels.get(number),
+            Image::Mask(number) => self.index.masks.get(number).and_then(Option::as_ref),
+        };
+        found.ok_or_else(|| match image {
+            Image::Level(number) => {
+                Error::new(ErrorKind::InvalidInput, format!("no level {number}"))
+            }
+            Image::Mask(number) => Error::new(
+                ErrorKind::Unsupported,
+                format!("level {number} has no mask of its own"),
+            ),
+        })
+    }
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Level(number) => write!(f, "level {number}"),
+            Self::Mask(number) => write!(f, "the mask of level {number}"),
+        }
     }
 }
 
@@ -202,15 +303,17 @@ struct Batch<T> {
 }
 
 impl Cog {
-    /// Reads one window: fetches run at once, and each tile is decoded as it arrives.
-    async fn samples<T: Value>(&self, number: usize, resolved: &Resolved) -> Result<Array3<T>> {
+    /// Reads one window: fetches run at once, and each tile is decoded as it arrives. What is not
+    /// stored is added to `sparse`.
+    async fn samples<T: Value>(
+        &self,
+        image: Image,
+        resolved: &Resolved,
+        sparse: &mut Vec<Sparse>,
+    ) -> Result<Array3<T>> {
         let inner = &self.0;
         let at_file = |err: Error| err.at(&inner.location);
-        let level = inner
-            .index
-            .levels
-            .get(number)
-            .ok_or_else(|| Error::new(ErrorKind::InvalidInput, format!("no level {number}")))?;
+        let level = inner.image(image).map_err(at_file)?;
         decode::tile_bytes(level).map_err(at_file)?;
 
         let needed = needed(level, resolved);
@@ -218,15 +321,24 @@ impl Cog {
         let ranges = self.ranges(level, &numbers).await?;
         let (rest, tasks) = self.tasks::<T>(resolved, &needed).map_err(at_file)?;
         let mut tasks: Vec<Option<Task<T>>> = tasks.into_iter().map(Some).collect();
-        for (task, range) in tasks.iter_mut().zip(&ranges) {
+        for ((task, range), needed) in tasks.iter_mut().zip(&ranges).zip(&needed) {
             // A sparse tile: nothing is stored, and nothing is asked for.
             if range.is_empty()
                 && let Some(task) = task.take()
             {
-                let value = samples::fill::<T>(inner.index.nodata);
+                let value = samples::fill::<T>(inner.index.facts.nodata);
                 for mut target in task.targets {
                     target.place.fill(value);
                 }
+                let window = Window {
+                    col: needed.job.wanted.col - resolved.window.col,
+                    row: needed.job.wanted.row - resolved.window.row,
+                    ..needed.job.wanted
+                };
+                sparse.extend(needed.bands.iter().map(|band| Sparse {
+                    band: band.in_output,
+                    window,
+                }));
             }
         }
         let stored: Vec<(Task<T>, Range<u64>)> = tasks
@@ -235,8 +347,8 @@ impl Cog {
             .filter_map(|(task, range)| Some((task?, range)))
             .collect();
         match inner.object.disk() {
-            Some(disk) => self.read_disk(number, disk, stored).await?,
-            None => self.read_network(number, stored).await?,
+            Some(disk) => self.read_disk(image, disk, stored).await?,
+            None => self.read_network(image, stored).await?,
         }
         rest.join().map_err(at_file)
     }
@@ -244,7 +356,7 @@ impl Cog {
     /// Reads tiles of a local file where they are decoded.
     async fn read_disk<T: Value>(
         &self,
-        level: usize,
+        image: Image,
         disk: &Disk,
         stored: Vec<(Task<T>, Range<u64>)>,
     ) -> Result<()> {
@@ -253,7 +365,7 @@ impl Cog {
         }
         let jobs = stored.into_iter().map(|(task, range)| {
             let disk = disk.clone();
-            self.on_cpu(level, task, move |decode| disk.with(&range, decode))
+            self.on_cpu(image, task, move |decode| disk.with(&range, decode))
         });
         stream::iter(jobs)
             .buffer_unordered(self.jobs_at_once())
@@ -264,7 +376,7 @@ impl Cog {
     /// Fetches tiles, neighbours in one request, and decodes each as it arrives.
     async fn read_network<T: Value>(
         &self,
-        level: usize,
+        image: Image,
         stored: Vec<(Task<T>, Range<u64>)>,
     ) -> Result<()> {
         let inner = &self.0;
@@ -290,15 +402,24 @@ impl Cog {
             })
             .collect();
         stream::iter(batches)
-            .map(|Batch { range, tiles }| async move {
-                let bytes = inner.object.fetch(range).await?;
-                let cut = move |(task, part)| (task, bytes.slice(part));
-                Ok::<_, Error>(tiles.into_iter().map(cut).map(Ok::<_, Error>))
+            .map(|Batch { range, tiles }| {
+                let arriving = async move {
+                    // Held until the last tile of the request is decoded.
+                    let share = inner.session.share(range.end - range.start).await;
+                    let share = Arc::new(share);
+                    let parts = inner.object.fetch_parts(range, tiles);
+                    Ok::<_, Error>(parts.map_ok(move |(task, bytes)| (task, bytes, share.clone())))
+                };
+                stream::once(arriving).try_flatten().boxed()
             })
-            .buffer_unordered(FETCHES_AT_ONCE)
-            .map_ok(stream::iter)
-            .try_flatten()
-            .map_ok(|(task, bytes)| self.on_cpu(level, task, move |decode| decode(&bytes)))
+            .flatten_unordered(FETCHES_AT_ONCE)
+            .map_ok(|(task, bytes, share)| {
+                self.on_cpu(image, task, move |decode| {
+                    let decoded = decode(&bytes);
+                    drop(share);
+                    decoded
+                })
+            })
             .try_buffer_unordered(self.jobs_at_once())
             .try_collect()
             .await
@@ -349,7 +470,7 @@ impl Cog {
     /// Decodes one tile on the CPU pool, with the bytes that `give` hands over there.
     async fn on_cpu<T: Value>(
         &self,
-        level: usize,
+        image: Image,
         task: Task<T>,
         give: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + Send + 'static,
     ) -> Result<()> {
@@ -360,25 +481,14 @@ impl Cog {
             mut targets,
         } = task;
         let decoded = self.0.session.cpu(move || {
-            let Index {
-                levels,
-                little_endian,
-                ..
-            } = &inner.index;
-            let level = levels
-                .get(level)
-                .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "no such level"))?;
-            give(&mut |bytes| decode::decode(level, *little_endian, bytes, &job, &mut targets))
+            let level = inner.image(image)?;
+            let little_endian = inner.index.little_endian;
+            give(&mut |bytes| decode::decode(level, little_endian, bytes, &job, &mut targets))
         });
         decoded.await?.map_err(|err| {
             Error::new(
                 err.kind(),
-                format!(
-                    "tile {},{} of level {level}: {}",
-                    at.col,
-                    at.row,
-                    err.message()
-                ),
+                format!("tile {},{} of {image}: {}", at.col, at.row, err.message()),
             )
             .with_source(err)
             .at(&self.0.location)

@@ -3,10 +3,11 @@
 //! Never a `HEAD`, never a listing. Tile requests carry the header's ETag, so pixels of two versions
 //! of an object are never mixed.
 
-use std::{cell::RefCell, fs::File, io, ops::Range, sync::Arc};
+use std::{cell::RefCell, collections::VecDeque, fs::File, io, ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use object_store::{GetOptions, GetRange, ObjectStore, path::Path};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use object_store::{GetOptions, GetRange, GetResult, ObjectStore, path::Path};
 
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -120,7 +121,7 @@ impl Object {
         let meta = answer.meta.clone();
         let promised = answer.range.end - answer.range.start;
         let bytes = answer.bytes().await.map_err(fail)?;
-        check_length(&bytes, promised).map_err(|err| err.at(location))?;
+        check_length(bytes.len() as u64, promised).map_err(|err| err.at(location))?;
         let etag = meta.e_tag.filter(|etag| !etag.starts_with("W/"));
         let object = Self {
             holder: Holder::Store { store, path, etag },
@@ -186,49 +187,191 @@ impl Object {
     /// Fetches a range of the same version of the object.
     pub(super) async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         self.check(&range)?;
-        let (store, path, etag) = match &self.holder {
-            Holder::Disk(disk) => {
-                return disk
-                    .fetch(range)
-                    .await
-                    .map_err(|err| err.at(&self.location));
-            }
-            Holder::Store { store, path, etag } => (store, path, etag),
-        };
         let promised = range.end - range.start;
+        let bytes = match &self.holder {
+            Holder::Disk(disk) => disk.fetch(range).await,
+            Holder::Store { store, path, etag } => {
+                let answer = self.ask(store, path, etag.clone(), range).await?;
+                let bytes = answer.bytes().await;
+                bytes.map_err(|err| store::error(&err, &self.location))
+            }
+        };
+        let at = |err: Error| err.at(&self.location);
+        let bytes = bytes.map_err(at)?;
+        check_length(bytes.len() as u64, promised).map_err(at)?;
+        Ok(bytes)
+    }
+
+    /// Fetches a range of the same version of the object and returns parts of it as soon as they are
+    /// here, in the order of `parts`, which are sorted by their start and lie inside the range.
+    pub(super) fn fetch_parts<K: Send>(
+        &self,
+        range: Range<u64>,
+        parts: Vec<(K, Range<usize>)>,
+    ) -> impl Stream<Item = Result<(K, Bytes)>> + Send {
+        let promised = range.end - range.start;
+        let start = async move {
+            self.check(&range)?;
+            let chunks = match &self.holder {
+                Holder::Disk(disk) => {
+                    let bytes = disk
+                        .fetch(range)
+                        .await
+                        .map_err(|err| err.at(&self.location))?;
+                    stream::iter([Ok(bytes)]).boxed()
+                }
+                Holder::Store { store, path, etag } => {
+                    let answer = self.ask(store, path, etag.clone(), range).await?;
+                    let chunks = answer.into_stream();
+                    chunks
+                        .map_err(|err| store::error(&err, &self.location))
+                        .boxed()
+                }
+            };
+            let arriving = Arriving {
+                chunks,
+                held: VecDeque::new(),
+                gone: 0,
+                here: 0,
+            };
+            let next = move |(mut arriving, mut parts): (Arriving<_>, std::vec::IntoIter<_>)| async move {
+                let Some((key, part)): Option<(K, Range<usize>)> = parts.next() else {
+                    return Ok(None);
+                };
+                let bytes = arriving
+                    .part(&part)
+                    .await?
+                    .ok_or_else(|| short(arriving.here as u64, promised).at(&self.location))?;
+                Ok(Some(((key, bytes), (arriving, parts))))
+            };
+            Ok::<_, Error>(stream::try_unfold((arriving, parts.into_iter()), next))
+        };
+        stream::once(start).try_flatten()
+    }
+
+    /// Sends one request for a range.
+    async fn ask(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        path: &Path,
+        etag: Option<String>,
+        range: Range<u64>,
+    ) -> Result<GetResult> {
+        let changed = || {
+            let message = "the object changed between its header and its tiles";
+            Error::new(ErrorKind::Corrupt, message).at(&self.location)
+        };
         let options = GetOptions {
             range: Some(GetRange::Bounded(range)),
-            if_match: etag.clone(),
+            if_match: etag,
             ..GetOptions::default()
         };
-        let fail = |err: object_store::Error| match err {
-            object_store::Error::Precondition { .. } => Error::new(
-                ErrorKind::Corrupt,
-                "the object changed between its header and its tiles",
-            )
-            .at(&self.location),
+        let answer = store.get_opts(path, options).await;
+        let answer = answer.map_err(|err| match err {
+            object_store::Error::Precondition { .. } => changed(),
             err => store::error(&err, &self.location),
-        };
-        let answer = store.get_opts(path, options).await.map_err(fail)?;
+        })?;
         if answer.meta.size != self.size {
-            return Err(Error::new(
-                ErrorKind::Corrupt,
-                "the object changed between its header and its tiles",
-            )
-            .at(&self.location));
+            return Err(changed());
         }
-        let bytes = answer.bytes().await.map_err(fail)?;
-        check_length(&bytes, promised).map_err(|err| err.at(&self.location))?;
-        Ok(bytes)
+        Ok(answer)
     }
 }
 
-fn check_length(bytes: &Bytes, promised: u64) -> Result<()> {
-    if bytes.len() as u64 == promised {
+/// A body of which a part is here.
+struct Arriving<S> {
+    chunks: S,
+    held: VecDeque<Bytes>,
+    /// Where the first held chunk starts.
+    gone: usize,
+    /// Where the last held chunk ends.
+    here: usize,
+}
+
+impl<S: Stream<Item = Result<Bytes>> + Unpin> Arriving<S> {
+    /// Waits for a part of the body; none if it ends first. Nothing before the part is asked for
+    /// again.
+    async fn part(&mut self, part: &Range<usize>) -> Result<Option<Bytes>> {
+        while self.here < part.end {
+            let Some(chunk) = self.chunks.try_next().await? else {
+                return Ok(None);
+            };
+            self.here += chunk.len();
+            self.held.push_back(chunk);
+        }
+        while let Some(first) = self.held.front()
+            && self.gone + first.len() <= part.start
+        {
+            self.gone += first.len();
+            self.held.pop_front();
+        }
+        let (Some(first), from) = (self.held.front(), part.start - self.gone) else {
+            return Ok(Some(Bytes::new()));
+        };
+        if part.end - self.gone <= first.len() {
+            return Ok(Some(first.slice(from..part.end - self.gone)));
+        }
+        let mut whole = Vec::with_capacity(part.len());
+        let mut skip = from;
+        for chunk in &self.held {
+            let rest = chunk.get(skip..).unwrap_or_default();
+            skip = 0;
+            let take = rest.len().min(part.len() - whole.len());
+            whole.extend_from_slice(rest.get(..take).unwrap_or_default());
+        }
+        Ok(Some(whole.into()))
+    }
+}
+
+fn check_length(length: u64, promised: u64) -> Result<()> {
+    if length == promised {
         return Ok(());
     }
-    Err(Error::new(
+    Err(short(length, promised))
+}
+
+fn short(length: u64, promised: u64) -> Error {
+    Error::new(
         ErrorKind::Unavailable,
-        format!("the server sent {} bytes, promised {promised}", bytes.len()),
-    ))
+        format!("the server sent {length} bytes, promised {promised}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn parts_are_cut_from_chunks_of_any_size(
+            body in prop::collection::vec(any::<u8>(), 1..200),
+            sizes in prop::collection::vec(1usize..40, 1..20),
+            mut parts in prop::collection::vec((0usize..200, 0usize..60), 0..12),
+        ) {
+            let mut chunks = Vec::new();
+            let mut rest = Bytes::from(body.clone());
+            for size in sizes.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                chunks.push(Ok(rest.split_to((*size).min(rest.len()))));
+            }
+            parts.sort_unstable();
+            let mut arriving = Arriving {
+                chunks: stream::iter(chunks),
+                held: VecDeque::new(),
+                gone: 0,
+                here: 0,
+            };
+            for (start, length) in parts {
+                let (start, end) = (start.min(body.len()), (start + length).min(body.len()));
+                let part = futures::executor::block_on(arriving.part(&(start..end))).unwrap();
+                prop_assert_eq!(&part.unwrap()[..], &body[start..end]);
+            }
+            let past = body.len()..body.len() + 1;
+            prop_assert!(futures::executor::block_on(arriving.part(&past)).unwrap().is_none());
+        }
+    }
 }

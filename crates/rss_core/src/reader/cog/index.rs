@@ -9,76 +9,45 @@
 //! [BigTIFF](https://www.awaresystems.be/imaging/tiff/bigtiff.html) and
 //! [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html).
 
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 use bytes::Bytes;
 
+use super::{
+    directory::{Entry, Parts, Reader, Stop, corrupt, uint, unsupported},
+    facts::Facts,
+    plan::{self, Merge},
+};
 use crate::{
-    error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoTransform, Size},
+    error::{Error, ErrorKind},
+    geo::Size,
     raster::DataType,
 };
 
 /// Directories that one file may have.
 const MOST_DIRECTORIES: usize = 256;
-/// Entries that one directory may have.
-const MOST_ENTRIES: u64 = 4096;
-/// Bytes that one value outside the tile tables may have.
-const MOST_VALUE_BYTES: u64 = 1 << 20;
 /// Bands that one file may have.
 const MOST_BANDS: usize = 65_536;
-
-/// Parts of a file that have been fetched.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Parts(Vec<(u64, Bytes)>);
-
-impl Parts {
-    pub(super) fn add(&mut self, offset: u64, bytes: Bytes) {
-        self.0.push((offset, bytes));
-    }
-
-    /// Returns the bytes of a range, or the range as missing.
-    fn get(&self, range: Range<u64>) -> Result<Bytes, Stop> {
-        for (start, bytes) in &self.0 {
-            let end = start.saturating_add(bytes.len() as u64);
-            if *start <= range.start && range.end <= end {
-                let from = usize::try_from(range.start - start).unwrap_or(usize::MAX);
-                let to = usize::try_from(range.end - start).unwrap_or(usize::MAX);
-                return Ok(bytes.slice(from..to));
-            }
-        }
-        Err(Stop::Missing(range))
-    }
-}
-
-/// Why parsing stopped.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// These bytes are needed first.
-    Missing(Range<u64>),
-    /// The file is wrong, or cannot be read by this backend.
-    Failed(Error),
-}
-
-fn corrupt<T>(message: impl Into<String>) -> Result<T, Stop> {
-    Err(Stop::Failed(Error::new(ErrorKind::Corrupt, message)))
-}
-
-fn unsupported<T>(message: impl Into<String>) -> Result<T, Stop> {
-    Err(Stop::Failed(Error::new(ErrorKind::Unsupported, message)))
-}
+/// A table of tiles up to this size counts as part of the header; a larger one is read in parts.
+const MOST_TABLE_BYTES: u64 = 512 << 10;
+/// How entries of a tile table are merged into requests.
+const TABLE_MERGE: Merge = Merge {
+    gap_bytes: 32 << 10,
+    fetch_bytes: 4 << 20,
+};
 
 /// A file's header, understood.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// Full resolution, then the overviews, largest first.
     pub(super) levels: Vec<Level>,
+    /// The mask of each level, where the file has one.
+    pub(super) masks: Vec<Option<Level>>,
     pub(super) little_endian: bool,
-    pub(super) nodata: Option<f64>,
-    pub(super) crs: Option<Crs>,
-    pub(super) transform: Option<GeoTransform>,
-    pub(super) scale: Option<f64>,
-    pub(super) offset: Option<f64>,
+    pub(super) facts: Facts,
+    /// Bytes from the start of the file that hold the directories and the tables of tiles, but for
+    /// tables so large that they are read in parts.
+    pub(super) header_bytes: u64,
 }
 
 /// One image of the file: its layout, and where its tile tables are.
@@ -95,9 +64,12 @@ pub(super) struct Level {
     /// True if each band has tiles of its own.
     pub(super) planar: bool,
     pub(super) photometric: u16,
+    /// True if the lowest bit of each stored byte comes first.
+    pub(super) bits_reversed: bool,
     pub(super) jpeg_tables: Option<Bytes>,
     offsets: Table,
-    counts: Table,
+    /// Some writers leave out how long samples are that they did not compress.
+    counts: Option<Table>,
 }
 
 /// How one sample lies in a decompressed tile.
@@ -109,6 +81,8 @@ pub(super) enum Stored {
     Bits(u8),
     /// Two bytes of a float; IEEE 754 `binary16`.
     Half,
+    /// Two whole numbers, of so many bits each.
+    ComplexInt(u8),
     /// Three bytes of a float; see Adobe Photoshop TIFF Technical Note 3.
     ThreeByteFloat,
 }
@@ -124,6 +98,28 @@ pub(super) enum Compression {
     Lzma,
     Zstd,
     WebP,
+    Lerc(LercIn),
+    JpegXl,
+    Fax(Fax),
+}
+
+/// What LERC data is compressed with once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LercIn {
+    Nothing,
+    Deflate,
+    Zstd,
+}
+
+/// The bilevel compressions of CCITT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fax {
+    /// Runs only, each row from a byte on.
+    Huffman,
+    Group3 {
+        two_dimensions: bool,
+    },
+    Group4,
 }
 
 impl Compression {
@@ -137,11 +133,21 @@ impl Compression {
             34925 => return Ok(Self::Lzma),
             50000 => return Ok(Self::Zstd),
             50001 => return Ok(Self::WebP),
-            2..=4 => "CCITT",
+            2 => return Ok(Self::Fax(Fax::Huffman)),
+            // The options of these two stand in tags of their own.
+            3 => {
+                return Ok(Self::Fax(Fax::Group3 {
+                    two_dimensions: false,
+                }));
+            }
+            34887 => return Ok(Self::Lerc(LercIn::Nothing)),
+            4 => return Ok(Self::Fax(Fax::Group4)),
+            50002 | 52546 => return Ok(Self::JpegXl),
             6 => "old JPEG",
+            32766 => "NeXT",
+            32809 => "ThunderScan",
+            34676 | 34677 => "SGI LogLuv",
             34712 => "JPEG 2000",
-            34887 => "LERC",
-            50002 | 52546 => "JPEG XL",
             _ => return unsupported(format!("compression {code} is not supported")),
         };
         unsupported(format!("compression {name} ({code}) is not supported"))
@@ -158,6 +164,13 @@ impl Compression {
             Self::Lzma => Some("LZMA"),
             Self::Zstd => Some("ZSTD"),
             Self::WebP => Some("WEBP"),
+            Self::Lerc(LercIn::Nothing) => Some("LERC"),
+            Self::Lerc(LercIn::Deflate) => Some("LERC_DEFLATE"),
+            Self::Lerc(LercIn::Zstd) => Some("LERC_ZSTD"),
+            Self::JpegXl => Some("JXL"),
+            Self::Fax(Fax::Huffman) => Some("CCITTRLE"),
+            Self::Fax(Fax::Group3 { .. }) => Some("CCITTFAX3"),
+            Self::Fax(Fax::Group4) => Some("CCITTFAX4"),
         }
     }
 }
@@ -196,101 +209,144 @@ impl Level {
 
     /// Returns the byte ranges of tiles; an empty range is a tile that is not stored.
     ///
-    /// Only the entries from the first to the last of `numbers` are read.
+    /// Only the entries of these tiles are read, and all that are missing are named at once.
     pub(super) fn ranges(
         &self,
         numbers: &[u64],
         little_endian: bool,
         parts: &Parts,
     ) -> Result<Vec<Range<u64>>, Stop> {
-        let (Some(&first), Some(&last)) = (numbers.iter().min(), numbers.iter().max()) else {
-            return Ok(Vec::new());
+        let offsets = self.offsets.read(numbers, little_endian, parts);
+        let counts = match self.counts {
+            Some(counts) => counts.read(numbers, little_endian, parts),
+            None => Ok(vec![None; numbers.len()]),
         };
-        let offsets = self.offsets.read(first, last, little_endian, parts)?;
-        let counts = self.counts.read(first, last, little_endian, parts)?;
-        numbers
-            .iter()
-            .map(|number| {
-                let at = usize::try_from(number - first).unwrap_or(usize::MAX);
-                let entry = offsets.get(at).copied().zip(counts.get(at).copied());
-                match entry {
-                    Some((0, _) | (_, 0)) => Ok(0..0),
-                    Some((offset, count)) => match offset.checked_add(count) {
+        let (offsets, counts) = match (offsets, counts) {
+            (Ok(offsets), Ok(counts)) => (offsets, counts),
+            (Err(Stop::Missing(mut missing)), Err(Stop::Missing(more))) => {
+                missing.extend(more);
+                return Err(Stop::Missing(missing));
+            }
+            (Err(Stop::Missing(_)), Err(stop)) | (Err(stop), _) | (_, Err(stop)) => {
+                return Err(stop);
+            }
+        };
+        let ranges = numbers.iter().zip(offsets).zip(counts);
+        ranges
+            .map(|((number, offset), count)| {
+                match (offset, count.or_else(|| self.plain_bytes(*number))) {
+                    (Some(0), Some(_)) | (Some(_), Some(0)) => Ok(0..0),
+                    (Some(offset), Some(count)) => match offset.checked_add(count) {
                         Some(end) => Ok(offset..end),
                         None => corrupt(format!("tile {number} ends past any file")),
                     },
-                    None => corrupt(format!("tile {number} has no entry in its table")),
+                    _ => corrupt(format!("tile {number} has no entry in its table")),
                 }
             })
             .collect()
     }
+
+    /// Returns the decoded bytes of a row of a tile.
+    pub(super) fn row_bytes(&self) -> Option<usize> {
+        let samples = if self.planar { 1 } else { self.bands };
+        let samples = usize::try_from(self.tile.width)
+            .ok()?
+            .checked_mul(samples)?;
+        match self.stored {
+            Stored::Whole => samples.checked_mul(self.dtype.size()),
+            Stored::Bits(bits) => samples
+                .checked_mul(usize::from(bits))
+                .map(|bits| bits.div_ceil(8)),
+            Stored::Half => samples.checked_mul(2),
+            Stored::ComplexInt(bits) => samples.checked_mul(usize::from(bits) / 4),
+            Stored::ThreeByteFloat => samples.checked_mul(3),
+        }
+    }
+
+    /// Returns the stored bytes of a tile that is not compressed.
+    fn plain_bytes(&self, number: u64) -> Option<u64> {
+        if self.compression != Compression::None {
+            return None;
+        }
+        let row = number % self.tiles_per_plane() / self.tiles_across();
+        let first = row.checked_mul(u64::from(self.tile.height))?;
+        let rows = match self.tile.width == self.size.width {
+            // The last strip ends with the image.
+            true => u64::from(self.size.height).saturating_sub(first),
+            false => u64::MAX,
+        };
+        u64::try_from(self.row_bytes()?)
+            .ok()?
+            .checked_mul(rows.min(u64::from(self.tile.height)))
+    }
+
+    /// Returns where the tables of a level end that are read with the header.
+    fn tables_end(&self) -> u64 {
+        [Some(self.offsets), self.counts]
+            .into_iter()
+            .flatten()
+            .filter_map(|table| {
+                let bytes = table.count.checked_mul(table.width)?;
+                (bytes <= MOST_TABLE_BYTES).then(|| table.at.saturating_add(bytes))
+            })
+            .max()
+            .unwrap_or(0)
+    }
 }
 
 impl Table {
-    /// Reads the entries from `first` to `last`; what a short table lacks is missing from the result.
+    /// Reads the entries of tiles; none where the table is too short.
     fn read(
         &self,
-        first: u64,
-        last: u64,
+        numbers: &[u64],
         little_endian: bool,
         parts: &Parts,
-    ) -> Result<Vec<u64>, Stop> {
-        let end = self.count.min(last.saturating_add(1));
-        if first >= end {
-            return Ok(Vec::new());
+    ) -> Result<Vec<Option<u64>>, Stop> {
+        let mut missing = Vec::new();
+        let mut entries = Vec::with_capacity(numbers.len());
+        let mut held: Option<(u64, Bytes)> = None;
+        for &number in numbers {
+            if number >= self.count {
+                entries.push(None);
+                continue;
+            }
+            let from = number
+                .checked_mul(self.width)
+                .and_then(|at| at.checked_add(self.at));
+            let range = from.and_then(|from| Some(from..from.checked_add(self.width)?));
+            let Some(range) = range else {
+                return corrupt("a tile table ends past any file");
+            };
+            // Neighbours lie in one part.
+            let inside = held.as_ref().and_then(|(start, bytes)| {
+                let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
+                let to = from.checked_add(usize::try_from(self.width).ok()?)?;
+                bytes.get(from..to).map(|entry| uint(entry, little_endian))
+            });
+            if inside.is_some() {
+                entries.push(inside);
+                continue;
+            }
+            match parts.around(&range) {
+                Some(part) => {
+                    let (start, bytes) = &part;
+                    let from = usize::try_from(range.start - start).unwrap_or(usize::MAX);
+                    let width = usize::try_from(self.width).unwrap_or(0);
+                    let entry = bytes.get(from..from.saturating_add(width));
+                    entries.push(entry.map(|entry| uint(entry, little_endian)));
+                    held = Some(part);
+                }
+                None => missing.push(range),
+            }
         }
-        let place = |n: u64| {
-            n.checked_mul(self.width)
-                .and_then(|at| at.checked_add(self.at))
-        };
-        let (Some(from), Some(to)) = (place(first), place(end)) else {
-            return corrupt("a tile table ends past any file");
-        };
-        let bytes = parts.get(from..to)?;
-        let width = usize::try_from(self.width).unwrap_or(1);
-        Ok(bytes
-            .chunks_exact(width)
-            .map(|entry| uint(entry, little_endian))
-            .collect())
-    }
-}
-
-/// Reads an unsigned number of up to eight bytes.
-fn uint(bytes: &[u8], little_endian: bool) -> u64 {
-    let fold = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
-    if little_endian {
-        bytes.iter().rev().fold(0, fold)
-    } else {
-        bytes.iter().fold(0, fold)
-    }
-}
-
-/// A value of a directory, where it stands in the file.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    tag: u16,
-    kind: u16,
-    count: u64,
-    at: u64,
-}
-
-impl Entry {
-    /// Returns the bytes of one element; none for a type that TIFF does not have.
-    fn width(&self) -> Option<u64> {
-        match self.kind {
-            1 | 2 | 6 | 7 => Some(1),
-            3 | 8 => Some(2),
-            4 | 9 | 11 | 13 => Some(4),
-            5 | 10 | 12 | 16 | 17 | 18 => Some(8),
-            _ => None,
+        if missing.is_empty() {
+            return Ok(entries);
         }
+        let fetches = plan::coalesce(&missing, TABLE_MERGE);
+        Err(Stop::Missing(
+            fetches.into_iter().map(|fetch| fetch.range).collect(),
+        ))
     }
-}
-
-struct Reader<'a> {
-    parts: &'a Parts,
-    little_endian: bool,
-    big: bool,
 }
 
 /// Understands a header, or says which bytes are missing.
@@ -299,7 +355,11 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
     let little_endian = match head.get(..2) {
         Some(b"II") => true,
         Some(b"MM") => false,
-        _ => return corrupt(super::NOT_A_TIFF),
+        _ => {
+            let message = "not a TIFF: it starts with neither II nor MM";
+            let err = Error::new(ErrorKind::Corrupt, message).with_source(super::OtherFormat);
+            return Err(Stop::Failed(err));
+        }
     };
     let word = |from: usize, to: usize| uint(head.get(from..to).unwrap_or_default(), little_endian);
     let (big, mut at) = match word(2, 4) {
@@ -314,24 +374,30 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
         parts,
         little_endian,
         big,
+        end: Cell::new(0),
     };
     let mut seen = Vec::new();
     let mut main: Option<(Level, Facts)> = None;
     let mut overviews = Vec::new();
-    while at != 0 && seen.len() < MOST_DIRECTORIES {
-        if seen.contains(&at) {
-            return corrupt("its directories lead in a circle");
-        }
+    let mut masks = Vec::new();
+    // Directories that lead in a circle end like any other chain.
+    while at != 0 && seen.len() < MOST_DIRECTORIES && !seen.contains(&at) {
         seen.push(at);
-        let (entries, next) = reader.directory(at)?;
+        let (entries, next) = match reader.directory(at) {
+            // What is past a good image is not needed to read it.
+            Err(Stop::Failed(_)) if main.is_some() => break,
+            read => read?,
+        };
         let kind = reader.number(&entries, 254)?.unwrap_or(0);
         let (reduced, mask) = (kind & 1 != 0, kind & 4 != 0);
         match &main {
             None => {
                 let level = reader.level(&entries)?;
-                main = Some((level, reader.facts(&entries)?));
+                let facts = reader.facts(&entries, &level)?;
+                main = Some((level, facts));
             }
-            Some((full, _)) if reduced && !mask => match reader.level(&entries) {
+            Some((full, _)) if reduced || mask => match reader.level(&entries) {
+                Ok(level) if mask => masks.push(level),
                 Ok(level) if level.bands == full.bands && level.dtype == full.dtype => {
                     overviews.push(level);
                 }
@@ -351,153 +417,36 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
     });
     let mut levels = vec![full];
     levels.extend(overviews);
+    let masks = levels
+        .iter()
+        .map(|level| masks.iter().find(|mask| mask.is_mask_of(level)).cloned())
+        .collect();
+    let tables = levels.iter().map(Level::tables_end);
+    let header_bytes = tables.fold(reader.end.get(), u64::max);
     Ok(Index {
         levels,
+        masks,
         little_endian,
-        nodata: facts.nodata,
-        crs: facts.crs,
-        transform: facts.transform,
-        scale: facts.scale,
-        offset: facts.offset,
+        facts,
+        header_bytes,
     })
 }
 
-/// What the first directory says of the whole file.
-#[derive(Debug, Default)]
-struct Facts {
-    nodata: Option<f64>,
-    crs: Option<Crs>,
-    transform: Option<GeoTransform>,
-    scale: Option<f64>,
-    offset: Option<f64>,
+impl Level {
+    /// Returns true if this image can hide pixels of a level: bits or bytes, for all bands or each.
+    fn is_mask_of(&self, level: &Level) -> bool {
+        self.size == level.size
+            && self.dtype == DataType::U8
+            && (self.bands == 1 || self.bands == level.bands)
+    }
 }
 
 impl Reader<'_> {
-    /// Returns a directory's entries and the place of the next directory.
-    fn directory(&self, at: u64) -> Result<(Vec<Entry>, u64), Stop> {
-        let (count_bytes, entry_bytes, value_bytes) =
-            if self.big { (8, 20, 8) } else { (2, 12, 4) };
-        let end = |from: u64, length: u64| match from.checked_add(length) {
-            Some(end) => Ok(from..end),
-            None => corrupt("a directory lies past any file"),
-        };
-        let count = self.uint(&self.parts.get(end(at, count_bytes)?)?);
-        if count == 0 || count > MOST_ENTRIES {
-            return corrupt(format!(
-                "a directory with {count} entries, expected 1 to {MOST_ENTRIES}"
-            ));
-        }
-        let first = at + count_bytes;
-        let bytes = self
-            .parts
-            .get(end(first, count * entry_bytes + value_bytes)?)?;
-        let mut entries = Vec::new();
-        let mut place = first;
-        let width = usize::try_from(entry_bytes).unwrap_or(12);
-        let table = usize::try_from(count * entry_bytes).unwrap_or(0);
-        let (table, next) = bytes.split_at_checked(table).unwrap_or((&bytes, &[]));
-        for entry in table.chunks_exact(width) {
-            let field = |from: usize, to: usize| self.uint(entry.get(from..to).unwrap_or_default());
-            let (counted, value) = if self.big {
-                (field(4, 12), 12)
-            } else {
-                (field(4, 8), 8)
-            };
-            let mut entry = Entry {
-                tag: u16::try_from(field(0, 2)).unwrap_or(0),
-                kind: u16::try_from(field(2, 4)).unwrap_or(0),
-                count: counted,
-                at: place + value as u64,
-            };
-            if let Some(width) = entry.width() {
-                let inside = counted
-                    .checked_mul(width)
-                    .is_some_and(|length| length <= value_bytes);
-                if !inside {
-                    let from = usize::try_from(entry.at - first).unwrap_or(0);
-                    let to = from + usize::try_from(value_bytes).unwrap_or(4);
-                    entry.at = self.uint(table.get(from..to).unwrap_or_default());
-                }
-                entries.push(entry);
-            }
-            place += entry_bytes;
-        }
-        Ok((entries, self.uint(next)))
-    }
-
-    fn uint(&self, bytes: &[u8]) -> u64 {
-        uint(bytes, self.little_endian)
-    }
-
-    /// Returns the bytes of a tag's value.
-    fn value(&self, entries: &[Entry], tag: u16) -> Result<Option<(Entry, Bytes)>, Stop> {
-        let Some(entry) = entries.iter().find(|entry| entry.tag == tag) else {
-            return Ok(None);
-        };
-        let length = entry
-            .width()
-            .and_then(|width| entry.count.checked_mul(width));
-        let end = length.and_then(|length| entry.at.checked_add(length));
-        match (length, end) {
-            (Some(length), Some(end)) if length <= MOST_VALUE_BYTES => {
-                Ok(Some((*entry, self.parts.get(entry.at..end)?)))
-            }
-            _ => corrupt(format!("tag {tag} has {} values, too many", entry.count)),
-        }
-    }
-
-    /// Returns a tag's whole numbers.
-    fn numbers(&self, entries: &[Entry], tag: u16) -> Result<Vec<u64>, Stop> {
-        let Some((entry, bytes)) = self.value(entries, tag)? else {
-            return Ok(Vec::new());
-        };
-        if !matches!(entry.kind, 1 | 3 | 4 | 13 | 16 | 18) {
-            return corrupt(format!(
-                "tag {tag} is no whole number (type {})",
-                entry.kind
-            ));
-        }
-        let width = entry
-            .width()
-            .and_then(|width| usize::try_from(width).ok())
-            .unwrap_or(1);
-        Ok(bytes
-            .chunks_exact(width)
-            .map(|value| self.uint(value))
-            .collect())
-    }
-
-    fn number(&self, entries: &[Entry], tag: u16) -> Result<Option<u64>, Stop> {
-        Ok(self.numbers(entries, tag)?.first().copied())
-    }
-
-    fn doubles(&self, entries: &[Entry], tag: u16) -> Result<Vec<f64>, Stop> {
-        let Some((entry, bytes)) = self.value(entries, tag)? else {
-            return Ok(Vec::new());
-        };
-        if entry.kind != 12 {
-            return Ok(Vec::new());
-        }
-        Ok(bytes
-            .chunks_exact(8)
-            .map(|value| f64::from_bits(self.uint(value)))
-            .collect())
-    }
-
-    fn text(&self, entries: &[Entry], tag: u16) -> Result<Option<String>, Stop> {
-        Ok(self.value(entries, tag)?.map(|(_, bytes)| {
-            let end = bytes
-                .iter()
-                .position(|&byte| byte == 0)
-                .unwrap_or(bytes.len());
-            String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
-        }))
-    }
-
     /// Returns a table's place; its numbers are read when they are needed.
     fn table(&self, entries: &[Entry], tag: u16) -> Option<Table> {
         let entry = entries.iter().find(|entry| entry.tag == tag)?;
-        matches!(entry.kind, 3 | 4 | 13 | 16).then_some(())?;
+        // Writers take signed types too; a negative number then lies past any file.
+        matches!(entry.kind, 3 | 4 | 8 | 9 | 13 | 16 | 17).then_some(())?;
         Some(Table {
             at: entry.at,
             count: entry.count,
@@ -527,7 +476,23 @@ impl Reader<'_> {
         if bands == 0 || bands > MOST_BANDS {
             return corrupt(format!("{bands} samples per pixel"));
         }
-        let compression = Compression::of_code(small(259, 1)?)?;
+        let mut compression = Compression::of_code(small(259, 1)?)?;
+        match &mut compression {
+            Compression::Fax(Fax::Group3 { two_dimensions }) => {
+                *two_dimensions = self.number(entries, 292)?.unwrap_or(0) & 1 != 0;
+            }
+            Compression::Lerc(inside) => {
+                *inside = match self.numbers(entries, 50674)?.get(1) {
+                    None | Some(0) => LercIn::Nothing,
+                    Some(1) => LercIn::Deflate,
+                    Some(2) => LercIn::Zstd,
+                    Some(other) => {
+                        return unsupported(format!("LERC inside codec {other} is not supported"));
+                    }
+                };
+            }
+            _ => {}
+        }
         let photometric = small(262, 1)?;
         let (dtype, stored) = self.dtype(entries)?;
         let predictor = small(317, 1)?;
@@ -535,7 +500,9 @@ impl Reader<'_> {
             return unsupported(format!("predictor {predictor} is not supported"));
         }
         if predictor == 3 && !matches!(dtype, DataType::F32 | DataType::F64)
-            || predictor == 2 && !matches!(stored, Stored::Whole | Stored::Half)
+            || predictor == 2
+                && (!matches!(stored, Stored::Whole | Stored::Half)
+                    || matches!(dtype, DataType::C64 | DataType::C128))
         {
             return unsupported(format!(
                 "predictor {predictor} with samples of this kind is not supported"
@@ -557,19 +524,27 @@ impl Reader<'_> {
         };
         // Tiles described by the tags of strips are written too.
         let pair = |offsets: u16, counts: u16| {
-            Some((self.table(entries, offsets)?, self.table(entries, counts)?))
+            Some((self.table(entries, offsets)?, self.table(entries, counts)))
         };
         let tables = if is_tiled {
             pair(324, 325).or_else(|| pair(273, 279))
         } else {
             pair(273, 279)
         };
+        let plain = compression == Compression::None;
+        // A table that is too short says nothing.
+        let tables = tables.map(|(offsets, counts): (Table, Option<Table>)| {
+            (
+                offsets,
+                counts.filter(|counts| counts.count >= offsets.count),
+            )
+        });
+        let tables = tables.filter(|(_, counts)| counts.is_some() || plain);
         let Some((offsets, counts)) = tables else {
             return unsupported("it has no table of tile offsets and byte counts");
         };
-        if small(266, 1)? != 1 {
-            return unsupported("fill order 2 is not supported");
-        }
+        // JPEG has an order of its own.
+        let bits_reversed = small(266, 1)? == 2 && compression != Compression::Jpeg;
         let level = Level {
             size,
             tile,
@@ -580,12 +555,13 @@ impl Reader<'_> {
             predictor,
             planar: small(284, 1)? == 2 && bands > 1,
             photometric,
+            bits_reversed,
             jpeg_tables: self.value(entries, 347)?.map(|(_, bytes)| bytes),
             offsets,
             counts,
         };
         if compression == Compression::Jpeg
-            && !(dtype == DataType::U8 && matches!(photometric, 1 | 2 | 6))
+            && !(dtype == DataType::U8 && matches!(photometric, 0..=3 | 6))
         {
             return unsupported("JPEG of this colour space is not supported");
         }
@@ -593,6 +569,11 @@ impl Reader<'_> {
             && !(dtype == DataType::U8 && !level.planar && matches!(bands, 3 | 4))
         {
             return unsupported("WebP of other than 3 or 4 bands of bytes is not supported");
+        }
+        if matches!(compression, Compression::Fax(_))
+            && !(stored == Stored::Bits(1) && (bands == 1 || level.planar))
+        {
+            return unsupported("CCITT of other than one band of bits is not supported");
         }
         if photometric == 6 && compression != Compression::Jpeg {
             return unsupported("YCbCr without JPEG is not supported");
@@ -631,7 +612,10 @@ impl Reader<'_> {
             (1 | 4, 1..8) => (DataType::U8, of_bits()),
             (1 | 4, 9..16) => (DataType::U16, of_bits()),
             (1 | 4, 17..32) => (DataType::U32, of_bits()),
-            (5 | 6, _) => return unsupported("complex samples are not supported"),
+            (5, 32) => (DataType::C64, Stored::ComplexInt(16)),
+            (5, 64) => (DataType::C64, Stored::ComplexInt(32)),
+            (6, 64) => (DataType::C64, Stored::Whole),
+            (6, 128) => (DataType::C128, Stored::Whole),
             (_, bits) => {
                 return unsupported(format!(
                     "samples of {bits} bits (format {format}) are not supported"
@@ -639,84 +623,6 @@ impl Reader<'_> {
             }
         })
     }
-
-    fn facts(&self, entries: &[Entry]) -> Result<Facts, Stop> {
-        let keys = self.numbers(entries, 34735)?;
-        // Directories of keys: (id, place, count, value) after a header of four numbers.
-        let key = |wanted: u64| {
-            keys.chunks_exact(4).skip(1).find_map(|key| match key {
-                [id, 0, _, value] if *id == wanted => Some(*value),
-                _ => None,
-            })
-        };
-        let code = match key(1024) {
-            Some(1) => key(3072),
-            Some(2) => key(2048),
-            _ => key(3072).or_else(|| key(2048)),
-        };
-        let epsg = code
-            .filter(|&code| code > 0 && code < 32_767)
-            .and_then(|code| u32::try_from(code).ok());
-        let metadata = self.text(entries, 42112)?.unwrap_or_default();
-        Ok(Facts {
-            nodata: self
-                .text(entries, 42113)?
-                .and_then(|text| parse_number(&text)),
-            crs: epsg.map(Crs::Epsg),
-            transform: self.transform(entries, key(1025) == Some(2))?,
-            scale: role(&metadata, "scale"),
-            offset: role(&metadata, "offset"),
-        })
-    }
-
-    fn transform(&self, entries: &[Entry], is_point: bool) -> Result<Option<GeoTransform>, Stop> {
-        let scale = self.doubles(entries, 33550)?;
-        let tie = self.doubles(entries, 33922)?;
-        let matrix = self.doubles(entries, 34264)?;
-        let mut g = match (scale[..].as_ref(), tie[..].as_ref(), matrix[..].as_ref()) {
-            ([sx, sy, ..], [col, row, _, x, y, _], _) if *sx != 0.0 && *sy != 0.0 => {
-                let sy = -sy.abs();
-                [x - col * sx, *sx, 0.0, y - row * sy, 0.0, sy]
-            }
-            (_, _, [a, b, _, c, d, e, _, f, ..]) => [*c, *a, *b, *f, *d, *e],
-            _ => return Ok(None),
-        };
-        if is_point {
-            // The tie point names a pixel's centre; a transform starts at its corner.
-            g[0] -= 0.5 * (g[1] + g[2]);
-            g[3] -= 0.5 * (g[4] + g[5]);
-        }
-        Ok(g.iter()
-            .all(|value| value.is_finite())
-            .then_some(GeoTransform(g)))
-    }
-}
-
-/// Reads the number at the start of a text, as C's `strtod` does; NaN and infinity by name.
-fn parse_number(text: &str) -> Option<f64> {
-    let text = text.trim();
-    if let Ok(number) = text.parse() {
-        return Some(number);
-    }
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E')))
-        .unwrap_or(text.len());
-    (1..=end)
-        .rev()
-        .find_map(|end| text.get(..end)?.parse().ok())
-}
-
-/// Returns the value of the first band's item with a role in GDAL's metadata.
-fn role(metadata: &str, role: &str) -> Option<f64> {
-    let needle = format!("role=\"{role}\"");
-    metadata.split("<Item ").skip(1).find_map(|item| {
-        let (attributes, rest) = item.split_once('>')?;
-        let first_band = !attributes.contains("sample=") || attributes.contains("sample=\"0\"");
-        if !first_band || !attributes.contains(&needle) {
-            return None;
-        }
-        rest.split('<').next()?.trim().parse().ok()
-    })
 }
 
 #[cfg(test)]
@@ -758,23 +664,8 @@ mod tests {
     fn missing_bytes_are_named() {
         let mut parts = Parts::default();
         parts.add(0, Bytes::from_static(b"II*\0\x10\x27\0\0"));
-        assert!(matches!(parse(&parts), Err(Stop::Missing(range)) if range == (10_000..10_002)));
-    }
-
-    #[test]
-    fn nodata_is_read_in_every_spelling() {
-        assert_eq!(parse_number("-999 "), Some(-999.0));
-        assert_eq!(parse_number("-3.4e+38abc"), Some(-3.4e38));
-        assert!(parse_number("nan").unwrap().is_nan());
-        assert_eq!(parse_number("-inf"), Some(f64::NEG_INFINITY));
-        assert_eq!(parse_number("none"), None);
-    }
-
-    #[test]
-    fn scale_is_read_from_the_first_band() {
-        let xml = "<GDALMetadata><Item name=\"SCALE\" sample=\"1\" role=\"scale\">2</Item>\
-                   <Item name=\"SCALE\" sample=\"0\" role=\"scale\">0.0001</Item></GDALMetadata>";
-        assert_eq!(role(xml, "scale"), Some(0.0001));
-        assert_eq!(role(xml, "offset"), None);
+        assert!(
+            matches!(parse(&parts), Err(Stop::Missing(ranges)) if ranges[0] == (10_000..10_002))
+        );
     }
 }

@@ -7,9 +7,7 @@
 
 pub(crate) use self::inner::open;
 
-use crate::error::Error;
-
-const NOT_A_TIFF: &str = "not a TIFF: it starts with neither II nor MM";
+use crate::error::{Error, ErrorKind};
 
 #[cfg(not(feature = "async-tiff"))]
 #[path = "disabled.rs"]
@@ -25,6 +23,10 @@ mod codec;
 #[cfg(feature = "async-tiff")]
 mod decode;
 #[cfg(feature = "async-tiff")]
+mod directory;
+#[cfg(feature = "async-tiff")]
+mod facts;
+#[cfg(feature = "async-tiff")]
 mod gather;
 #[cfg(feature = "async-tiff")]
 mod index;
@@ -33,7 +35,20 @@ mod plan;
 #[cfg(feature = "async-tiff")]
 mod samples;
 
-/// Returns true if [`open`] failed on what another format may be.
-pub(crate) fn is_other_format(err: &Error) -> bool {
-    err.message() == NOT_A_TIFF
+/// The source of the error that [`open`] returns for a file of another format.
+#[derive(Debug)]
+struct OtherFormat;
+
+impl std::error::Error for OtherFormat {}
+
+impl std::fmt::Display for OtherFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("neither II nor MM")
+    }
+}
+
+/// Returns true if [`open`] failed on what another backend may read.
+pub(crate) fn is_for_others(err: &Error) -> bool {
+    let is_other = |source: &(dyn std::error::Error + 'static)| source.is::<OtherFormat>();
+    err.kind() == ErrorKind::Unsupported || std::error::Error::source(err).is_some_and(is_other)
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{DataType, Sample},
+    raster::{Complex, DataType, Sample},
 };
 
 /// A sample type, read from a row of a tile.
@@ -22,6 +22,8 @@ pub(super) trait Value: Sample + Default + Send + 'static {
     );
     /// Makes a sample of up to 32 bits: of a whole number its value, of a float its bits.
     fn of_bits(bits: u32) -> Self;
+    /// Makes a sample of a complex whole number; the real part where the type is not complex.
+    fn of_parts(real: i32, imaginary: i32) -> Self;
     /// Undoes predictor 3: bytes of floats by significance, each a difference to the byte before.
     fn floating(row: &[u8], per_pixel: usize, skip: usize, out: &mut [Self]) -> Result<()>;
 }
@@ -51,6 +53,10 @@ macro_rules! whole_values {
 
             fn of_bits(bits: u32) -> Self {
                 bits as Self
+            }
+
+            fn of_parts(real: i32, _: i32) -> Self {
+                real as Self
             }
 
             fn differences(
@@ -107,6 +113,10 @@ macro_rules! float_values {
                 Self::from(f32::from_bits(bits))
             }
 
+            fn of_parts(real: i32, _: i32) -> Self {
+                real as Self
+            }
+
             /// Predictor 2 takes the bits of a float as a whole number.
             fn differences(
                 row: &[u8],
@@ -141,6 +151,64 @@ macro_rules! float_values {
     )*};
 }
 float_values!(f32 => u32, f64 => u64);
+
+macro_rules! complex_values {
+    ($($part:ty),*) => {$(
+        impl Value for Complex<$part> {
+            fn plain(row: &[u8], little_endian: bool, skip: usize, out: &mut [Self]) {
+                let mut parts: Vec<$part> = vec![0.0; 2 * out.len()];
+                <$part>::plain(row, little_endian, 2 * skip, &mut parts);
+                let (pairs, _) = parts.as_chunks::<2>();
+                for (out, [re, im]) in out.iter_mut().zip(pairs) {
+                    *out = Self { re: *re, im: *im };
+                }
+            }
+
+            /// A level with this predictor is refused: no writer has it.
+            fn differences(_: &[u8], _: bool, _: usize, _: usize, _: &mut [Self]) {}
+
+            fn of_bits(bits: u32) -> Self {
+                Self::from(<$part>::of_bits(bits))
+            }
+
+            fn of_parts(real: i32, imaginary: i32) -> Self {
+                Self {
+                    re: <$part>::of_parts(real, 0),
+                    im: <$part>::of_parts(imaginary, 0),
+                }
+            }
+
+            fn floating(_: &[u8], _: usize, _: usize, _: &mut [Self]) -> Result<()> {
+                Err(Error::new(ErrorKind::Unsupported, "predictor 3 with complex samples"))
+            }
+        }
+    )*};
+}
+complex_values!(f32, f64);
+
+/// Reads complex whole numbers of so many bits each part.
+pub(super) fn complex_parts<T: Value>(
+    row: &[u8],
+    bits: u8,
+    little_endian: bool,
+    skip: usize,
+    out: &mut [T],
+) {
+    let mut parts = vec![0_i32; 2 * out.len()];
+    if bits == 16 {
+        let mut narrow = vec![0_i16; parts.len()];
+        i16::plain(row, little_endian, 2 * skip, &mut narrow);
+        for (part, narrow) in parts.iter_mut().zip(narrow) {
+            *part = i32::from(narrow);
+        }
+    } else {
+        i32::plain(row, little_endian, 2 * skip, &mut parts);
+    }
+    let (pairs, _) = parts.as_chunks::<2>();
+    for (out, [real, imaginary]) in out.iter_mut().zip(pairs) {
+        *out = T::of_parts(*real, *imaginary);
+    }
+}
 
 /// Returns `count` bits from bit `start` on, counted from the highest bit of the first byte.
 pub(super) fn bits(row: &[u8], start: usize, count: u8) -> u32 {
@@ -248,31 +316,14 @@ fn widen(value: u32, exponent: u32, fraction: u32) -> u32 {
 
 /// Returns the value that fills what is not stored: nodata where the type can hold it, else zero.
 pub(super) fn fill<T: Value>(nodata: Option<f64>) -> T {
-    let bytes = nodata
-        .filter(|&nodata| holds(T::DTYPE, nodata))
-        .map_or_else(
-            || vec![0; size_of::<T>()],
-            |nodata| le_bytes(T::DTYPE, nodata),
-        );
+    let bytes = nodata.filter(|&nodata| T::DTYPE.holds(nodata)).map_or_else(
+        || vec![0; size_of::<T>()],
+        |nodata| le_bytes(T::DTYPE, nodata),
+    );
     let mut out = [T::default()];
     T::plain(&bytes, true, 0, &mut out);
     let [value] = out;
     value
-}
-
-fn holds(dtype: DataType, value: f64) -> bool {
-    let between = |low: f64, high: f64| value.fract() == 0.0 && (low..=high).contains(&value);
-    match dtype {
-        DataType::F32 | DataType::F64 => true,
-        DataType::U8 => between(0.0, f64::from(u8::MAX)),
-        DataType::I8 => between(f64::from(i8::MIN), f64::from(i8::MAX)),
-        DataType::U16 => between(0.0, f64::from(u16::MAX)),
-        DataType::I16 => between(f64::from(i16::MIN), f64::from(i16::MAX)),
-        DataType::U32 => between(0.0, f64::from(u32::MAX)),
-        DataType::I32 => between(f64::from(i32::MIN), f64::from(i32::MAX)),
-        DataType::U64 => between(0.0, u64::MAX as f64),
-        DataType::I64 => between(i64::MIN as f64, i64::MAX as f64),
-    }
 }
 
 fn le_bytes(dtype: DataType, value: f64) -> Vec<u8> {
@@ -287,6 +338,8 @@ fn le_bytes(dtype: DataType, value: f64) -> Vec<u8> {
         DataType::I64 => (value as i64).to_le_bytes().to_vec(),
         DataType::F32 => (value as f32).to_le_bytes().to_vec(),
         DataType::F64 => value.to_le_bytes().to_vec(),
+        DataType::C64 => [value as f32, 0.0].map(f32::to_le_bytes).concat(),
+        DataType::C128 => [value, 0.0].map(f64::to_le_bytes).concat(),
     }
 }
 

@@ -24,8 +24,11 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crop, Crs, GeoTransform, Size, Window},
     location::Location,
-    raster::{DataType, Pixels, Raster, Sample, with_type},
-    reader::{Backend, Profile, RasterReader, ReadRequest},
+    raster::{DataType, Pixels, Raster, Sample, Sparse, with_type},
+    reader::{
+        Backend, BandProfile, ColorInterp, Masking, Profile, RasterReader, ReadRequest, Resolved,
+        mask,
+    },
     session::Session,
     store::error as store_error,
 };
@@ -158,35 +161,38 @@ impl RasterReader for Reader {
         let resolved = request
             .resolve(&inner.profile, inner.session.settings().read_bytes)
             .map_err(|err| err.at(&inner.location))?;
-        let path = path(&inner.session, &inner.location).await?;
         let geobox = inner.profile.geobox(resolved.level_size, &resolved.window);
-        let (id, level) = (inner.id, request.level);
-        let (dtype, layout) = (inner.profile.dtype, inner.layout.clone());
-        let pixels = inner
-            .pool
-            .call(inner.home, move |worker| {
-                let dataset = worker.dataset(id, &path)?;
-                let part = Part {
-                    dataset,
-                    overview: level
-                        .checked_sub(1)
-                        .and_then(|level| layout.overviews.get(level).copied()),
-                    window: resolved.window,
-                    bands: &resolved.bands,
-                    code: layout.code,
-                };
-                part.read(dtype)
-            })
-            .await;
-        let pixels = match pixels {
-            Ok(pixels) => pixels,
-            Err(err) => return Err(explained(&inner.session, &inner.location, err).await),
-        };
+        let dtype = inner.profile.dtype;
+        let read = move |part: Part<'_>| Ok((part.read(dtype)?, part.sparse()?));
+        let (pixels, sparse) = self.part(request.level, resolved, read).await?;
         Ok(Raster {
             pixels,
             geobox,
             nodata: inner.profile.nodata,
+            sparse,
         })
+    }
+
+    async fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
+        let inner = &self.0;
+        let (profile, most) = (&inner.profile, inner.session.settings().read_bytes);
+        let at_file = |err: Error| err.at(&inner.location);
+        match mask::plan(request, profile, most).map_err(at_file)? {
+            mask::Plan::Valid(window) => mask::all_valid(profile, request.level, &window),
+            mask::Plan::From(request) => mask::of_samples(profile, self.read(&request).await?),
+            mask::Plan::Stored => {
+                let resolved = request.resolve(profile, most).map_err(at_file)?;
+                let geobox = profile.geobox(resolved.level_size, &resolved.window);
+                let read = |part: Part<'_>| part.mask();
+                Ok(Raster {
+                    pixels: self.part(request.level, resolved, read).await?,
+                    geobox,
+                    nodata: None,
+                    sparse: Vec::new(),
+                })
+            }
+        }
+        .map_err(at_file)
     }
 
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
@@ -195,6 +201,38 @@ impl RasterReader for Reader {
             .buffered(self.0.pool.len().max(1))
             .try_collect()
             .await
+    }
+}
+
+impl Reader {
+    /// Runs `read` on the thread where the dataset is open.
+    async fn part<R: Send + 'static>(
+        &self,
+        level: usize,
+        resolved: Resolved,
+        read: impl FnOnce(Part<'_>) -> Result<R> + Send + 'static,
+    ) -> Result<R> {
+        let inner = &self.0;
+        let path = path(&inner.session, &inner.location).await?;
+        let (id, layout) = (inner.id, inner.layout.clone());
+        let done = inner
+            .pool
+            .call(inner.home, move |worker| {
+                let dataset = worker.dataset(id, &path)?;
+                let overview = level.checked_sub(1);
+                read(Part {
+                    dataset,
+                    overview: overview.and_then(|level| layout.overviews.get(level).copied()),
+                    window: resolved.window,
+                    bands: &resolved.bands,
+                    code: layout.code,
+                })
+            })
+            .await;
+        match done {
+            Ok(done) => Ok(done),
+            Err(err) => Err(explained(&inner.session, &inner.location, err).await),
+        }
     }
 }
 
@@ -213,22 +251,85 @@ impl Part<'_> {
         with_type!(dtype, T => self.samples::<T>())
     }
 
+    /// Returns a band, counted from 0, of this level.
+    fn band(&self, band: usize) -> Result<RasterBand<'_>> {
+        let wrong = |_| said::error(Doing::Read);
+        let band = self.dataset.rasterband(band + 1).map_err(wrong)?;
+        match self.overview {
+            Some(overview) => band.overview(overview).map_err(wrong),
+            None => Ok(band),
+        }
+    }
+
+    /// Reads the mask that the file stores.
+    fn mask(&self) -> Result<Pixels> {
+        let (width, height) = (self.window.width as usize, self.window.height as usize);
+        let mut samples = vec![0_u8; width.saturating_mul(height)];
+        let band = self.band(self.bands.first().copied().unwrap_or(0))?;
+        let mask = band
+            .open_mask_band()
+            .map_err(|_| said::error(Doing::Read))?;
+        let code = gdal_sys::GDALDataType::GDT_Byte;
+        raw::read(&mask, &self.window, code, &mut samples)?;
+        // GDAL makes bytes of bits where all bands share a mask, and not where each has its own.
+        if mask.metadata_item("NBITS", "IMAGE_STRUCTURE").as_deref() == Some("1") {
+            let visible = |sample: &mut u8| *sample = if *sample == 0 { 0 } else { u8::MAX };
+            samples.iter_mut().for_each(visible);
+        }
+        Array3::from_shape_vec((1, height, width), samples)
+            .map(u8::wrap)
+            .map_err(|err| {
+                Error::new(ErrorKind::InvalidInput, "samples that fill no window").with_source(err)
+            })
+    }
+
+    /// Lists the blocks of the window that the file does not store.
+    fn sparse(&self) -> Result<Vec<Sparse>> {
+        let mut found = Vec::new();
+        for (n, &band) in self.bands.iter().enumerate() {
+            let band = self.band(band)?;
+            if raw::is_stored(&band, &self.window) {
+                continue;
+            }
+            let (width, height) = band.block_size();
+            let (width, height) = (width.max(1), height.max(1));
+            let starts = |start: u32, length: u32, side: usize| {
+                let side = u32::try_from(side).unwrap_or(u32::MAX);
+                let end = start.saturating_add(length);
+                let first = start / side * side;
+                (first..end).step_by(side as usize).map(move |at| {
+                    let from = at.max(start);
+                    (from, at.saturating_add(side).min(end) - from)
+                })
+            };
+            for (row, height) in starts(self.window.row, self.window.height, height) {
+                for (col, width) in starts(self.window.col, self.window.width, width) {
+                    let block = Window {
+                        col,
+                        row,
+                        width,
+                        height,
+                    };
+                    if !raw::is_stored(&band, &block) && raw::is_empty(&band, &block) {
+                        let window = Window {
+                            col: col - self.window.col,
+                            row: row - self.window.row,
+                            ..block
+                        };
+                        found.push(Sparse { band: n, window });
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
     fn samples<T: Sample + Default>(&self) -> Result<Pixels> {
         let (width, height) = (self.window.width as usize, self.window.height as usize);
         let each = width.saturating_mul(height);
         let mut samples = vec![T::default(); each.saturating_mul(self.bands.len())];
         for (&band, samples) in self.bands.iter().zip(samples.chunks_exact_mut(each.max(1))) {
-            let band = self
-                .dataset
-                .rasterband(band + 1)
-                .map_err(|_| said::error(Doing::Read))?;
-            let band = match self.overview {
-                Some(overview) => band
-                    .overview(overview)
-                    .map_err(|_| said::error(Doing::Read))?,
-                None => band,
-            };
-            raw::read(&band, &self.window, self.code, samples)?;
+            raw::read(&self.band(band)?, &self.window, self.code, samples)?;
         }
         Array3::from_shape_vec((self.bands.len(), height, width), samples)
             .map(T::wrap)
@@ -290,14 +391,73 @@ fn describe(dataset: &Dataset) -> Result<(Profile, Layout)> {
             .and_then(|text| text.parse().ok())
             .filter(|&predictor| predictor > 1),
         overviews: overviews.iter().map(|(size, _)| *size).collect(),
-        scale: band.scale(),
-        offset: band.offset(),
+        masking: masking(&band, dtype),
+        bands: bands(dataset, count)?,
+        palette: palette(&band),
+        pixel_is_point: dataset
+            .metadata_item("AREA_OR_POINT", "")
+            .is_some_and(|kind| kind.eq_ignore_ascii_case("point")),
+        metadata: dataset
+            .metadata_domain("")
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|pair| pair.split_once('='))
+            .filter(|(name, _)| *name != "AREA_OR_POINT" && !name.starts_with("TIFFTAG_"))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
     };
     let layout = Layout {
         code,
         overviews: overviews.into_iter().map(|(_, at)| at).collect(),
     };
     Ok((profile, layout))
+}
+
+/// Returns what each band says of itself.
+fn bands(dataset: &Dataset, count: usize) -> Result<Vec<BandProfile>> {
+    (1..=count)
+        .map(|number| {
+            let band = dataset
+                .rasterband(number)
+                .map_err(|_| said::error(Doing::Open))?;
+            let said = |text: String| (!text.is_empty()).then_some(text);
+            Ok(BandProfile {
+                color: ColorInterp::of_name(&raw::color_name(&band)).unwrap_or_default(),
+                description: band.description().ok().and_then(said),
+                scale: band.scale(),
+                offset: band.offset(),
+                unit: said(band.unit()),
+            })
+        })
+        .collect()
+}
+
+/// Returns what hides pixels of a file; all bands of a file share it.
+fn masking(band: &RasterBand<'_>, dtype: DataType) -> Masking {
+    let Ok(flags) = band.mask_flags() else {
+        return Masking::None;
+    };
+    // Before GDAL 3.7 signed bytes are bytes, which hold no value below zero.
+    let is_signed = dtype == DataType::I8;
+    match () {
+        () if flags.is_alpha() => Masking::Alpha,
+        () if flags.is_nodata() || is_signed => match nodata(band, dtype) {
+            Some(nodata) if dtype.holds(nodata) => Masking::Nodata,
+            _ => Masking::None,
+        },
+        () if flags.is_all_valid() => Masking::None,
+        () => Masking::Internal,
+    }
+}
+
+fn palette(band: &RasterBand<'_>) -> Option<Vec<[u8; 3]>> {
+    let table = band.color_table()?;
+    let byte = |value: i16| u8::try_from(value).unwrap_or(0);
+    let colors = (0..table.entry_count()).map(|at| {
+        let entry = table.entry_as_rgb(at);
+        entry.map_or([0; 3], |rgb| [byte(rgb.r), byte(rgb.g), byte(rgb.b)])
+    });
+    Some(colors.collect())
 }
 
 fn size_of_band(band: &RasterBand<'_>) -> Result<Size> {
@@ -333,10 +493,14 @@ fn type_of(band: &RasterBand<'_>) -> Result<(DataType, u32)> {
         "Float64" => DataType::F64,
         // Half floats widen without loss.
         "Float16" => return Ok((DataType::F32, gdal_sys::GDALDataType::GDT_Float32)),
+        "CFloat32" | "CInt16" | "CInt32" => {
+            return Ok((DataType::C64, gdal_sys::GDALDataType::GDT_CFloat32));
+        }
+        "CFloat64" => DataType::C128,
         other => {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("samples of type {other} are not read; complex numbers are left out"),
+                format!("samples of type {other} are not read"),
             ));
         }
     };
@@ -351,7 +515,7 @@ fn nodata(band: &RasterBand<'_>, dtype: DataType) -> Option<f64> {
     match dtype {
         DataType::U64 => band.no_data_value_u64().map(|value| value as f64),
         DataType::I64 => band.no_data_value_i64().map(|value| value as f64),
-        _ => band.no_data_value(),
+        _ => band.no_data_value().map(|value| dtype.rounded(value)),
     }
 }
 

@@ -109,12 +109,63 @@ pub(super) fn type_of(band: &RasterBand<'_>) -> (u32, String) {
     (code, name)
 }
 
+/// Returns GDAL's name of what a band's samples mean.
+pub(super) fn color_name(band: &RasterBand<'_>) -> String {
+    // SAFETY: the handle is good while `band` lives.
+    let code = unsafe { gdal_sys::GDALGetRasterColorInterpretation(band.c_rasterband()) };
+    // SAFETY: takes any code that GDAL gave; returns a text of the process's life, or null.
+    let name = unsafe { gdal_sys::GDALGetColorInterpretationName(code) };
+    if name.is_null() {
+        return String::new();
+    }
+    // SAFETY: not null, ends with NUL.
+    unsafe { CStr::from_ptr(name) }
+        .to_string_lossy()
+        .into_owned()
+}
+
 /// Returns a dataset's transform, if it has one.
 pub(super) fn transform(dataset: &Dataset) -> Option<[f64; 6]> {
     let mut found = [0.0; 6];
     // SAFETY: the handle is good while `dataset` lives; six numbers are written.
     let result = unsafe { gdal_sys::GDALGetGeoTransform(dataset.c_dataset(), found.as_mut_ptr()) };
     (result == gdal_sys::CPLErr::CE_None).then_some(found)
+}
+
+/// Returns true if all of a window is stored in the file, or GDAL cannot tell.
+pub(super) fn is_stored(band: &RasterBand<'_>, window: &Window) -> bool {
+    let (empty, unknown) = (COVERAGE_EMPTY, COVERAGE_UNIMPLEMENTED);
+    coverage(band, window).is_none_or(|status| status & empty == 0 || status & unknown != 0)
+}
+
+/// Returns true if nothing of a window is stored in the file.
+pub(super) fn is_empty(band: &RasterBand<'_>, window: &Window) -> bool {
+    coverage(band, window).is_some_and(|status| status & COVERAGE_DATA == 0)
+}
+
+/// The flags of `GDALGetDataCoverageStatus`, which are macros in C.
+const COVERAGE_UNIMPLEMENTED: c_int = 1;
+const COVERAGE_DATA: c_int = 2;
+const COVERAGE_EMPTY: c_int = 4;
+
+fn coverage(band: &RasterBand<'_>, window: &Window) -> Option<c_int> {
+    let number = |n: u32| c_int::try_from(n).ok();
+    let (col, row) = (number(window.col)?, number(window.row)?);
+    let (width, height) = (number(window.width)?, number(window.height)?);
+    // SAFETY: the handle is good while `band` lives; GDAL looks at no pixel, and the percentage may
+    // be left out.
+    let status = unsafe {
+        gdal_sys::GDALGetDataCoverageStatus(
+            band.c_rasterband(),
+            col,
+            row,
+            width,
+            height,
+            0,
+            ptr::null_mut(),
+        )
+    };
+    Some(status)
 }
 
 /// Reads a window of one band into `samples`, in samples of GDAL's type `code`.

@@ -133,7 +133,11 @@ fn understand(said: &[Message], doing: Doing) -> Error {
         _ if doing == Doing::Write && has("Permission denied") => {
             (ErrorKind::Denied, "the file may not be written".to_owned())
         }
-        _ if has("not supported") || has("Cannot open TIFF file due to missing codec") => {
+        _ if has("not supported")
+            || has("Unsupported JPEG data")
+            || has("not allowed for JPEG")
+            || has("Cannot open TIFF file due to missing codec") =>
+        {
             (ErrorKind::Unsupported, "GDAL cannot read it".to_owned())
         }
         _ => (ErrorKind::Corrupt, "GDAL could not read it".to_owned()),

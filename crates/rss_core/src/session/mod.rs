@@ -2,6 +2,9 @@
 //!
 //! Environment variables are read in [`SessionBuilder::from_env`] and nowhere else.
 
+mod budget;
+mod header_sizes;
+
 use std::{
     any::Any,
     path::{Path, PathBuf},
@@ -11,8 +14,11 @@ use std::{
 
 use tokio::{runtime::Runtime, sync::oneshot};
 
+pub(crate) use self::budget::Share;
+use self::{budget::Budget, header_sizes::HeaderSizes};
 use crate::{
     error::{Error, ErrorKind, Result},
+    location::Location,
     store::{CacheSettings, FileCache, Limits, Meter, Registry, StoreOptions, Traffic},
 };
 
@@ -38,6 +44,8 @@ struct Inner {
     cpu: OnceLock<rayon::ThreadPool>,
     /// The threads of the GDAL backend, whose type this module does not know.
     gdal: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    header_sizes: HeaderSizes,
+    budget: Budget,
     runtime: OnceLock<BlockingRuntime>,
 }
 
@@ -50,8 +58,10 @@ pub(crate) struct Settings {
     pub(crate) downloads: usize,
     pub(crate) cpu_threads: usize,
     pub(crate) read_bytes: u64,
+    pub(crate) budget_bytes: u64,
     pub(crate) gap_bytes: u64,
     pub(crate) fetch_bytes: u64,
+    pub(crate) requests_per_host: usize,
     pub(crate) gdal_threads: usize,
     pub(crate) gdal_options: Vec<(String, String)>,
     pub(crate) connect_timeout: Duration,
@@ -68,6 +78,7 @@ impl Settings {
             read_timeout: self.read_timeout,
             deadline: self.deadline,
             retries: self.retries,
+            requests_per_host: self.requests_per_host,
         }
     }
 }
@@ -91,8 +102,10 @@ impl Default for SessionBuilder {
                 downloads: 8,
                 cpu_threads: cores,
                 read_bytes: 4 << 30,
+                budget_bytes: 1 << 30,
                 gap_bytes: 64 << 10,
                 fetch_bytes: 2 << 20,
+                requests_per_host: 256,
                 gdal_threads: cores.max(4),
                 gdal_options: Vec::new(),
                 connect_timeout: Duration::from_secs(5),
@@ -203,6 +216,21 @@ impl SessionBuilder {
         self
     }
 
+    /// Bounds the bytes that are fetched and not yet decoded, over all reads of the session: a read past
+    /// it waits. What a read returns is not counted; [`SessionBuilder::read_bytes`] bounds that.
+    /// Default: 1 GiB.
+    pub fn budget_bytes(mut self, bytes: u64) -> Self {
+        self.settings.budget_bytes = bytes;
+        self
+    }
+
+    /// Bounds the requests to one host that are under way at once (at least 1); more wait. GDAL's own
+    /// requests are not counted. Default: 256.
+    pub fn requests_per_host(mut self, n: usize) -> Self {
+        self.settings.requests_per_host = n.max(1);
+        self
+    }
+
     /// Sets how far apart tiles may lie in a file to be asked for in one request: what lies between is
     /// fetched and thrown away. Default: 64 KiB.
     pub fn gap_bytes(mut self, bytes: u64) -> Self {
@@ -300,9 +328,11 @@ impl SessionBuilder {
             ),
             stores: Registry::new(self.store, self.settings.limits(), meter.clone()),
             meter,
+            budget: Budget::new(self.settings.budget_bytes),
             settings: self.settings,
             cpu: OnceLock::new(),
             gdal: Mutex::new(None),
+            header_sizes: HeaderSizes::default(),
             runtime: OnceLock::new(),
         })))
     }
@@ -352,6 +382,21 @@ impl Session {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// Waits until so many bytes may be fetched.
+    pub(crate) async fn share(&self, bytes: u64) -> Option<Share> {
+        self.0.budget.share(bytes).await
+    }
+
+    /// Returns how many bytes of a file to ask for first.
+    pub(crate) fn header_bytes(&self, location: &Location) -> u64 {
+        self.0.header_sizes.guess(location)
+    }
+
+    /// Remembers how many bytes the header of a file took.
+    pub(crate) fn learn_header(&self, location: &Location, bytes: u64) {
+        self.0.header_sizes.learn(location, bytes);
     }
 
     /// Runs `work` on the CPU pool and waits for it without blocking the runtime.

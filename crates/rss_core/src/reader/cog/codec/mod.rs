@@ -3,16 +3,20 @@
 //! A tile is inflated to the size its level promises and no further, into memory that each thread
 //! keeps from tile to tile.
 
-use std::{cell::RefCell, io::Read};
+mod fax;
+mod jpeg;
+#[cfg(feature = "jpeg-xl")]
+mod jpeg_xl;
+#[cfg(not(feature = "jpeg-xl"))]
+#[path = "jpeg_xl_disabled.rs"]
+mod jpeg_xl;
+mod lerc;
 
-use async_tiff::{
-    decoder::DecoderRegistry,
-    tags::{Compression as TiffCompression, PhotometricInterpretation},
-};
-use bytes::Bytes;
+use std::{borrow::Cow, cell::RefCell, io::Read};
+
 use libdeflater::Decompressor;
 
-use super::index::{Compression, Level};
+use super::index::{Compression, LercIn, Level};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a tile's dictionary may take.
@@ -41,6 +45,7 @@ struct Scratch {
 /// [`ErrorKind::Corrupt`] if the bytes are not what the level promises, and those of `then`.
 pub(super) fn decompress<R>(
     level: &Level,
+    little_endian: bool,
     bytes: &[u8],
     length: usize,
     least: usize,
@@ -56,18 +61,36 @@ pub(super) fn decompress<R>(
             ))
         }
     };
+    let bytes = match level.bits_reversed {
+        true => Cow::from_iter(bytes.iter().map(|byte| byte.reverse_bits())),
+        false => Cow::from(bytes),
+    };
+    let bytes = &*bytes;
     SCRATCH.with_borrow_mut(|scratch| {
         let Scratch {
             inflater,
             bytes: out,
         } = scratch;
         let done = match level.compression {
-            // Neither needs the thread's memory.
             Compression::None => {
                 let end = bytes.len().min(length);
                 return checked(bytes.get(..end).unwrap_or_default());
             }
-            Compression::Jpeg => return checked(&jpeg(level, bytes)?),
+            Compression::Jpeg => jpeg::unpack(level, bytes, out),
+            Compression::JpegXl => jpeg_xl::unpack(level, little_endian, bytes, length, out),
+            Compression::Fax(kind) => fax::unpack(kind, bytes, level.tile.width, length, out),
+            Compression::Lerc(inside) => {
+                let packed = match inside {
+                    LercIn::Nothing => Cow::from(bytes),
+                    LercIn::Deflate => Cow::from(lerc_inflated(inflater, bytes, length)?),
+                    LercIn::Zstd => {
+                        let mut packed = Vec::new();
+                        unpack_zstd(bytes, most_lerc_bytes(length), &mut packed)?;
+                        Cow::from(packed)
+                    }
+                };
+                lerc::unpack(level, little_endian, &packed, out)
+            }
             Compression::Deflate => inflate(inflater, bytes, length, out),
             Compression::Lzw => unpack_lzw(bytes, length, out),
             Compression::PackBits => unpack_bits(bytes, length, out),
@@ -208,67 +231,16 @@ fn unpack_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn jpeg(level: &Level, bytes: &[u8]) -> Result<Vec<u8>> {
-    // The decoder believes the stream's own size: it must be the tile's.
-    let (width, height) = jpeg_size(bytes)
-        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a tile's JPEG data has no frame"))?;
-    if u32::from(width) != level.tile.width || u32::from(height) > level.tile.height {
-        return Err(Error::new(
-            ErrorKind::Corrupt,
-            "a tile's JPEG frame has another size than the tile",
-        ));
-    }
-    let registry = DecoderRegistry::default();
-    let decoder = registry.as_ref().get(&TiffCompression::ModernJPEG);
-    let photometric = match level.photometric {
-        2 => PhotometricInterpretation::RGB,
-        6 => PhotometricInterpretation::YCbCr,
-        _ => PhotometricInterpretation::BlackIsZero,
-    };
-    let samples = if level.planar {
-        1
-    } else {
-        u16::try_from(level.bands).unwrap_or(1)
-    };
-    let decoded = decoder.map(|decoder| {
-        let tables = level.jpeg_tables.as_deref();
-        decoder.decode_tile(
-            Bytes::copy_from_slice(bytes),
-            photometric,
-            tables,
-            samples,
-            8,
-            None,
-        )
-    });
-    match decoded {
-        Some(Ok(bytes)) => Ok(bytes),
-        Some(Err(err)) => {
-            Err(Error::new(ErrorKind::Corrupt, "a tile's JPEG data is damaged").with_source(err))
-        }
-        None => Err(Error::new(
-            ErrorKind::Unsupported,
-            "built without a JPEG decoder",
-        )),
-    }
+/// Returns the bytes that LERC data of a tile may have: past any header, mask and ranges.
+fn most_lerc_bytes(length: usize) -> usize {
+    length.saturating_mul(2).saturating_add(64 << 10)
 }
 
-/// Returns the width and height of a JPEG stream's frame header.
-fn jpeg_size(bytes: &[u8]) -> Option<(u16, u16)> {
-    let mut at = 2;
-    loop {
-        let marker = bytes.get(at..at + 2)?;
-        let [0xFF, code] = *marker else { return None };
-        let big = |from: usize| -> Option<u16> {
-            Some(u16::from_be_bytes(
-                bytes.get(from..from + 2)?.try_into().ok()?,
-            ))
-        };
-        if matches!(code, 0xC0..=0xC3) {
-            return Some((big(at + 7)?, big(at + 5)?));
-        }
-        at += 2 + usize::from(big(at + 2)?);
-    }
+/// LERC data inside DEFLATE: it does not say how long it is.
+fn lerc_inflated(inflater: &mut Decompressor, bytes: &[u8], length: usize) -> Result<Vec<u8>> {
+    let mut packed = Vec::new();
+    inflate(inflater, bytes, most_lerc_bytes(length), &mut packed)?;
+    Ok(packed)
 }
 
 #[cfg(test)]

@@ -1,0 +1,152 @@
+//! The COG reader where it can, GDAL where it cannot, and why.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
+
+use super::{Backend, Profile, RasterReader, ReadRequest, cog, gdal};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    raster::Raster,
+    session::Session,
+};
+
+pub(super) async fn open(
+    session: &Session,
+    location: &Location,
+    header_bytes: Option<u64>,
+) -> Result<Arc<dyn RasterReader>> {
+    let reason = match cog::open(session, location, header_bytes).await {
+        Ok(cog) => {
+            return Ok(Arc::new(Auto {
+                session: session.clone(),
+                cog,
+                gdal: OnceCell::new(),
+                reason: OnceLock::new(),
+            }));
+        }
+        Err(err) if cog::is_for_others(&err) => err,
+        Err(err) => return Err(err),
+    };
+    match gdal::open(session, location).await {
+        Ok(reader) => Ok(Arc::new(Fallback { reader, reason })),
+        // Neither reads it: the first says why.
+        Err(err) if err.kind() == ErrorKind::Unsupported => Err(reason),
+        Err(err) => Err(err),
+    }
+}
+
+/// A file that GDAL reads because the COG reader could not open it.
+#[derive(Debug)]
+struct Fallback {
+    reader: Arc<dyn RasterReader>,
+    reason: Error,
+}
+
+#[async_trait]
+impl RasterReader for Fallback {
+    fn backend(&self) -> Backend {
+        self.reader.backend()
+    }
+
+    fn fallback(&self) -> Option<&Error> {
+        Some(&self.reason)
+    }
+
+    fn location(&self) -> &Location {
+        self.reader.location()
+    }
+
+    fn profile(&self) -> &Profile {
+        self.reader.profile()
+    }
+
+    async fn read(&self, request: &ReadRequest) -> Result<Raster> {
+        self.reader.read(request).await
+    }
+
+    async fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
+        self.reader.read_mask(request).await
+    }
+
+    async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
+        self.reader.read_many(requests).await
+    }
+}
+
+/// A file that the COG reader opened. Some codecs show only in a tile what they need: the first read
+/// that is refused goes to GDAL, and so do all that follow.
+#[derive(Debug)]
+struct Auto {
+    session: Session,
+    cog: Arc<dyn RasterReader>,
+    gdal: OnceCell<Arc<dyn RasterReader>>,
+    reason: OnceLock<Error>,
+}
+
+impl Auto {
+    fn reader(&self) -> &Arc<dyn RasterReader> {
+        self.gdal.get().unwrap_or(&self.cog)
+    }
+
+    /// Returns the reader that takes over, or the error if there is none.
+    async fn instead(&self, err: Error) -> Result<&Arc<dyn RasterReader>> {
+        if err.kind() != ErrorKind::Unsupported {
+            return Err(err);
+        }
+        let opened = self
+            .gdal
+            .get_or_try_init(|| gdal::open(&self.session, self.cog.location()))
+            .await;
+        match opened {
+            Ok(gdal) => {
+                let _ = self.reason.set(err);
+                Ok(gdal)
+            }
+            Err(other) if other.kind() == ErrorKind::Unsupported => Err(err),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+#[async_trait]
+impl RasterReader for Auto {
+    fn backend(&self) -> Backend {
+        self.reader().backend()
+    }
+
+    fn fallback(&self) -> Option<&Error> {
+        self.reason.get()
+    }
+
+    fn location(&self) -> &Location {
+        self.cog.location()
+    }
+
+    fn profile(&self) -> &Profile {
+        self.cog.profile()
+    }
+
+    async fn read(&self, request: &ReadRequest) -> Result<Raster> {
+        match self.reader().read(request).await {
+            Ok(raster) => Ok(raster),
+            Err(err) => self.instead(err).await?.read(request).await,
+        }
+    }
+
+    async fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
+        match self.reader().read_mask(request).await {
+            Ok(raster) => Ok(raster),
+            Err(err) => self.instead(err).await?.read_mask(request).await,
+        }
+    }
+
+    async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
+        match self.reader().read_many(requests).await {
+            Ok(rasters) => Ok(rasters),
+            Err(err) => self.instead(err).await?.read_many(requests).await,
+        }
+    }
+}

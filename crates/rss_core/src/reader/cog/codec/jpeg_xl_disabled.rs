@@ -1,0 +1,13 @@
+//! A build without JPEG XL.
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    reader::cog::index::Level,
+};
+
+pub(super) fn unpack(_: &Level, _: bool, _: &[u8], _: usize, _: &mut Vec<u8>) -> Result<()> {
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "JPEG XL: built without the `jpeg-xl` feature",
+    ))
+}

@@ -1,0 +1,310 @@
+//! What the first directory says of the whole file: where it lies, and what its bands mean. No IO.
+//!
+//! See [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html) and
+//! [GDAL's tags](https://gdal.org/en/stable/drivers/raster/gtiff.html#metadata).
+
+use super::{
+    directory::{Entry, Reader, Stop},
+    index::{Compression, Level, Stored},
+};
+use crate::{
+    geo::{Crs, GeoTransform},
+    raster::DataType,
+    reader::{BandProfile, ColorInterp},
+};
+
+/// Colours that a palette may have: as many as 16 bits tell apart.
+const MOST_COLORS: usize = 1 << 16;
+
+/// What the first directory says of the whole file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) nodata: Option<f64>,
+    pub(super) crs: Option<Crs>,
+    pub(super) transform: Option<GeoTransform>,
+    pub(super) is_point: bool,
+    pub(super) bands: Vec<BandProfile>,
+    /// Red, green and blue of each value.
+    pub(super) palette: Option<Vec<[u8; 3]>>,
+    /// GDAL's metadata of the whole file.
+    pub(super) metadata: Vec<(String, String)>,
+}
+
+impl Reader<'_> {
+    pub(super) fn facts(&self, entries: &[Entry], level: &Level) -> Result<Facts, Stop> {
+        let keys = self.numbers(entries, 34735)?;
+        // Directories of keys: (id, place, count, value) after a header of four numbers.
+        let key = |wanted: u64| {
+            keys.chunks_exact(4).skip(1).find_map(|key| match key {
+                [id, 0, _, value] if *id == wanted => Some(*value),
+                _ => None,
+            })
+        };
+        // A geographic code is the base of a projection where there is one, and not the CRS.
+        let is_projected = keys
+            .chunks_exact(4)
+            .skip(1)
+            .any(|key| matches!(key, [3072..=3199, ..]));
+        let code = match key(1024) {
+            Some(1) => key(3072),
+            Some(2) => key(2048),
+            _ if is_projected => key(3072),
+            _ => key(2048),
+        };
+        let epsg = code
+            .filter(|&code| code > 0 && code < 32_767)
+            .and_then(|code| u32::try_from(code).ok());
+        let is_point = key(1025) == Some(2);
+        let palette = self.palette(entries, level)?;
+        let extra = self.numbers(entries, 338)?;
+        let mut bands: Vec<BandProfile> = colors(level, &extra, palette.is_some())
+            .into_iter()
+            .map(|color| BandProfile {
+                color,
+                ..BandProfile::default()
+            })
+            .collect();
+        let mut metadata = Vec::new();
+        let xml = self.text(entries, 42112)?.unwrap_or_default();
+        for item in items(&xml) {
+            item.tell(&mut bands, &mut metadata);
+        }
+        Ok(Facts {
+            nodata: self
+                .text(entries, 42113)?
+                .and_then(|text| parse_number(&text))
+                .map(|nodata| level.dtype.rounded(nodata)),
+            crs: epsg.map(Crs::Epsg),
+            transform: self.transform(entries, is_point)?,
+            is_point,
+            bands,
+            palette,
+            metadata,
+        })
+    }
+
+    /// Reads the colours of a palette: all reds, then all greens, then all blues.
+    fn palette(&self, entries: &[Entry], level: &Level) -> Result<Option<Vec<[u8; 3]>>, Stop> {
+        let values = self.numbers(entries, 320)?;
+        if !values.is_empty() {
+            let count = (values.len() / 3).clamp(1, MOST_COLORS);
+            let mut planes = values.chunks_exact(count);
+            let mut plane = || planes.next().unwrap_or_default();
+            let (reds, greens, blues) = (plane(), plane(), plane());
+            // Old writers stored bytes in the 16 bits of each colour.
+            let narrow = values.iter().all(|&value| value < 256);
+            let byte = |value: u64| {
+                let value = if narrow { value } else { value >> 8 };
+                u8::try_from(value).unwrap_or(u8::MAX)
+            };
+            let colors = reds.iter().zip(greens).zip(blues);
+            return Ok(Some(
+                colors
+                    .map(|((&r, &g), &b)| [byte(r), byte(g), byte(b)])
+                    .collect(),
+            ));
+        }
+        Ok(greys(level))
+    }
+
+    fn transform(&self, entries: &[Entry], is_point: bool) -> Result<Option<GeoTransform>, Stop> {
+        let scale = self.doubles(entries, 33550)?;
+        let tie = self.doubles(entries, 33922)?;
+        let matrix = self.doubles(entries, 34264)?;
+        let mut g = match (scale[..].as_ref(), tie[..].as_ref(), matrix[..].as_ref()) {
+            ([sx, sy, ..], [col, row, _, x, y, _], _) if *sx != 0.0 && *sy != 0.0 => {
+                let sy = -sy.abs();
+                [x - col * sx, *sx, 0.0, y - row * sy, 0.0, sy]
+            }
+            (_, _, [a, b, _, c, d, e, _, f, ..]) => [*c, *a, *b, *f, *d, *e],
+            _ => return Ok(None),
+        };
+        if is_point {
+            // The tie point names a pixel's centre; a transform starts at its corner.
+            g[0] -= 0.5 * (g[1] + g[2]);
+            g[3] -= 0.5 * (g[4] + g[5]);
+        }
+        Ok(g.iter()
+            .all(|value| value.is_finite())
+            .then_some(GeoTransform(g)))
+    }
+}
+
+/// Reads the number at the start of a text, as C's `strtod` does; NaN and infinity by name.
+fn parse_number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    // As C libraries of Microsoft wrote them.
+    let odd = text.trim_start_matches(['-', '+']).to_ascii_uppercase();
+    match odd.as_str() {
+        "1.#INF" if text.starts_with('-') => return Some(f64::NEG_INFINITY),
+        "1.#INF" => return Some(f64::INFINITY),
+        "1.#QNAN" | "1.#SNAN" | "1.#IND" => return Some(f64::NAN),
+        _ => {}
+    }
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E')))
+        .unwrap_or(text.len());
+    (1..=end)
+        .rev()
+        .find_map(|end| text.get(..end)?.parse().ok())
+}
+
+/// Returns the palette that GDAL gives samples without one: bits, and samples whose 0 is white.
+fn greys(level: &Level) -> Option<Vec<[u8; 3]>> {
+    let bits = match level.stored {
+        Stored::Bits(bits @ 1..=16) => bits,
+        Stored::Whole if level.dtype == DataType::U8 => 8,
+        Stored::Whole if level.dtype == DataType::U16 => 16,
+        _ => return None,
+    };
+    let most = (1_u32 << bits) - 1;
+    let grey = |value: u32| u8::try_from(255 * value / most).unwrap_or(u8::MAX);
+    match level.photometric {
+        _ if level.bands != 1 => None,
+        0 => Some((0..=most).map(|value| [grey(most - value); 3]).collect()),
+        1 if bits == 1 => Some(vec![[0; 3], [255; 3]]),
+        _ => None,
+    }
+}
+
+/// Returns what the bands mean, as GDAL says it.
+fn colors(level: &Level, extra: &[u64], has_palette: bool) -> Vec<ColorInterp> {
+    use ColorInterp::{
+        Alpha, Black, Blue, Cyan, Gray, Green, Magenta, Palette, Red, Undefined, Yellow,
+    };
+    let is_jpeg = level.compression == Compression::Jpeg;
+    let named: &[ColorInterp] = match level.photometric {
+        2 => &[Red, Green, Blue],
+        6 if is_jpeg => &[Red, Green, Blue],
+        5 => &[Cyan, Magenta, Yellow, Black],
+        _ if has_palette => &[Palette],
+        1 => &[Gray],
+        _ => &[Undefined],
+    };
+    // A picture of fewer bands than its kind has is no picture.
+    let named = if named.len() > level.bands {
+        &[Gray]
+    } else {
+        named
+    };
+    let others = level.bands - named.len();
+    let first_extra = extra.len().saturating_sub(others);
+    let extra = extra.iter().skip(first_extra);
+    let extra = extra.map(|kind| {
+        if matches!(kind, 1 | 2) {
+            Alpha
+        } else {
+            Undefined
+        }
+    });
+    let all = named
+        .iter()
+        .copied()
+        .chain(extra)
+        .chain(std::iter::repeat(Undefined));
+    all.take(level.bands).collect()
+}
+
+/// One `Item` of GDAL's metadata.
+#[derive(Debug, PartialEq)]
+struct Item<'a> {
+    name: String,
+    /// Counted from 0; none is the whole file.
+    band: Option<usize>,
+    role: Option<&'a str>,
+    domain: Option<&'a str>,
+    value: String,
+}
+
+impl Item<'_> {
+    /// Adds what this item says to its band or to the file.
+    fn tell(self, bands: &mut [BandProfile], metadata: &mut Vec<(String, String)>) {
+        let number = || self.value.trim().parse().ok();
+        let band = match self.band {
+            None if self.role.is_none() => {
+                if self.domain.is_none() {
+                    metadata.push((self.name, self.value));
+                }
+                return;
+            }
+            band => bands.get_mut(band.unwrap_or(0)),
+        };
+        let Some(band) = band else { return };
+        match self.role {
+            Some("scale") => band.scale = number(),
+            Some("offset") => band.offset = number(),
+            Some("unittype") => band.unit = Some(self.value),
+            Some("description") => band.description = Some(self.value),
+            Some("colorinterp") => {
+                if let Some(color) = ColorInterp::of_name(&self.value) {
+                    band.color = color;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Lists the items of GDAL's metadata, an XML text of one depth.
+fn items(xml: &str) -> impl Iterator<Item = Item<'_>> {
+    xml.split("<Item ").skip(1).filter_map(|item| {
+        let (attributes, rest) = item.split_once('>')?;
+        let attribute = |name: &str| {
+            let (_, after) = attributes.split_once(&format!("{name}=\""))?;
+            after.split('"').next()
+        };
+        Some(Item {
+            name: unescaped(attribute("name")?),
+            band: attribute("sample").and_then(|sample| sample.parse().ok()),
+            role: attribute("role"),
+            domain: attribute("domain"),
+            value: unescaped(rest.split('<').next()?),
+        })
+    })
+}
+
+/// Undoes the five escapes that XML has without a definition.
+fn unescaped(text: &str) -> String {
+    let pairs = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&apos;", "'"),
+        ("&amp;", "&"),
+    ];
+    pairs
+        .iter()
+        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodata_is_read_in_every_spelling() {
+        assert_eq!(parse_number("-999 "), Some(-999.0));
+        assert_eq!(parse_number("-3.4e+38abc"), Some(-3.4e38));
+        assert!(parse_number("nan").unwrap().is_nan());
+        assert_eq!(parse_number("-inf"), Some(f64::NEG_INFINITY));
+        assert_eq!(parse_number("-1.#INF"), Some(f64::NEG_INFINITY));
+        assert!(parse_number("-1.#IND").unwrap().is_nan());
+        assert_eq!(parse_number("none"), None);
+    }
+
+    #[test]
+    fn metadata_is_told_by_band() {
+        let xml = "<GDALMetadata><Item name=\"SCALE\" sample=\"1\" role=\"scale\">2</Item>\
+                   <Item name=\"SCALE\" sample=\"0\" role=\"scale\">0.0001</Item>\
+                   <Item name=\"KIND\">a &amp; b</Item></GDALMetadata>";
+        let mut bands = vec![BandProfile::default(); 2];
+        let mut metadata = Vec::new();
+        items(xml).for_each(|item| item.tell(&mut bands, &mut metadata));
+        let scales: Vec<_> = bands.iter().map(|band| band.scale).collect();
+        assert_eq!(scales, [Some(0.0001), Some(2.0)]);
+        assert_eq!(metadata, [("KIND".to_owned(), "a & b".to_owned())]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Masks made from samples: 255 where a pixel is valid, 0 where it is not.
+
+use ndarray::{Array3, Axis};
+
+use super::{Masking, Profile, ReadRequest};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::Window,
+    raster::{Pixels, Raster, Sample},
+};
+
+/// How a mask is made.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Plan {
+    /// Nothing is read: all pixels are valid.
+    Valid(Window),
+    /// From the samples that this request reads.
+    From(ReadRequest),
+    /// From the mask that the file stores.
+    Stored,
+}
+
+/// Says how the mask of a request is made.
+///
+/// # Errors
+///
+/// As [`ReadRequest::resolve`].
+pub(super) fn plan(request: &ReadRequest, profile: &Profile, most_bytes: u64) -> Result<Plan> {
+    let resolved = request.resolve(profile, most_bytes)?;
+    let band = resolved.bands.first().map_or(1, |band| band + 1);
+    let of_band = |band: usize| {
+        let request = ReadRequest::new().with_level(request.level);
+        Plan::From(request.with_window(resolved.window).with_bands([band]))
+    };
+    Ok(match profile.masking {
+        Masking::Internal => Plan::Stored,
+        Masking::Nodata => of_band(band),
+        // Transparency itself is never hidden.
+        Masking::Alpha if band < profile.count => of_band(profile.count),
+        Masking::Alpha | Masking::None => Plan::Valid(resolved.window),
+    })
+}
+
+/// Makes a mask in which every pixel is valid.
+pub(super) fn all_valid(profile: &Profile, level: usize, window: &Window) -> Result<Raster> {
+    let size = profile.level_size(level)?;
+    let mut pixels = Pixels::zeros(crate::raster::DataType::U8, 1, window.size())?;
+    if let Pixels::U8(bytes) = &mut pixels {
+        bytes.fill(u8::MAX);
+    }
+    Ok(Raster {
+        pixels,
+        geobox: profile.geobox(size, window),
+        nodata: None,
+        sparse: Vec::new(),
+    })
+}
+
+/// Makes a mask of the samples that [`Plan::From`] asked for.
+pub(super) fn of_samples(profile: &Profile, read: Raster) -> Result<Raster> {
+    let bytes = match (&read.pixels, profile.masking, read.nodata) {
+        (Pixels::U8(alpha), Masking::Alpha, _) => alpha.clone(),
+        (Pixels::U16(alpha), Masking::Alpha, _) => alpha.mapv(narrowed),
+        (pixels, Masking::Nodata, Some(nodata)) => is_not(pixels, nodata),
+        _ => {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "a mask of samples of this type",
+            ));
+        }
+    };
+    let bytes = bytes.slice_axis(Axis(0), (0..1).into()).to_owned();
+    Ok(Raster {
+        pixels: u8::wrap(bytes),
+        nodata: None,
+        ..read
+    })
+}
+
+/// Takes transparency of 16 bits to 8; what is not quite hidden stays so.
+fn narrowed(alpha: u16) -> u8 {
+    let byte = u32::from(alpha) * 255 / 65_535;
+    u8::try_from(byte)
+        .unwrap_or(u8::MAX)
+        .max(u8::from(alpha > 0))
+}
+
+/// Returns 255 for samples that are not the nodata value.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a nodata value is a float, and the profile says that the type holds it"
+)]
+fn is_not(pixels: &Pixels, nodata: f64) -> Array3<u8> {
+    let byte = |valid: bool| if valid { u8::MAX } else { 0 };
+    macro_rules! whole {
+        ($samples:expr, $type:ty) => {{
+            let nodata = nodata as $type;
+            $samples.mapv(|sample| byte(sample != nodata))
+        }};
+    }
+    // GDAL's slack, for both kinds of floats: values that were printed and read again.
+    macro_rules! float {
+        ($samples:expr, $type:ty) => {{
+            let nodata = nodata as $type;
+            let slack = 2.0 * <$type>::from(f32::EPSILON);
+            $samples.mapv(|sample| {
+                let is_same = sample == nodata || (sample.is_nan() && nodata.is_nan());
+                let is_near = (sample - nodata).abs() < slack * (sample + nodata).abs();
+                byte(!is_same && !is_near)
+            })
+        }};
+    }
+    match pixels {
+        Pixels::U8(samples) => whole!(samples, u8),
+        Pixels::I8(samples) => whole!(samples, i8),
+        Pixels::U16(samples) => whole!(samples, u16),
+        Pixels::I16(samples) => whole!(samples, i16),
+        Pixels::U32(samples) => whole!(samples, u32),
+        Pixels::I32(samples) => whole!(samples, i32),
+        Pixels::U64(samples) => whole!(samples, u64),
+        Pixels::I64(samples) => whole!(samples, i64),
+        Pixels::F32(samples) => float!(samples, f32),
+        Pixels::F64(samples) => float!(samples, f64),
+        // As GDAL: the real part decides.
+        Pixels::C64(samples) => float!(samples.map(|sample| sample.re), f32),
+        Pixels::C128(samples) => float!(samples.map(|sample| sample.re), f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn nodata_is_told_from_its_neighbours() {
+        let shorts = Pixels::I16(array![[[-999, -998, 0]]]);
+        assert_eq!(is_not(&shorts, -999.0), array![[[0, 255, 255]]]);
+        let floats = Pixels::F32(array![[[f32::NAN, 1.0]]]);
+        assert_eq!(is_not(&floats, f64::NAN), array![[[0, 255]]]);
+        assert_eq!(is_not(&floats, 1.0), array![[[255, 0]]]);
+        let printed = Pixels::F64(array![[[-1.267_650_600_228_229_4e30, -1.2e30]]]);
+        assert_eq!(is_not(&printed, -1.267_650_6e30), array![[[0, 255]]]);
+    }
+
+    #[test]
+    fn transparency_keeps_its_ends() {
+        assert_eq!([0, 1, 257, 65_535].map(narrowed), [0, 1, 1, 255]);
+    }
+}

@@ -1,0 +1,245 @@
+//! What a raster says of itself before a pixel is read.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{Crs, GeoBox, GeoTransform, Size, Window},
+    raster::DataType,
+};
+
+/// What a file says of itself.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// Width and height of level 0 in pixels.
+    pub size: Size,
+    /// How many bands.
+    pub count: usize,
+    /// The type of the samples (all bands share it).
+    pub dtype: DataType,
+    /// The nodata value, if any; may be NaN.
+    pub nodata: Option<f64>,
+    /// The CRS, if the file names one.
+    pub crs: Option<Crs>,
+    /// The transform of level 0, if the file has one.
+    pub transform: Option<GeoTransform>,
+    /// The size of a tile (of a strip: the width of the image and the rows of a strip).
+    pub tile: Size,
+    /// GDAL's name of the compression (`DEFLATE`), none if the samples are stored plain.
+    pub compression: Option<String>,
+    /// The TIFF predictor, 2 or 3; none where there is none.
+    pub predictor: Option<u16>,
+    /// Sizes of the overviews, largest first: levels 1, 2, ...
+    pub overviews: Vec<Size>,
+    /// Each band; as many as `count`.
+    pub bands: Vec<BandProfile>,
+    /// Red, green and blue of each sample value, where the first band's samples are places in a
+    /// palette.
+    pub palette: Option<Vec<[u8; 3]>>,
+    /// What hides pixels.
+    pub masking: Masking,
+    /// True if the file says that its coordinates name the centres of pixels (`PixelIsPoint`). The
+    /// transform starts at a pixel's corner all the same.
+    pub pixel_is_point: bool,
+    /// GDAL's metadata of the whole file, in its default domain, but for what stands above and for
+    /// plain TIFF tags.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl Profile {
+    /// Returns the size of a level in pixels; level 0 is full resolution.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if there is no such level.
+    pub fn level_size(&self, level: usize) -> Result<Size> {
+        match level.checked_sub(1) {
+            None => Ok(self.size),
+            Some(overview) => self.overviews.get(overview).copied().ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("level {level} is not one of 0 to {}", self.overviews.len()),
+                )
+            }),
+        }
+    }
+
+    /// Returns the coarsest level whose pixels are no larger than `resolution`, in units of the CRS
+    /// per pixel: what a map of that resolution is best made from. 0 where the file states no
+    /// transform.
+    pub fn level_for_resolution(&self, resolution: f64) -> usize {
+        let Some(transform) = self.transform else {
+            return 0;
+        };
+        let side = |size: &Size| {
+            let [_, a, b, _, c, d] = transform.of_level(self.size, *size).0;
+            a.hypot(c).max(b.hypot(d))
+        };
+        // A hair's breadth of slack: sizes of levels are rounded up to whole pixels.
+        let fits = |size: &Size| side(size) <= resolution * (1.0 + 1e-3);
+        let finest = self.overviews.iter().take_while(|size| fits(size));
+        finest.count()
+    }
+
+    /// Returns the grid of a window of a level.
+    pub(crate) fn geobox(&self, level_size: Size, window: &Window) -> GeoBox {
+        GeoBox {
+            size: level_size,
+            crs: self.crs.clone(),
+            transform: self
+                .transform
+                .map(|transform| transform.of_level(self.size, level_size)),
+        }
+        .of_window(window)
+    }
+}
+
+/// What a file says of one band.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct BandProfile {
+    /// What the samples mean.
+    pub color: ColorInterp,
+    /// A name or a sentence, if the file states one.
+    pub description: Option<String>,
+    /// What a sample is multiplied with, if the file states it.
+    pub scale: Option<f64>,
+    /// What is then added, if the file states it.
+    pub offset: Option<f64>,
+    /// The unit of the values, if the file states one.
+    pub unit: Option<String>,
+}
+
+macro_rules! colors {
+    ($($color:ident => $name:literal, $doc:literal;)*) => {
+        /// What the samples of a band mean, in
+        /// [GDAL's terms](https://gdal.org/en/stable/user/raster_data_model.html#raster-band).
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ColorInterp {
+            /// Not stated.
+            #[default]
+            Undefined,
+            $(#[doc = $doc] $color,)*
+        }
+
+        impl ColorInterp {
+            /// Returns GDAL's name in lower case.
+            pub fn name(self) -> &'static str {
+                match self {
+                    Self::Undefined => "undefined",
+                    $(Self::$color => $name,)*
+                }
+            }
+
+            /// Returns the meaning with one of GDAL's names, in any case.
+            pub(crate) fn of_name(name: &str) -> Option<Self> {
+                match name.to_ascii_lowercase().as_str() {
+                    "undefined" => Some(Self::Undefined),
+                    $($name => Some(Self::$color),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+colors! {
+    Gray => "gray", "Grey.";
+    Palette => "palette", "Places in a palette.";
+    Red => "red", "Red.";
+    Green => "green", "Green.";
+    Blue => "blue", "Blue.";
+    Alpha => "alpha", "Transparency: 0 is hidden.";
+    Cyan => "cyan", "Cyan.";
+    Magenta => "magenta", "Magenta.";
+    Yellow => "yellow", "Yellow.";
+    Black => "black", "Black.";
+}
+
+/// What hides pixels of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Masking {
+    /// Nothing: all pixels are valid.
+    #[default]
+    None,
+    /// The nodata value.
+    Nodata,
+    /// The last band.
+    Alpha,
+    /// A mask that the file stores beside each level.
+    Internal,
+}
+
+impl Masking {
+    /// Returns what hides pixels of a file: the first of its mask, its nodata value, its alpha band.
+    pub(crate) fn of(
+        has_mask: bool,
+        nodata: Option<f64>,
+        dtype: DataType,
+        bands: &[BandProfile],
+    ) -> Self {
+        let last = bands.last().map(|band| band.color);
+        if has_mask {
+            Self::Internal
+        } else if nodata.is_some_and(|nodata| dtype.holds(nodata)) {
+            Self::Nodata
+        } else if matches!(bands.len(), 2 | 4)
+            && last == Some(ColorInterp::Alpha)
+            && matches!(dtype, DataType::U8 | DataType::U16)
+        {
+            Self::Alpha
+        } else {
+            Self::None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        let size = |width| Size {
+            width,
+            height: width,
+        };
+        Profile {
+            size: size(1001),
+            count: 1,
+            dtype: DataType::U8,
+            nodata: None,
+            crs: None,
+            transform: Some(GeoTransform([0.0, 10.0, 0.0, 0.0, 0.0, -10.0])),
+            tile: size(256),
+            compression: None,
+            predictor: None,
+            overviews: vec![size(501), size(251)],
+            bands: vec![BandProfile::default()],
+            palette: None,
+            masking: Masking::None,
+            pixel_is_point: false,
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_resolution_chooses_the_coarsest_level_that_has_it() {
+        let profile = profile();
+        let levels =
+            [1.0, 10.0, 19.0, 20.0, 39.9, 40.0, 1e6].map(|r| profile.level_for_resolution(r));
+        assert_eq!(levels, [0, 0, 0, 1, 2, 2, 2]);
+        let nowhere = Profile {
+            transform: None,
+            ..profile
+        };
+        assert_eq!(nowhere.level_for_resolution(40.0), 0);
+    }
+
+    #[test]
+    fn colours_have_one_name() {
+        assert_eq!(ColorInterp::of_name("Gray"), Some(ColorInterp::Gray));
+        assert_eq!(ColorInterp::of_name("Hue"), None);
+    }
+}
