@@ -4,7 +4,11 @@ mod bucket;
 mod cache;
 mod fault;
 mod meter;
+#[cfg(any(feature = "async-tiff", feature = "gdal"))]
+mod object;
 mod options;
+#[cfg(any(feature = "async-tiff", feature = "gdal"))]
+mod ranges;
 mod registry;
 mod retry;
 mod sign;
@@ -13,6 +17,8 @@ mod wire;
 
 #[cfg(feature = "gdal")]
 pub(crate) use self::bucket::Hosting;
+#[cfg(feature = "async-tiff")]
+pub(crate) use self::object::Disk;
 pub(crate) use self::{
     cache::{CacheSettings, CachedFile, Made, Order, hex},
     fault::{error, of_io, of_status, status_of},
@@ -26,4 +32,9 @@ pub use self::{
     meter::Traffic,
     options::StoreOptions,
     registry::Registry,
+};
+#[cfg(any(feature = "async-tiff", feature = "gdal"))]
+pub(crate) use self::{
+    object::Object,
+    ranges::{Fetch, Merge, coalesce},
 };

@@ -14,9 +14,8 @@ use super::{
     canvas::{Canvas, Rest, Wanted},
     decode::{self, Job, Target},
     directory::{Parts, Stop},
-    gather::{Disk, Object},
     index::{self, Index, Level, Stored},
-    plan::{self, Fetch, Merge},
+    plan,
     samples::{self, Value},
 };
 use crate::{
@@ -26,6 +25,7 @@ use crate::{
     raster::{Raster, Sample, Sparse, with_type},
     reader::{Backend, Masking, Profile, RasterReader, ReadRequest, Resolved, mask},
     session::Session,
+    store::{Disk, Fetch, Merge, Object, coalesce},
 };
 
 /// Bytes that a further request for header bytes brings along.
@@ -387,7 +387,7 @@ impl Cog {
         };
         let (tasks, ranges): (Vec<Task<T>>, Vec<Range<u64>>) = stored.into_iter().unzip();
         let mut tasks: Vec<Option<Task<T>>> = tasks.into_iter().map(Some).collect();
-        let batches: Vec<Batch<T>> = plan::coalesce(&ranges, merge)
+        let batches: Vec<Batch<T>> = coalesce(&ranges, merge)
             .into_iter()
             .map(|Fetch { range, wanted }| {
                 let tiles = wanted.into_iter().filter_map(|i| {

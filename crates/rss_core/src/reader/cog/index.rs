@@ -16,12 +16,12 @@ use bytes::Bytes;
 use super::{
     directory::{Entry, Parts, Reader, Stop, corrupt, uint, unsupported},
     facts::Facts,
-    plan::{self, Merge},
 };
 use crate::{
     error::{Error, ErrorKind},
     geo::Size,
     raster::DataType,
+    store::{self, Merge},
 };
 
 /// Directories that one file may have.
@@ -342,7 +342,7 @@ impl Table {
         if missing.is_empty() {
             return Ok(entries);
         }
-        let fetches = plan::coalesce(&missing, TABLE_MERGE);
+        let fetches = store::coalesce(&missing, TABLE_MERGE);
         Err(Stop::Missing(
             fetches.into_iter().map(|fetch| fetch.range).collect(),
         ))

@@ -1,9 +1,9 @@
 //! The COG backend: TIFF over `object_store`, with one request for the header and one for each run of
 //! tiles.
 //!
-//! [`index`] understands the header, [`plan`] chooses the bytes, [`gather`] fetches them, [`decode`]
+//! [`index`] understands the header, [`plan`] chooses the tiles, `store` fetches their bytes, [`decode`]
 //! turns them into samples ([`codec`] undoes the compression, [`samples`] byte order and predictor,
-//! [`canvas`] is where they go). Only `gather` waits; only `decode` touches pixels.
+//! [`canvas`] is where they go). Only fetching waits; only `decode` touches pixels.
 
 pub(crate) use self::inner::open;
 
@@ -26,8 +26,6 @@ mod decode;
 mod directory;
 #[cfg(feature = "async-tiff")]
 mod facts;
-#[cfg(feature = "async-tiff")]
-mod gather;
 #[cfg(feature = "async-tiff")]
 mod index;
 #[cfg(feature = "async-tiff")]

@@ -1,28 +1,8 @@
-//! Which tiles a window needs, and which bytes to ask for. No IO.
-//!
-//! A cloud read pays per request, so tiles that lie close together in the file are asked for as one
-//! range, gap included.
+//! Which tiles a window needs. No IO.
 
 use std::ops::Range;
 
 use crate::geo::{Size, Window};
-
-/// How ranges are merged.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Merge {
-    /// The most bytes between two tiles that are fetched and thrown away.
-    pub(super) gap_bytes: u64,
-    /// The most bytes of one request, unless one tile alone is larger.
-    pub(super) fetch_bytes: u64,
-}
-
-/// One GET: the bytes to ask for, and the wanted ranges inside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fetch {
-    pub(super) range: Range<u64>,
-    /// Indices into the wanted ranges, in file order.
-    pub(super) wanted: Vec<usize>,
-}
 
 /// Returns the tile columns and rows that a window touches.
 pub(super) fn tiles(window: &Window, tile: Size) -> (Range<u32>, Range<u32>) {
@@ -37,45 +17,9 @@ pub(super) fn tiles(window: &Window, tile: Size) -> (Range<u32>, Range<u32>) {
     )
 }
 
-/// Merges ranges into few fetches.
-///
-/// An empty range is a tile that the writer left out: there is nothing to ask for.
-pub(super) fn coalesce(wanted: &[Range<u64>], merge: Merge) -> Vec<Fetch> {
-    let mut order: Vec<usize> = (0..wanted.len())
-        .filter(|&i| wanted.get(i).is_some_and(|range| !range.is_empty()))
-        .collect();
-    order.sort_unstable_by_key(|&i| wanted.get(i).map(|range| (range.start, range.end)));
-
-    let mut fetches: Vec<Fetch> = Vec::new();
-    for i in order {
-        let Some(tile) = wanted.get(i) else { continue };
-        match fetches.last_mut() {
-            Some(fetch)
-                if tile.start <= fetch.range.end.saturating_add(merge.gap_bytes)
-                    && tile.end.max(fetch.range.end) - fetch.range.start <= merge.fetch_bytes =>
-            {
-                fetch.range.end = fetch.range.end.max(tile.end);
-                fetch.wanted.push(i);
-            }
-            _ => fetches.push(Fetch {
-                range: tile.clone(),
-                wanted: vec![i],
-            }),
-        }
-    }
-    fetches
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    const MERGE: Merge = Merge {
-        gap_bytes: 4,
-        fetch_bytes: 100,
-    };
 
     #[test]
     fn a_window_touches_the_tiles_under_it() {
@@ -87,49 +31,5 @@ mod tests {
         assert_eq!(window("0,0,512,256"), (0..1, 0..1));
         assert_eq!(window("511,255,2,2"), (0..2, 0..2));
         assert_eq!(window("1024,0,1,1000"), (2..3, 0..4));
-    }
-
-    #[test]
-    fn merges_across_a_small_gap_only() {
-        let fetches = coalesce(&[0..10, 12..20, 40..50], MERGE);
-        assert_eq!(fetches.len(), 2);
-        assert_eq!(
-            (fetches[0].range.clone(), &fetches[0].wanted[..]),
-            (0..20, &[0, 1][..])
-        );
-    }
-
-    #[test]
-    fn a_fetch_stays_below_its_limit() {
-        let fetches = coalesce(&[0..60, 60..120, 120..400], MERGE);
-        let ranges: Vec<_> = fetches.into_iter().map(|fetch| fetch.range).collect();
-        assert_eq!(ranges, [0..60, 60..120, 120..400]);
-    }
-
-    #[test]
-    fn a_sparse_tile_costs_no_request() {
-        assert_eq!(coalesce(&[0..0, 8..24], MERGE).len(), 1);
-        assert_eq!(coalesce(std::slice::from_ref(&(0..0)), MERGE), []);
-    }
-
-    proptest! {
-        #[test]
-        fn every_tile_is_in_exactly_one_fetch(
-            tiles in prop::collection::vec((0u64..10_000, 0u64..500), 0..64),
-            gap_bytes in 0u64..2_000,
-            fetch_bytes in 1u64..4_000,
-        ) {
-            let wanted: Vec<_> = tiles.iter().map(|&(start, length)| start..start + length).collect();
-            let fetches = coalesce(&wanted, Merge { gap_bytes, fetch_bytes });
-            for (i, tile) in wanted.iter().enumerate() {
-                let holders: Vec<_> = fetches.iter().filter(|f| f.wanted.contains(&i)).collect();
-                prop_assert_eq!(holders.len(), usize::from(!tile.is_empty()));
-                for fetch in holders {
-                    prop_assert!(fetch.range.start <= tile.start && tile.end <= fetch.range.end);
-                    let length = fetch.range.end - fetch.range.start;
-                    prop_assert!(length <= fetch_bytes || fetch.wanted.len() == 1);
-                }
-            }
-        }
     }
 }

@@ -1,6 +1,6 @@
-//! Where the bytes of the COG backend come from: ranged requests, or a file of this machine.
+//! One object as it was when its first bytes were read: ranged requests, or a file of this machine.
 //!
-//! Never a `HEAD`, never a listing. Tile requests carry the header's ETag, so pixels of two versions
+//! Never a `HEAD`, never a listing. Later requests carry the first one's ETag, so bytes of two versions
 //! of an object are never mixed.
 
 use std::{cell::RefCell, collections::VecDeque, fs::File, io, ops::Range, sync::Arc};
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, GetRange, GetResult, ObjectStore, path::Path};
 
+use super::{Registry, fault};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    store::{self, Registry},
 };
 
 /// What a thread keeps of its memory after reading a tile from disk.
@@ -24,7 +24,7 @@ thread_local! {
 
 /// One object, as it was when its header was read.
 #[derive(Debug)]
-pub(super) struct Object {
+pub(crate) struct Object {
     holder: Holder,
     location: Location,
     size: u64,
@@ -44,11 +44,11 @@ enum Holder {
 
 /// An open file of this machine. It stays the same file if its name is given to another.
 #[derive(Clone, Debug)]
-pub(super) struct Disk(Arc<File>);
+pub(crate) struct Disk(Arc<File>);
 
 impl Disk {
     /// Reads a range on this thread and hands it to `then`.
-    pub(super) fn with<R>(
+    pub(crate) fn with<R>(
         &self,
         range: &Range<u64>,
         then: impl FnOnce(&[u8]) -> Result<R>,
@@ -60,7 +60,7 @@ impl Disk {
             let done = match buffer.get_mut(..length) {
                 Some(bytes) => self
                     .read(range.start, bytes)
-                    .map_err(|err| store::of_io(&err))
+                    .map_err(|err| fault::of_io(&err))
                     .and_then(|()| then(bytes)),
                 None => then(&[]),
             };
@@ -101,7 +101,7 @@ impl Disk {
 
 impl Object {
     /// Fetches the first bytes of an object: at most `length`, fewer if it is shorter.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         stores: &Registry,
         location: &Location,
         length: u64,
@@ -116,7 +116,7 @@ impl Object {
             range: Some(GetRange::Bounded(0..length)),
             ..GetOptions::default()
         };
-        let fail = |err: object_store::Error| store::error(&err, location);
+        let fail = |err: object_store::Error| fault::error(&err, location);
         let answer = store.get_opts(&path, options).await.map_err(fail)?;
         let meta = answer.meta.clone();
         let promised = answer.range.end - answer.range.start;
@@ -136,7 +136,7 @@ impl Object {
         location: &Location,
         length: u64,
     ) -> Result<(Self, Bytes)> {
-        let wrong = |err: io::Error| store::of_io(&err);
+        let wrong = |err: io::Error| fault::of_io(&err);
         let file = tokio::fs::File::open(path).await.map_err(wrong)?;
         let meta = file.metadata().await.map_err(wrong)?;
         if meta.is_dir() {
@@ -153,12 +153,16 @@ impl Object {
     }
 
     /// Returns the object's size in bytes.
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// Returns the file, if it is on this machine: it is best read where it is decoded.
-    pub(super) fn disk(&self) -> Option<&Disk> {
+    #[cfg_attr(
+        not(feature = "async-tiff"),
+        expect(dead_code, reason = "GDAL opens local files by itself")
+    )]
+    pub(crate) fn disk(&self) -> Option<&Disk> {
         match &self.holder {
             Holder::Disk(disk) => Some(disk),
             Holder::Store { .. } => None,
@@ -170,7 +174,7 @@ impl Object {
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`] if it does not.
-    pub(super) fn check(&self, range: &Range<u64>) -> Result<()> {
+    pub(crate) fn check(&self, range: &Range<u64>) -> Result<()> {
         if range.end <= self.size {
             return Ok(());
         }
@@ -185,7 +189,7 @@ impl Object {
     }
 
     /// Fetches a range of the same version of the object.
-    pub(super) async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
+    pub(crate) async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         self.check(&range)?;
         let promised = range.end - range.start;
         let bytes = match &self.holder {
@@ -193,7 +197,7 @@ impl Object {
             Holder::Store { store, path, etag } => {
                 let answer = self.ask(store, path, etag.clone(), range).await?;
                 let bytes = answer.bytes().await;
-                bytes.map_err(|err| store::error(&err, &self.location))
+                bytes.map_err(|err| fault::error(&err, &self.location))
             }
         };
         let at = |err: Error| err.at(&self.location);
@@ -204,7 +208,7 @@ impl Object {
 
     /// Fetches a range of the same version of the object and returns parts of it as soon as they are
     /// here, in the order of `parts`, which are sorted by their start and lie inside the range.
-    pub(super) fn fetch_parts<K: Send>(
+    pub(crate) fn fetch_parts<K: Send>(
         &self,
         range: Range<u64>,
         parts: Vec<(K, Range<usize>)>,
@@ -224,7 +228,7 @@ impl Object {
                     let answer = self.ask(store, path, etag.clone(), range).await?;
                     let chunks = answer.into_stream();
                     chunks
-                        .map_err(|err| store::error(&err, &self.location))
+                        .map_err(|err| fault::error(&err, &self.location))
                         .boxed()
                 }
             };
@@ -269,7 +273,7 @@ impl Object {
         let answer = store.get_opts(path, options).await;
         let answer = answer.map_err(|err| match err {
             object_store::Error::Precondition { .. } => changed(),
-            err => store::error(&err, &self.location),
+            err => fault::error(&err, &self.location),
         })?;
         if answer.meta.size != self.size {
             return Err(changed());
