@@ -119,7 +119,7 @@ impl Pool {
     /// Closes the datasets of a reader, without waiting for it.
     pub(super) fn close(&self, reader: u64) {
         for thread in &self.threads {
-            thread.send(Box::new(move |worker| worker.close(reader)));
+            thread.send(move |worker, _| worker.close(reader));
         }
     }
 }
@@ -127,8 +127,6 @@ impl Pool {
 impl Thread {
     fn start(number: usize, options: Arc<Vec<(String, String)>>) -> Result<Self> {
         let (jobs, queue) = mpsc::channel::<Job>();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let done = Arc::clone(&waiting);
         thread::Builder::new()
             .name(format!("rss-gdal-{number}"))
             .spawn(move || {
@@ -143,20 +141,24 @@ impl Thread {
                     said::forget();
                     // A panic must not take the thread with it: its caller gets an error.
                     let _ = catch_unwind(AssertUnwindSafe(|| job(&mut worker)));
-                    done.fetch_sub(1, Ordering::Relaxed);
                 }
             })
             .map_err(|err| {
                 Error::new(ErrorKind::Unavailable, "no thread for GDAL").with_source(err)
             })?;
-        Ok(Self { jobs, waiting })
+        Ok(Self {
+            jobs,
+            waiting: Arc::default(),
+        })
     }
 
-    fn send(&self, job: Job) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        if self.jobs.send(job).is_err() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// Queues `work`, which drops what it is given when it is done.
+    fn send(&self, work: impl FnOnce(&mut Worker, Waiting) + Send + 'static) {
+        let waiting = Waiting::new(&self.waiting);
+        // A thread that is gone drops its work.
+        let _ = self
+            .jobs
+            .send(Box::new(move |worker| work(worker, waiting)));
     }
 
     async fn call<T: Send + 'static>(
@@ -164,13 +166,32 @@ impl Thread {
         work: impl FnOnce(&mut Worker) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (send, receive) = oneshot::channel();
-        self.send(Box::new(move |worker| {
+        self.send(move |worker, waiting| {
             if !send.is_closed() {
+                let done = work(worker);
+                // First idle, then answered: the caller's next call finds its dataset here.
+                drop(waiting);
                 // The receiver is gone when the caller's future was dropped.
-                let _ = send.send(work(worker));
+                let _ = send.send(done);
             }
-        }));
+        });
         receive.await.map_err(|_| lost())?
+    }
+}
+
+/// Counts a job of a thread while it is queued or runs.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
