@@ -96,6 +96,6 @@ pub use self::{
     reader::{
         Backend, BandProfile, ColorInterp, Masking, OpenOptions, Profile, RasterReader, ReadRequest,
     },
-    session::{Session, SessionBuilder},
+    session::{GdalReads, Session, SessionBuilder},
     store::{CacheStats, FileCache, Mode, Registry, Removed, StoreOptions, Traffic},
 };

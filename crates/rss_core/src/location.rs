@@ -75,7 +75,8 @@ impl Trust {
 
 impl Location {
     /// Parses what a user gives: a path, a `file://`, `s3://`, `gs://`, `az://`, `http(s)://` URL,
-    /// or a `/vsis3/`, `/vsigs/`, `/vsiaz/`, `/vsicurl/` path.
+    /// or a `/vsis3/`, `/vsigs/`, `/vsiaz/`, `/vsicurl/` path. A `/vsirss/` path is read back too,
+    /// but for those of URLs with a query string or a user name, which they do not hold.
     ///
     /// ```
     /// use rss_core::Location;
@@ -184,10 +185,23 @@ impl Location {
                 Ok(Self::Azure { container, key })
             }
             "curl" => Self::parse(path),
+            "rss" => Self::parse_rss(text, path),
             other => Err(invalid(format!(
-                "VSI prefix `/vsi{other}/` is not one of /vsis3/, /vsigs/, /vsiaz/, /vsicurl/"
+                "VSI prefix `/vsi{other}/` is not one of /vsis3/, /vsigs/, /vsiaz/, /vsicurl/, /vsirss/"
             ))
             .at(redact(text))),
+        }
+    }
+
+    /// Reads `<session>/<scheme>/<place>`: the file, without the session that handed the path out.
+    fn parse_rss(text: &str, path: &str) -> Result<Self> {
+        let href = path
+            .split_once('/')
+            .and_then(|(_, rest)| rest.split_once('/'))
+            .filter(|(scheme, _)| matches!(*scheme, "s3" | "gs" | "az" | "http" | "https"));
+        match href {
+            Some((scheme, place)) => Self::parse(&format!("{scheme}://{place}")),
+            None => Err(invalid("a path that only GDAL in its own process knows").at(redact(text))),
         }
     }
 

@@ -286,7 +286,7 @@ impl QueryResult {
         self.get_remote_as_async(RemoteVariant::Vsi).await
     }
 
-    /// Returns the items with the selected assets' hrefs made remote in one of three forms.
+    /// Returns the items with the selected assets' hrefs made remote in one of four forms.
     ///
     /// # Errors
     ///

@@ -14,6 +14,11 @@ pub enum RemoteVariant {
     /// What GDAL opens: `/vsis3/`, `/vsigs/`, `/vsiaz/`, else `/vsicurl/`.
     #[default]
     Vsi,
+    /// What GDAL opens in this process, through this session's stores: `/vsirss/`. One request opens
+    /// a file, later ones ask for the same version of it, nothing is listed, and two sessions never
+    /// meet. No path holds a secret. A path is good while a clone of the session lives, and an open
+    /// dataset keeps it; files of this machine keep their own path. Feature `gdal`.
+    Stores,
     /// Plain `https` URLs.
     Https,
     /// `https` URLs that carry a signature and need no credentials: no listing, no key in the
@@ -72,13 +77,14 @@ pub(crate) async fn remote(
 async fn href_of(session: &Session, location: &Location, variant: RemoteVariant) -> Result<String> {
     let stores = session.stores();
     let location = match variant {
+        RemoteVariant::Stores => return gdal::hand_out(session, location),
         RemoteVariant::Vsi => stores.signed(location).await?,
         RemoteVariant::Https => stores.signed(&stores.https(location)?).await?,
         RemoteVariant::Presigned { expires } => stores.presigned(location, expires).await?,
     };
     gdal::configure_path(session, &location)?;
     Ok(match variant {
-        RemoteVariant::Vsi => location.to_vsi(),
+        RemoteVariant::Vsi | RemoteVariant::Stores => location.to_vsi(),
         RemoteVariant::Https | RemoteVariant::Presigned { .. } => location.to_href(),
     })
 }

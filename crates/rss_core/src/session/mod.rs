@@ -8,7 +8,7 @@ mod header_sizes;
 use std::{
     any::Any,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -64,6 +64,7 @@ pub(crate) struct Settings {
     pub(crate) requests_per_host: usize,
     pub(crate) gdal_threads: usize,
     pub(crate) gdal_options: Vec<(String, String)>,
+    pub(crate) gdal_reads: GdalReads,
     pub(crate) connect_timeout: Duration,
     pub(crate) read_timeout: Duration,
     pub(crate) deadline: Duration,
@@ -81,6 +82,19 @@ impl Settings {
             requests_per_host: self.requests_per_host,
         }
     }
+}
+
+/// How GDAL reaches the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GdalReads {
+    /// By its own file systems: `/vsis3/`, `/vsigs/`, `/vsiaz/`, `/vsicurl/`. Their settings and
+    /// caches belong to the process.
+    #[default]
+    Vsi,
+    /// Through the session's stores, as the COG backend does: their connections, limits, retries and
+    /// signatures; no listing, and an error where a file is replaced while it is read.
+    Stores,
 }
 
 /// Builds a [`Session`].
@@ -108,6 +122,7 @@ impl Default for SessionBuilder {
                 requests_per_host: 256,
                 gdal_threads: cores.max(4),
                 gdal_options: Vec::new(),
+                gdal_reads: GdalReads::default(),
                 connect_timeout: Duration::from_secs(5),
                 read_timeout: Duration::from_secs(30),
                 deadline: Duration::from_secs(300),
@@ -258,6 +273,13 @@ impl SessionBuilder {
         self
     }
 
+    /// Sets how [`Backend::Gdal`](crate::Backend::Gdal) and `get()` reach the network. Default:
+    /// GDAL's own file systems.
+    pub fn gdal_reads(mut self, reads: GdalReads) -> Self {
+        self.settings.gdal_reads = reads;
+        self
+    }
+
     /// Sets a store option by `object_store`'s name; see [`StoreOptions`].
     pub fn store_option(mut self, name: &str, value: impl Into<String>) -> Self {
         self.store.set(name, value);
@@ -372,6 +394,11 @@ impl Session {
     }
 
     #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
+    pub(crate) fn downgrade(&self) -> WeakSession {
+        WeakSession(Arc::downgrade(&self.0))
+    }
+
+    #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn meter(&self) -> &Meter {
         &self.0.meter
     }
@@ -463,6 +490,25 @@ impl Session {
             .runtime
             .get_or_init(|| BlockingRuntime(Some(runtime)))
             .get())
+    }
+}
+
+/// A session that may be gone.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakSession(Weak<Inner>);
+
+#[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
+impl WeakSession {
+    pub(crate) fn upgrade(&self) -> Option<Session> {
+        self.0.upgrade().map(Session)
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    pub(crate) fn is(&self, session: &Session) -> bool {
+        self.0.as_ptr() == Arc::as_ptr(&session.0)
     }
 }
 

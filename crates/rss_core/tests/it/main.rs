@@ -8,6 +8,10 @@ mod corpora;
 mod download;
 #[cfg(feature = "gdal")]
 mod gdal;
+#[cfg(feature = "gdal")]
+#[expect(clippy::duplicate_mod, reason = "the same stories, by another way")]
+#[path = "gdal.rs"]
+mod gdal_by_stores;
 mod layers;
 mod products;
 
@@ -15,3 +19,14 @@ mod reading;
 mod recorded;
 mod search;
 mod store;
+#[cfg(feature = "gdal")]
+mod vsirss;
+
+/// Keeps other tests from changing how GDAL reaches a bucket: its settings belong to the process.
+#[cfg(feature = "gdal")]
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

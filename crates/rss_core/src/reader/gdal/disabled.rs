@@ -33,6 +33,10 @@ pub(crate) fn configure_path(_session: &Session, _location: &Location) -> Result
     Ok(())
 }
 
+pub(crate) fn hand_out(_session: &Session, location: &Location) -> Result<String> {
+    Err(missing().at(location))
+}
+
 pub(crate) async fn clear_caches(_session: &Session) -> Result<()> {
     Ok(())
 }

@@ -18,6 +18,7 @@ use object_store::ObjectStoreExt;
 use super::{
     options, raw,
     said::{self, Doing},
+    vsi,
     workers::Pool,
 };
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
         Backend, BandProfile, ColorInterp, Masking, Profile, RasterReader, ReadRequest, Resolved,
         mask,
     },
-    session::Session,
+    session::{GdalReads, Session},
     store::error as store_error,
 };
 
@@ -38,19 +39,21 @@ static READERS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) async fn open(session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
     let pool = Pool::of(session)?;
-    let path = path(session, location).await?;
     let id = READERS.fetch_add(1, Ordering::Relaxed);
+    let way = Way::of(session, location, id);
+    let path = way.path(session, location).await?;
     let home = pool.home();
     let described = pool
         .call(home, move |worker| describe(worker.dataset(id, &path)?))
         .await;
     let (profile, layout) = match described {
         Ok(described) => described,
-        Err(err) => return Err(explained(session, location, err).await),
+        Err(err) => return Err(way.explain(session, location, err).await),
     };
     Ok(Arc::new(Reader(Arc::new(Inner {
         session: session.clone(),
         location: location.clone(),
+        way,
         pool,
         id,
         home,
@@ -67,10 +70,11 @@ pub(crate) async fn translate(
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<()> {
     let pool = Pool::of(session)?;
-    let path = path(session, from).await?;
+    let way = Way::of(session, from, READERS.fetch_add(1, Ordering::Relaxed));
+    let path = way.path(session, from).await?;
     match super::translate::translate(&pool, path, to, crop.copied(), progress).await {
         Ok(()) => Ok(()),
-        Err(err) => Err(explained(session, from, err).await),
+        Err(err) => Err(way.explain(session, from, err).await),
     }
 }
 
@@ -78,31 +82,66 @@ pub(crate) fn configure_path(session: &Session, location: &Location) -> Result<(
     options::configure(session, location)
 }
 
+/// Returns a path that GDAL reads through the session's stores.
+pub(crate) fn hand_out(session: &Session, location: &Location) -> Result<String> {
+    Ok(vsi::hand_out(session, location))
+}
+
 pub(crate) async fn clear_caches(session: &Session) -> Result<()> {
     let pool = Pool::of(session)?;
     pool.call_each(super::workers::Worker::close_all).await?;
     raw::forget_all_remote();
+    vsi::forget(session);
     Ok(())
 }
 
-/// Returns the path GDAL opens now: signed where it must be, its bucket's options set.
-async fn path(session: &Session, location: &Location) -> Result<String> {
-    let signed = session.stores().signed(location).await?;
-    options::configure(session, &signed)?;
-    Ok(signed.to_vsi())
+/// How GDAL reaches a file.
+#[derive(Debug)]
+enum Way {
+    /// By itself.
+    Vsi,
+    /// Through the session's stores, by a path that is lent.
+    Stores(vsi::Loan),
 }
 
-/// Names the file of an error, and finds the cause where GDAL only says that bytes are missing: a
-/// server that refuses one byte explains it. Costs a request, of a read that failed.
-async fn explained(session: &Session, location: &Location, err: Error) -> Error {
-    let is_unclear = err.kind() == ErrorKind::Corrupt && location.as_local().is_none();
-    if is_unclear && let Ok((store, path)) = session.stores().store(location) {
-        match store.get_range(&path, 0..1).await {
-            Ok(_) => {}
-            Err(cause) => return store_error(cause, location),
+impl Way {
+    fn of(session: &Session, location: &Location, id: u64) -> Self {
+        match session.settings().gdal_reads {
+            GdalReads::Stores if location.as_local().is_none() => {
+                Self::Stores(vsi::lend(session, location, id))
+            }
+            _ => Self::Vsi,
         }
     }
-    err.at(location)
+
+    /// Returns the path GDAL opens now: where GDAL reaches the file by itself, signed if it must
+    /// be, its bucket's options set.
+    async fn path(&self, session: &Session, location: &Location) -> Result<String> {
+        match self {
+            Self::Vsi => {
+                let signed = session.stores().signed(location).await?;
+                options::configure(session, &signed)?;
+                Ok(signed.to_vsi())
+            }
+            Self::Stores(loan) => Ok(loan.path()),
+        }
+    }
+
+    /// Names the file of an error, and finds the cause where GDAL only says that bytes are missing:
+    /// a server that refuses one byte explains it. Costs a request, of a read that failed. Our own
+    /// stores have said what they know.
+    async fn explain(&self, session: &Session, location: &Location, err: Error) -> Error {
+        let is_unclear = matches!(self, Self::Vsi)
+            && err.kind() == ErrorKind::Corrupt
+            && location.as_local().is_none();
+        if is_unclear && let Ok((store, path)) = session.stores().store(location) {
+            match store.get_range(&path, 0..1).await {
+                Ok(_) => {}
+                Err(cause) => return store_error(cause, location),
+            }
+        }
+        err.at(location)
+    }
 }
 
 /// What a read needs to know that a profile does not say.
@@ -120,6 +159,7 @@ struct Reader(Arc<Inner>);
 struct Inner {
     session: Session,
     location: Location,
+    way: Way,
     pool: Arc<Pool>,
     id: u64,
     home: usize,
@@ -213,7 +253,7 @@ impl Reader {
         read: impl FnOnce(Part<'_>) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let inner = &self.0;
-        let path = path(&inner.session, &inner.location).await?;
+        let path = inner.way.path(&inner.session, &inner.location).await?;
         let (id, layout) = (inner.id, inner.layout.clone());
         let done = inner
             .pool
@@ -231,7 +271,10 @@ impl Reader {
             .await;
         match done {
             Ok(done) => Ok(done),
-            Err(err) => Err(explained(&inner.session, &inner.location, err).await),
+            Err(err) => {
+                let (session, location) = (&inner.session, &inner.location);
+                Err(inner.way.explain(session, location, err).await)
+            }
         }
     }
 }

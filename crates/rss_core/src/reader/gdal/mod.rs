@@ -1,7 +1,8 @@
 //! The GDAL backend: every raster GDAL reads, on worker threads that keep datasets open.
 //!
 //! GDAL's calls block and its datasets belong to one thread, so all of them run on [`workers`]; what
-//! GDAL says of a failure is understood in [`said`], and how a bucket is reached in [`options`].
+//! GDAL says of a failure is understood in [`said`], and how a bucket is reached in [`options`]. Where
+//! the session says so, GDAL reads through our own stores: [`vsi`].
 
 #[cfg(not(feature = "gdal"))]
 #[path = "disabled.rs"]
@@ -18,6 +19,8 @@ mod said;
 #[cfg(feature = "gdal")]
 mod translate;
 #[cfg(feature = "gdal")]
+mod vsi;
+#[cfg(feature = "gdal")]
 mod workers;
 
-pub(crate) use self::backend::{clear_caches, configure_path, open, translate};
+pub(crate) use self::backend::{clear_caches, configure_path, hand_out, open, translate};

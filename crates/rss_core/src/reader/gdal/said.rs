@@ -3,19 +3,33 @@
 //! GDAL reports errors through a handler that belongs to a thread. Ours keeps the messages of the
 //! call that runs; they may quote a signed URL, so they are redacted before anyone sees them.
 
-#![expect(unsafe_code, reason = "an error handler is a C function")]
+#![expect(unsafe_code, reason = "GDAL's errors go through C functions")]
 
 use std::{
     cell::RefCell,
-    ffi::{CStr, c_char, c_int},
+    ffi::{CStr, CString, c_char, c_int},
 };
 
 use crate::error::{Error, ErrorKind};
 
 /// Messages kept of one call; a broken file can bring one per tile.
 const MOST_MESSAGES: usize = 32;
+/// GDAL's number for errors of reading files; see `cpl_error.h`.
+const FILE_IO: gdal_sys::CPLErrorNum = 3;
 /// What one message may be long.
 const MOST_CHARS: usize = 300;
+
+/// Begins a message of ours, which GDAL carries back: the kind, the message and the location follow.
+const OURS: &str = "rss_core: ";
+/// The kinds that a message of ours names.
+const KINDS: [ErrorKind; 6] = [
+    ErrorKind::NotFound,
+    ErrorKind::Denied,
+    ErrorKind::Unavailable,
+    ErrorKind::Corrupt,
+    ErrorKind::Unsupported,
+    ErrorKind::InvalidInput,
+];
 
 thread_local! {
     static SAID: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
@@ -57,6 +71,45 @@ pub(super) fn listen() {
     unsafe { gdal_sys::CPLPushErrorHandlerEx(Some(handler), std::ptr::null_mut()) };
 }
 
+/// Makes an error of ours one of GDAL's, on this thread: whoever listens there gets it.
+pub(super) fn tell(err: &Error) {
+    let location = err.location().map(|location| format!(" [{location}]"));
+    let text = format!(
+        "{OURS}{:?}: {}{}",
+        err.kind(),
+        err.message(),
+        location.unwrap_or_default()
+    );
+    let Ok(text) = CString::new(text.replace('\0', "?")) else {
+        return;
+    };
+    // SAFETY: both texts end with NUL, and GDAL copies what it keeps; the first takes one text.
+    unsafe {
+        gdal_sys::CPLError(
+            gdal_sys::CPLErr::CE_Failure,
+            FILE_IO,
+            c"%s".as_ptr(),
+            text.as_ptr(),
+        );
+    }
+}
+
+/// Reads back a message of [`tell`]'s.
+fn ours(text: &str) -> Option<Error> {
+    let (_, text) = text.split_once(OURS)?;
+    let (kind, text) = text.split_once(": ")?;
+    let kind = KINDS
+        .into_iter()
+        .find(|known| format!("{known:?}") == kind)?;
+    let named = text
+        .strip_suffix(']')
+        .and_then(|text| text.rsplit_once(" ["));
+    Some(match named {
+        Some((message, location)) => Error::new(kind, message).at(location),
+        None => Error::new(kind, text),
+    })
+}
+
 /// Forgets what was said before this call.
 pub(super) fn forget() {
     SAID.with_borrow_mut(Vec::clear);
@@ -85,6 +138,9 @@ pub(super) enum Doing {
 }
 
 fn understand(said: &[Message], doing: Doing) -> Error {
+    if let Some(err) = said.iter().find_map(|message| ours(&message.text)) {
+        return err;
+    }
     let status = said.iter().find_map(|message| http_status(&message.text));
     let failures = said.iter().filter(|message| message.is_failure);
     // The first failure is the cause; later ones say what it led to.
@@ -219,6 +275,19 @@ mod tests {
             "`/vsicurl/https://h/x.tif' does not exist in it"
         );
         assert_eq!(redact_all("is it? yes"), "is it? yes");
+    }
+
+    #[test]
+    fn an_error_of_ours_comes_back_whole() {
+        for kind in KINDS {
+            listen();
+            forget();
+            tell(&Error::new(kind, "100 % of [it]: gone").at("s3://b/k x.tif"));
+            let err = error(Doing::Open);
+            assert_eq!(err.kind(), kind);
+            assert_eq!(err.message(), "100 % of [it]: gone");
+            assert_eq!(err.location(), Some("s3://b/k x.tif"));
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::{
     options, raw,
     said::{self, Doing},
+    vsi,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -62,6 +63,7 @@ impl Pool {
     }
 
     fn start(session: &Session) -> Result<Self> {
+        vsi::install();
         let options = Arc::new(options::thread_options(session));
         let threads = (0..session.settings().gdal_threads.max(1))
             .map(|n| Thread::start(n, Arc::clone(&options)))

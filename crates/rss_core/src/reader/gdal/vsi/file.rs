@@ -1,0 +1,362 @@
+//! One object as GDAL reads it: the first bytes and what was read last are kept, the rest is fetched.
+//!
+//! GDAL calls on threads of its own and waits there; requests run on the session's runtime.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    session::Session,
+    store::{Fetch, Merge, Object, coalesce},
+};
+
+/// Bytes of the first request: holds the header of most files.
+const HEADER_BYTES: u64 = 32 * 1024;
+/// The least that is asked for later, and what one who reads on gets at first.
+const READAHEAD_BYTES: u64 = 32 * 1024;
+/// What is kept of one file, its first bytes apart.
+const MOST_KEPT_BYTES: usize = 4 << 20;
+/// Requests of one call that are under way at once.
+const FETCHES_AT_ONCE: usize = 32;
+
+/// A version of an object, shared by all who have it open.
+#[derive(Debug)]
+pub(super) struct File {
+    object: Arc<Object>,
+    merge: Merge,
+    kept: Mutex<Kept>,
+    failed: AtomicBool,
+}
+
+impl File {
+    /// Asks for the first bytes, and so for the size and the ETag.
+    pub(super) fn open(session: &Session, location: &Location) -> Result<Self> {
+        let (task, place) = (session.clone(), location.clone());
+        let (object, header) = wait(session, async move {
+            Object::open(task.stores(), &place, HEADER_BYTES).await
+        })?;
+        let settings = session.settings();
+        Ok(Self {
+            object: Arc::new(object),
+            merge: Merge {
+                gap_bytes: settings.gap_bytes,
+                fetch_bytes: settings.fetch_bytes,
+            },
+            kept: Mutex::new(Kept::new(header)),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the size in bytes.
+    pub(super) fn size(&self) -> u64 {
+        self.object.size()
+    }
+
+    /// Returns true if a read failed: the object may have been replaced.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Forgets all bytes, and stays the same version.
+    pub(super) fn forget(&self) {
+        *self.kept() = Kept::new(Bytes::new());
+    }
+
+    /// Reads `range` as far as the file goes, and returns how many bytes that is. `put` gets them
+    /// with their distance from the start of the range.
+    pub(super) fn read(
+        &self,
+        session: &Session,
+        range: Range<u64>,
+        put: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<u64> {
+        let start = range.start;
+        let end = range.end.min(self.size());
+        let mut at = start;
+        while at < end {
+            if let Some(bytes) = self.kept().find(at, end) {
+                put(distance(start, at)?, &bytes);
+                at += bytes.len() as u64;
+            } else if end - at > self.merge.fetch_bytes {
+                let from = distance(start, at)?;
+                let mut put = |_, offset, bytes: &[u8]| put(from + offset, bytes);
+                self.read_many(session, std::slice::from_ref(&(at..end)), &mut put)?;
+                at = end;
+            } else {
+                let reach = self.kept().reach(at..end, self.merge.fetch_bytes);
+                let reach = reach.start..reach.end.min(self.size());
+                let object = Arc::clone(&self.object);
+                let bytes = self.noted(wait(session, async move { object.fetch(reach).await }))?;
+                let wanted = distance(at, end)?;
+                put(
+                    distance(start, at)?,
+                    bytes.get(..wanted).unwrap_or(bytes.as_ref()),
+                );
+                self.kept().keep(at, bytes);
+                at = end;
+            }
+        }
+        Ok(end.saturating_sub(start))
+    }
+
+    /// Reads many ranges: neighbours in one request, long ones in several, all at once. `put` gets
+    /// pieces of them: which range, the distance from its start, the bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] for a range that is not wholly inside the file, before any request.
+    pub(super) fn read_many(
+        &self,
+        session: &Session,
+        ranges: &[Range<u64>],
+        put: &mut dyn FnMut(usize, usize, &[u8]),
+    ) -> Result<()> {
+        for range in ranges {
+            self.object.check(range)?;
+        }
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for (index, range) in ranges.iter().enumerate() {
+            let mut at = range.start;
+            while at < range.end {
+                if let Some(bytes) = self.kept().find(at, range.end) {
+                    put(index, distance(range.start, at)?, &bytes);
+                    at += bytes.len() as u64;
+                    continue;
+                }
+                let end = at.saturating_add(self.merge.fetch_bytes).min(range.end);
+                pieces.push(Piece {
+                    index,
+                    offset: distance(range.start, at)?,
+                    range: at..end,
+                });
+                at = end;
+            }
+        }
+        let wanted: Vec<Range<u64>> = pieces.iter().map(|piece| piece.range.clone()).collect();
+        let fetches = coalesce(&wanted, self.merge);
+        self.noted(self.gather(session, fetches, &mut |fetch, bytes| {
+            for piece in fetch.wanted.iter().filter_map(|&i| pieces.get(i)) {
+                let from = distance(fetch.range.start, piece.range.start)?;
+                let to = distance(fetch.range.start, piece.range.end)?;
+                if let Some(bytes) = bytes.get(from..to) {
+                    put(piece.index, piece.offset, bytes);
+                }
+            }
+            Ok(())
+        }))
+    }
+
+    /// Runs requests side by side and hands over each answer on this thread, as it comes.
+    fn gather(
+        &self,
+        session: &Session,
+        fetches: Vec<Fetch>,
+        then: &mut dyn FnMut(Fetch, Bytes) -> Result<()>,
+    ) -> Result<()> {
+        let mut left = fetches.len();
+        if left == 0 {
+            return Ok(());
+        }
+        let object = Arc::clone(&self.object);
+        let (send, answers) = mpsc::channel();
+        session.runtime()?.spawn(async move {
+            let object = &object;
+            let mut fetched = stream::iter(fetches)
+                .map(|fetch| async move {
+                    let bytes = object.fetch(fetch.range.clone()).await?;
+                    Ok((fetch, bytes))
+                })
+                .buffer_unordered(FETCHES_AT_ONCE);
+            while let Some(answer) = fetched.next().await {
+                let is_last: bool = answer.is_err();
+                // Nobody listens after an error.
+                if send.send(answer).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        for answer in answers {
+            let (fetch, bytes): (Fetch, Bytes) = answer?;
+            then(fetch, bytes)?;
+            left -= 1;
+        }
+        match left {
+            0 => Ok(()),
+            _ => Err(lost()),
+        }
+    }
+
+    /// Notes a failure: whoever opens the path next asks anew what is there.
+    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A part of a range that is fetched.
+struct Piece {
+    index: usize,
+    /// Bytes of the range before it.
+    offset: usize,
+    range: Range<u64>,
+}
+
+/// The bytes of one file in memory, and how far ahead to read.
+#[derive(Debug, Default)]
+struct Kept {
+    header: Bytes,
+    /// Where each begins; used last, last.
+    recent: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+    /// Where the last request ended.
+    next: u64,
+    ahead: u64,
+}
+
+impl Kept {
+    fn new(header: Bytes) -> Self {
+        Self {
+            next: header.len() as u64,
+            header,
+            ..Self::default()
+        }
+    }
+
+    /// Returns bytes from `at` on, at most to `end`; none if the first is not here.
+    fn find(&mut self, at: u64, end: u64) -> Option<Bytes> {
+        if let Some(bytes) = part(0, &self.header, at, end) {
+            return Some(bytes);
+        }
+        let found = self.recent.iter().enumerate().rev();
+        let (index, bytes) = found
+            .filter_map(|(i, (start, bytes))| Some((i, part(*start, bytes, at, end)?)))
+            .next()?;
+        if let Some(used) = self.recent.remove(index) {
+            self.recent.push_back(used);
+        }
+        Some(bytes)
+    }
+
+    fn keep(&mut self, start: u64, bytes: Bytes) {
+        self.bytes += bytes.len();
+        self.recent.push_back((start, bytes));
+        while self.bytes > MOST_KEPT_BYTES
+            && let Some((_, old)) = self.recent.pop_front()
+        {
+            self.bytes -= old.len();
+        }
+    }
+
+    /// Returns the range to ask for where `wanted` is wanted: who reads on gets ever more, up to
+    /// `most` bytes.
+    fn reach(&mut self, wanted: Range<u64>, most: u64) -> Range<u64> {
+        let reads_on = wanted
+            .start
+            .checked_sub(self.next)
+            .is_some_and(|skipped| skipped <= READAHEAD_BYTES);
+        self.ahead = match reads_on {
+            true => self
+                .ahead
+                .saturating_mul(2)
+                .clamp(READAHEAD_BYTES, most.max(READAHEAD_BYTES)),
+            false => READAHEAD_BYTES,
+        };
+        let end = wanted.end.max(wanted.start.saturating_add(self.ahead));
+        self.next = end;
+        wanted.start..end
+    }
+}
+
+/// Returns what a chunk holds from `at` on, at most to `end`.
+fn part(start: u64, chunk: &Bytes, at: u64, end: u64) -> Option<Bytes> {
+    let from = usize::try_from(at.checked_sub(start)?).ok()?;
+    let to = usize::try_from(end.checked_sub(start)?).map_or(chunk.len(), |to| to.min(chunk.len()));
+    (from < to).then(|| chunk.slice(from..to))
+}
+
+/// Returns the bytes from `start` to `end` as a place in memory.
+fn distance(start: u64, end: u64) -> Result<usize> {
+    end.checked_sub(start)
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a range that does not fit memory"))
+}
+
+/// Runs `work` on the session's runtime and waits for it on this thread, which is one of GDAL's.
+fn wait<T: Send + 'static>(
+    session: &Session,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (send, answer) = mpsc::sync_channel(1);
+    session.runtime()?.spawn(async move {
+        // Whoever waits stays until it is answered.
+        let _ = send.send(work.await);
+    });
+    answer.recv().map_err(|_| lost())?
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Unavailable, "a task of the network was lost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(length: usize) -> Bytes {
+        Bytes::from(vec![7; length])
+    }
+
+    #[test]
+    fn one_who_reads_on_gets_more_and_one_who_jumps_does_not() {
+        let mut kept = Kept::new(bytes(100));
+        let most = 100 * 1024;
+        assert_eq!(kept.reach(100..110, most), 100..100 + 32 * 1024);
+        let next = kept.next;
+        assert_eq!(
+            kept.reach(next + 8..next + 9, most).end,
+            next + 8 + 64 * 1024
+        );
+        let next = kept.next;
+        assert_eq!(kept.reach(next..next + 1, most).end, next + most);
+        assert_eq!(kept.reach(5..6, most), 5..5 + 32 * 1024);
+        // A long read is as long as it is.
+        assert_eq!(kept.reach(0..1 << 20, most), 0..1 << 20);
+    }
+
+    #[test]
+    fn what_is_kept_is_found_and_bounded() {
+        let mut kept = Kept::new(bytes(10));
+        assert_eq!(kept.find(4, 100).unwrap().len(), 6);
+        assert_eq!(kept.find(4, 5).unwrap().len(), 1);
+        assert_eq!(kept.find(10, 20), None);
+        kept.keep(1000, bytes(MOST_KEPT_BYTES - 8));
+        kept.keep(50, bytes(8));
+        assert_eq!(kept.find(50, 60).unwrap().len(), 8);
+        assert!(kept.find(1000, 1001).is_some());
+        // The one used longest ago goes.
+        kept.keep(70, bytes(8));
+        assert_eq!(kept.find(50, 60), None);
+        assert!(kept.find(1000, 1001).is_some() && kept.find(70, 71).is_some());
+        assert_eq!(kept.bytes, MOST_KEPT_BYTES);
+        assert_eq!(kept.find(0, 1).unwrap().len(), 1);
+    }
+}
