@@ -1,28 +1,33 @@
-//! Which backend reads a block sooner: GDAL over `/vsis3/`, or async-tiff over `object_store`?
+//! Which reader has a block sooner: GDAL over `/vsis3/`, or the COG reader over `object_store`?
 //!
 //! `cargo bench -p rss_core --features bench_live --bench async_tiff_vs_vsi` asks live DEA; with
-//! `--features bench_testbed` servers on loopback, 30 ms away. For both backends: the first read of a
-//! file with nothing known of it, the same block again, further blocks of the open file one after the
-//! other, and five files at once.
+//! `--features bench_testbed` servers on loopback, 0, 30 and 100 ms away. For GDAL with its own defaults
+//! and as this library sets it up, the COG reader and a program over plain async-tiff: the first read of
+//! a file with nothing known of it and five files at once, at each latency; the same block again and
+//! further blocks of the open file one after the other, 30 ms away.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
 mod harness;
+mod latency;
 mod place;
+mod plain_async_tiff;
+mod ways;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use criterion::{Criterion, SamplingMode, Throughput};
+use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
+use futures::future::try_join_all;
 use harness::must;
-use place::{BLOCK, Place, agree, first_asset, open, open_and_read, read};
-use rss_core::{Backend, Location, OpenRaster, Raster, ReadRequest, Session, Window, reader};
-use stac::ItemCollection;
+use place::{BLOCK, Place, agree, open_and_read};
+use rss_core::{Backend, Location, Pixels, Window};
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use ways::Way;
 
 /// Reads at once.
 const AT_ONCE: usize = 5;
-const BACKENDS: [Backend; 2] = [Backend::Gdal, Backend::AsyncTiff];
 const BLOCK_BYTES: u64 = 512 * 512 * 2;
 
 fn main() -> Result<()> {
@@ -30,33 +35,38 @@ fn main() -> Result<()> {
         return Ok(());
     };
     let mut criterion = Criterion::default()
-        .sample_size(20)
+        .sample_size(10)
         .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_secs(2))
         .configure_from_args();
     let run = Run::check(&place)?;
-    run.cold(&mut criterion);
     run.cached(&mut criterion);
     run.sequential(&mut criterion);
-    run.concurrent(&mut criterion);
+    latency::at_each(&place, |latency| {
+        run.cold(&mut criterion, latency);
+        run.concurrent(&mut criterion, latency);
+        Ok(())
+    })?;
     criterion.final_summary();
     Ok(())
 }
 
 struct Run {
-    session: Session,
-    items: ItemCollection,
+    runtime: Runtime,
+    ways: Vec<Way>,
     files: Vec<Location>,
     /// Blocks of one file that do not overlap.
     blocks: Vec<Window>,
+    clock: Instant,
     _cache: TempDir,
 }
 
 impl Run {
-    /// Finds the files, and checks that both backends read the same pixels.
+    /// Finds the files, and checks that all ways read the same pixels.
     fn check(place: &Place) -> Result<Self> {
         let cache = TempDir::new()?;
-        let session = place.session(cache.path()).build()?;
-        let found = place.search(&session)?;
+        let session = || place.session(cache.path()).gdal_threads(AT_ONCE);
+        let found = place.search(&session().build()?)?;
         place::check_report(found.report())?;
         let items = &found.items().items;
         let files = items
@@ -65,22 +75,34 @@ impl Run {
             .take(AT_ONCE)
             .map(|asset| Ok(Location::parse(&asset.context("a band is missing")?.href)?))
             .collect::<Result<Vec<_>>>()?;
-        let [gdal, tiff] = BACKENDS.map(|backend| -> Result<(OpenRaster, Raster)> {
-            session.clear_caches()?;
+        let first = place::first_asset(found.items())?;
+        let truth = open_and_read(&session().build()?, found.items(), Backend::AsyncTiff)?;
+        place.check_truth(&items[0].id, &truth)?;
+
+        let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
+        let cores = std::thread::available_parallelism()?.get();
+        let ways = vec![
+            Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
+            Way::of("gdal, tuned", session().build()?, Backend::Gdal),
+            Way::of("cog reader", session().build()?, Backend::AsyncTiff),
+            Way::plain(place, &first, cores)?,
+        ];
+        let runtime = Runtime::new()?;
+        for way in &ways {
+            way.forget()?;
             place.clear_log();
-            let raster = open(&session, &first_asset(found.items())?, backend)?;
-            let block = read(&raster)?;
-            let requests = place.log().len();
+            let block = runtime.block_on(way.read(&first, Some(BLOCK)))?;
             println!(
-                "{}: {requests} requests for one cold block by {backend}",
-                place.name()
+                "{}: {} requests for one cold block by {}",
+                place.name(),
+                place.log().len(),
+                way.name
             );
-            Ok((raster, block))
-        });
-        let ((gdal, gdal_block), (tiff, tiff_block)) = (gdal?, tiff?);
-        agree(&gdal_block, &tiff_block, "the two backends")?;
-        place.check_truth(&items[0].id, &tiff_block)?;
-        let size = gdal.profile().size;
+            agree(&truth, &block, &way.name)?;
+        }
+        let size = place::open(&session().build()?, &first, Backend::AsyncTiff)?
+            .profile()
+            .size;
         let blocks: Vec<Window> = (0..(size.height / BLOCK.height).min(4))
             .flat_map(|row| (0..(size.width / BLOCK.width).min(4)).map(move |col| (col, row)))
             .map(|(col, row)| Window {
@@ -89,31 +111,36 @@ impl Run {
                 ..BLOCK
             })
             .collect();
-        for block in &blocks {
-            let request = ReadRequest::new().with_window(*block);
-            agree(&gdal.read(&request)?, &tiff.read(&request)?, "a block")?;
+        let mut all: Option<Vec<Pixels>> = None;
+        for way in &ways {
+            let read = runtime.block_on(async {
+                let raster = way.open(&first).await?;
+                try_join_all(blocks.iter().map(|block| raster.read(Some(*block)))).await
+            })?;
+            for (a, b) in all.get_or_insert_with(|| read.clone()).iter().zip(&read) {
+                agree(a, b, &way.name)?;
+            }
         }
         Ok(Self {
-            items: found.items().clone(),
-            session,
+            runtime,
+            ways,
             files,
             blocks,
+            clock: Instant::now(),
             _cache: cache,
         })
     }
 
     /// Nothing is known of the file: open it and read one block.
-    fn cold(&self, criterion: &mut Criterion) {
+    fn cold(&self, criterion: &mut Criterion, latency: &str) {
         let mut group = criterion.benchmark_group("cold-first-read");
         group.sampling_mode(SamplingMode::Flat);
         group.throughput(Throughput::Bytes(BLOCK_BYTES));
-        for backend in BACKENDS {
-            group.bench_function(backend.name(), |bencher| {
+        for way in &self.ways {
+            group.bench_function(BenchmarkId::new(latency, &way.name), |bencher| {
                 bencher.iter_custom(|times| {
-                    self.timed_cold(times, || {
-                        open_and_read(&self.session, &self.items, backend)?;
-                        Ok(())
-                    })
+                    let work = async |way: &Way| way.read(&self.files[0], Some(BLOCK)).await;
+                    way.cold(&self.runtime, times, || self.clock.elapsed(), work)
                 });
             });
         }
@@ -124,12 +151,11 @@ impl Run {
     fn cached(&self, criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group("cached-second-read");
         group.throughput(Throughput::Bytes(BLOCK_BYTES));
-        for backend in BACKENDS {
-            let raster = must(open(&self.session, &self.files[0], backend));
-            must(read(&raster));
-            group.bench_function(backend.name(), |bencher| {
-                bencher.iter(|| must(read(&raster)));
-            });
+        for way in &self.ways {
+            let raster = must(self.runtime.block_on(way.open(&self.files[0])));
+            let read = || must(self.runtime.block_on(raster.read(Some(BLOCK))));
+            read();
+            group.bench_function(&way.name, |bencher| bencher.iter(read));
         }
         group.finish();
     }
@@ -139,17 +165,16 @@ impl Run {
         let mut group = criterion.benchmark_group("sequential-reuse");
         group.sampling_mode(SamplingMode::Flat);
         group.throughput(Throughput::Bytes(BLOCK_BYTES));
-        for backend in BACKENDS {
-            group.bench_function(backend.name(), |bencher| {
+        for way in &self.ways {
+            group.bench_function(&way.name, |bencher| {
                 bencher.iter_custom(|times| {
                     let mut total = Duration::ZERO;
                     for _ in 0..times {
-                        must(self.session.clear_caches());
-                        let raster = must(open(&self.session, &self.files[0], backend));
+                        must(way.forget());
+                        let raster = must(self.runtime.block_on(way.open(&self.files[0])));
                         let start = Instant::now();
                         for block in &self.blocks {
-                            let request = ReadRequest::new().with_window(*block);
-                            must(raster.read(&request));
+                            must(self.runtime.block_on(raster.read(Some(*block))));
                         }
                         total += start.elapsed() / u32::try_from(self.blocks.len()).unwrap_or(1);
                     }
@@ -161,39 +186,21 @@ impl Run {
     }
 
     /// Five cold files at once: time of all.
-    fn concurrent(&self, criterion: &mut Criterion) {
-        let runtime = must(tokio::runtime::Runtime::new());
+    fn concurrent(&self, criterion: &mut Criterion, latency: &str) {
         let mut group = criterion.benchmark_group(format!("concurrent-{AT_ONCE}"));
         group.sampling_mode(SamplingMode::Flat);
         group.throughput(Throughput::Bytes(BLOCK_BYTES * self.files.len() as u64));
-        for backend in BACKENDS {
-            group.bench_function(backend.name(), |bencher| {
+        for way in &self.ways {
+            group.bench_function(BenchmarkId::new(latency, &way.name), |bencher| {
                 bencher.iter_custom(|times| {
-                    self.timed_cold(times, || {
-                        runtime.block_on(async {
-                            let reads = self.files.iter().map(|file| async move {
-                                let raster = reader::open(&self.session, file, backend).await?;
-                                let request = ReadRequest::new().with_window(BLOCK);
-                                raster.read(&request).await
-                            });
-                            futures::future::try_join_all(reads).await?;
-                            Ok(())
-                        })
-                    })
+                    let work = async |way: &Way| {
+                        try_join_all(self.files.iter().map(|file| way.read(file, Some(BLOCK))))
+                            .await
+                    };
+                    way.cold(&self.runtime, times, || self.clock.elapsed(), work)
                 });
             });
         }
         group.finish();
-    }
-
-    fn timed_cold(&self, times: u64, work: impl Fn() -> Result<()>) -> Duration {
-        let mut total = Duration::ZERO;
-        for _ in 0..times {
-            must(self.session.clear_caches());
-            let start = Instant::now();
-            must(work());
-            total += start.elapsed();
-        }
-        total
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use place::{Place, agree, open_and_read};
-use rss_core::{Backend, Location, QueryResult, Raster, RemoteVariant, Session};
+use rss_core::{Backend, Location, Pixels, QueryResult, RemoteVariant, Session};
 use rss_testbed::{Request, Scenes};
 use stac::ItemCollection;
 use tempfile::TempDir;
@@ -77,7 +77,7 @@ fn main() -> Result<()> {
 
     let truth = found.items().items[0].id.clone();
     let mut rows: Vec<(Way, Vec<Cost>)> = Way::ALL.map(|way| (way, Vec::new())).into();
-    let mut block: Option<Raster> = None;
+    let mut block: Option<Pixels> = None;
     for _ in 0..args.rounds {
         // Interleaved, so that a busy moment of the machine hits all alike.
         for (way, costs) in &mut rows {
@@ -154,7 +154,7 @@ impl Way {
     }
 
     /// Goes the way twice: cold, then warm.
-    fn run(self, place: &Place) -> Result<(Cost, Raster)> {
+    fn run(self, place: &Place) -> Result<(Cost, Pixels)> {
         let (cache, dir) = (TempDir::new()?, TempDir::new()?);
         let session = place.session(cache.path()).build()?;
         let found = place.search(&session)?;
@@ -177,7 +177,7 @@ impl Way {
         Ok((cost, block))
     }
 
-    fn go(self, session: &Session, found: &QueryResult, dir: &Path) -> Result<Raster> {
+    fn go(self, session: &Session, found: &QueryResult, dir: &Path) -> Result<Pixels> {
         let (items, backend): (ItemCollection, _) = match self {
             Self::Download => (found.download(dir)?, Backend::Gdal),
             Self::Get => (found.get(dir, None, None)?, Backend::Gdal),

@@ -3,30 +3,52 @@
 //!
 //! `cargo bench -p rss_core --features bench_testbed --bench full_band`. DEFLATE with predictor 2, int16.
 //! On one thread beside libdeflate alone on the same tiles and a copy of the same size, and on all
-//! cores; GDAL as it comes and with its own threads. The file is in the page cache.
+//! cores; GDAL with its own defaults, which is one thread, and with its own threads; a program over plain
+//! async-tiff. The file is in the page cache. What memory each takes is printed first, of a fresh process
+//! each.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
 mod harness;
 mod place;
+mod plain_async_tiff;
+mod tiles;
+mod ways;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use harness::must;
 use libdeflater::Decompressor;
-use place::{agree, open, open_and_read};
-use rss_core::{Backend, Location, ReadRequest, Session};
+use place::{Place, agree, open_and_read};
+use rss_core::{Backend, Location, Session};
 use tempfile::TempDir;
+use tiles::Tiles;
+use tokio::runtime::Runtime;
+use ways::Way;
+
+/// The argument of a process that reads a file in one way and says how much memory it took.
+const PEAK: &str = "peak-of";
 
 fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, what, way, path] = args.as_slice()
+        && what == PEAK
+    {
+        return peak(way.parse()?, Path::new(path));
+    }
     let Some(place) = harness::place("full_band")? else {
         return Ok(());
     };
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_secs(3))
         .configure_from_args();
     let (cache, dir) = (TempDir::new()?, TempDir::new()?);
     let session = place.session(cache.path()).build()?;
@@ -50,45 +72,47 @@ fn main() -> Result<()> {
         place.name(),
         tiles.stored.len(),
         tiles.bytes,
-        tiles.stored.iter().map(Vec::len).sum::<usize>() as f64 / 1e6
+        tiles.stored_bytes() as f64 / 1e6
     );
-    let session = |threads: usize, gdal_threads: &str| {
-        Session::builder()
-            .cpu_threads(threads)
-            .gdal_option("GDAL_NUM_THREADS", gdal_threads)
-            .build()
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (one, all) = (session(1, "1")?, session(cores, "ALL_CPUS")?);
-    let pixels = read(&one, &file, Backend::AsyncTiff)?;
-    agree(&pixels, &read(&one, &file, Backend::Gdal)?, "gdal")?;
-    agree(
-        &pixels,
-        &read(&all, &file, Backend::AsyncTiff)?,
-        "all cores",
-    )?;
+    let runtime = Runtime::new()?;
+    let (one, all) = (ways(&place, &file, 1)?, ways(&place, &file, cores())?);
+    let pixels = runtime.block_on(one[0].read(&file, None))?;
+    for (n, way) in all.iter().enumerate() {
+        agree(
+            &pixels,
+            &runtime.block_on(way.read(&file, None))?,
+            &way.name,
+        )?;
+        println!("all cores, {}: {}", way.name, measured_peak(n, path)?);
+    }
+    for way in &one {
+        agree(
+            &pixels,
+            &runtime.block_on(way.read(&file, None))?,
+            &way.name,
+        )?;
+    }
 
     let mut group = criterion.benchmark_group("full-band");
     group.sampling_mode(SamplingMode::Flat);
-    group.throughput(Throughput::Bytes(pixels.pixels.len() as u64 * 2));
+    group.throughput(Throughput::Bytes(pixels.len() as u64 * 2));
     group.bench_function("one thread/libdeflate alone", |bencher| {
         let mut inflater = Decompressor::new();
         let mut out = vec![0; tiles.bytes];
         bencher.iter(|| must(tiles.inflate(&mut inflater, &mut out)));
     });
     group.bench_function("one thread/copy alone", |bencher| {
-        let from = vec![1_u8; tiles.bytes];
-        let mut to = vec![0_u8; tiles.bytes];
-        bencher.iter(|| {
-            for _ in &tiles.stored {
-                std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
-            }
-        });
+        let (from, mut to) = (vec![1; tiles.bytes], vec![0; tiles.bytes]);
+        bencher.iter(|| tiles.copy(&from, &mut to));
     });
-    for (name, session) in [("one thread", &one), ("all cores", &all)] {
-        for backend in [Backend::AsyncTiff, Backend::Gdal] {
-            group.bench_function(BenchmarkId::new(name, backend), |bencher| {
-                bencher.iter(|| must(read(session, &file, backend)));
+    let clock = Instant::now();
+    for (name, ways) in [("one thread", &one), ("all cores", &all)] {
+        for way in ways {
+            group.bench_function(BenchmarkId::new(name, &way.name), |bencher| {
+                bencher.iter_custom(|times| {
+                    let work = async |way: &Way| way.read(&file, None).await;
+                    way.cold(&runtime, times, || clock.elapsed(), work)
+                });
             });
         }
     }
@@ -97,62 +121,70 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn read(session: &Session, file: &Location, backend: Backend) -> Result<rss_core::Raster> {
-    Ok(open(session, file, backend)?.read(&ReadRequest::new())?)
+/// Returns the ways to read a local file, decoding on so many threads.
+fn ways(place: &Place, file: &Location, threads: usize) -> Result<[Way; 3]> {
+    let cog = Session::builder().cpu_threads(threads).build()?;
+    let (name, gdal) = match threads {
+        1 => ("gdal, its defaults", Session::builder()),
+        _ => (
+            "gdal, ALL_CPUS",
+            Session::builder().gdal_option("GDAL_NUM_THREADS", "ALL_CPUS"),
+        ),
+    };
+    Ok([
+        Way::of("cog reader", cog, Backend::AsyncTiff),
+        Way::of(name, gdal.build()?, Backend::Gdal),
+        Way::plain(place, file, threads)?,
+    ])
 }
 
-/// The compressed tiles of a file's first image: little-endian classic TIFF, as the testbed writes.
-struct Tiles {
-    stored: Vec<Vec<u8>>,
-    /// Of one tile, decompressed.
-    bytes: usize,
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-impl Tiles {
-    fn of(path: &Path) -> Result<Self> {
-        let file = std::fs::read(path)?;
-        let short = |at: usize| -> Result<usize> {
-            let bytes = file.get(at..at + 2).context("the file ends early")?;
-            Ok(usize::from(u16::from_le_bytes(bytes.try_into()?)))
-        };
-        let long = |at: usize| -> Result<usize> {
-            let bytes = file.get(at..at + 4).context("the file ends early")?;
-            Ok(u32::from_le_bytes(bytes.try_into()?) as usize)
-        };
-        ensure!(
-            file.starts_with(b"II*\0"),
-            "not a little-endian classic TIFF"
-        );
-        let directory = long(4)?;
-        let mut tables = [None; 2];
-        for entry in 0..short(directory)? {
-            let at = directory + 2 + entry * 12;
-            if let Some(slot) = short(at)?.checked_sub(324).and_then(|n| tables.get_mut(n)) {
-                *slot = Some((long(at + 8)?, long(at + 4)?));
-            }
-        }
-        let [Some((offsets, count)), Some((counts, _))] = tables else {
-            anyhow::bail!("no tables of tiles");
-        };
-        let stored = (0..count)
-            .map(|n| {
-                let (at, length) = (long(offsets + 4 * n)?, long(counts + 4 * n)?);
-                Ok(file
-                    .get(at..at + length)
-                    .context("the file ends early")?
-                    .to_vec())
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self {
-            stored,
-            bytes: 512 * 512 * 2,
-        })
+/// Reads a file in one of the ways, in a process of its own, and returns what that says of its memory.
+fn measured_peak(way: usize, path: &Path) -> Result<String> {
+    if !cfg!(target_os = "linux") {
+        return Ok("its memory is measured on Linux only".to_owned());
     }
+    let said = Command::new(std::env::current_exe()?)
+        .args([PEAK, &way.to_string()])
+        .arg(path)
+        .output()?;
+    ensure!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+    Ok(String::from_utf8(said.stdout)?.trim().to_owned())
+}
 
-    fn inflate(&self, inflater: &mut Decompressor, out: &mut [u8]) -> Result<()> {
-        for tile in &self.stored {
-            inflater.zlib_decompress(tile, out)?;
-        }
-        Ok(())
-    }
+fn peak(way: usize, path: &Path) -> Result<()> {
+    let file = Location::Local(path.to_owned());
+    let place = Place {
+        bed: None,
+        s3: None,
+    };
+    let ways = ways(&place, &file, cores())?;
+    let Some(way) = ways.get(way) else {
+        bail!("no way {way}");
+    };
+    let runtime = Runtime::new()?;
+    let before = kilobytes("VmRSS:")?;
+    let pixels = runtime.block_on(way.read(&file, None))?;
+    let output = pixels.len() * pixels.dtype().size();
+    println!(
+        "an output of {:.0} MB took {:.0} MB at the most",
+        output as f64 / 1e6,
+        (kilobytes("VmHWM:")? - before) * 1.024e-3,
+    );
+    Ok(())
+}
+
+/// Returns a line of what Linux says of this process.
+fn kilobytes(name: &str) -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.and_then(|rest| rest.split_whitespace().next());
+    Ok(value.with_context(|| format!("no {name}"))?.parse()?)
 }

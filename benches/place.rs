@@ -7,8 +7,8 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use rss_core::{
-    Backend, Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Location, OpenRaster,
-    QueryResult, Raster, ReadRequest, SearchReport, Session, SessionBuilder, Source, Window, date,
+    Backend, Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Location, OpenRaster, Pixels,
+    QueryResult, ReadRequest, SearchReport, Session, SessionBuilder, Source, Window, date,
 };
 use rss_testbed::{Band, Request, Scenes, Service, Testbed};
 use stac::ItemCollection;
@@ -26,13 +26,16 @@ pub(crate) const BLOCK: Window = Window {
 pub(crate) struct Place {
     /// None is live Digital Earth Australia.
     pub(crate) bed: Option<Testbed>,
+    /// The endpoint of the objects, where it is not that of live DEA.
+    pub(crate) s3: Option<String>,
 }
 
 impl Place {
     /// Starts servers on loopback.
     pub(crate) fn testbed(scenes: Scenes, latency: Duration) -> Result<Self> {
         let bed = Testbed::builder().scenes(scenes).latency(latency).start()?;
-        Ok(Self { bed: Some(bed) })
+        let s3 = Some(bed.s3_endpoint());
+        Ok(Self { bed: Some(bed), s3 })
     }
 
     /// Returns the name of the place, for reports.
@@ -46,8 +49,8 @@ impl Place {
     /// Starts a session's builder, with a file cache of its own.
     pub(crate) fn session(&self, cache: &Path) -> SessionBuilder {
         let builder = Session::builder().cache_dir(cache);
-        match &self.bed {
-            Some(bed) => builder.s3_endpoint(&bed.s3_endpoint()),
+        match &self.s3 {
+            Some(url) => builder.s3_endpoint(url),
             None => builder,
         }
     }
@@ -86,14 +89,14 @@ impl Place {
     }
 
     /// Checks the block of an item's red band against the values that it was made from.
-    pub(crate) fn check_truth(&self, item: &str, block: &Raster) -> Result<()> {
+    pub(crate) fn check_truth(&self, item: &str, block: &Pixels) -> Result<()> {
         let Some(bed) = &self.bed else {
             return Ok(());
         };
         let scene = bed.scenes().iter().find(|scene| scene.id == item);
         let scene = scene.with_context(|| format!("no scene {item}"))?;
         let truth = scene.window(Band::Red, BLOCK.col, BLOCK.row, BLOCK.width, BLOCK.height);
-        let read = block.pixels.view::<i16>().context("not int16")?;
+        let read = block.view::<i16>().context("not int16")?;
         ensure!(read.iter().eq(&truth), "pixels differ from the truth");
         Ok(())
     }
@@ -118,8 +121,8 @@ pub(crate) fn open(session: &Session, location: &Location, backend: Backend) -> 
 }
 
 /// Reads the block of an open file.
-pub(crate) fn read(raster: &OpenRaster) -> Result<Raster> {
-    Ok(raster.read(&ReadRequest::new().with_window(BLOCK))?)
+pub(crate) fn read(raster: &OpenRaster) -> Result<Pixels> {
+    Ok(raster.read(&ReadRequest::new().with_window(BLOCK))?.pixels)
 }
 
 /// Opens the first asset and reads its block.
@@ -127,12 +130,12 @@ pub(crate) fn open_and_read(
     session: &Session,
     items: &ItemCollection,
     backend: Backend,
-) -> Result<Raster> {
+) -> Result<Pixels> {
     read(&open(session, &first_asset(items)?, backend)?)
 }
 
 /// Checks that two blocks hold the same pixels.
-pub(crate) fn agree(a: &Raster, b: &Raster, what: &str) -> Result<()> {
-    ensure!(a.pixels == b.pixels, "pixels of {what} differ");
+pub(crate) fn agree(a: &Pixels, b: &Pixels, what: &str) -> Result<()> {
+    ensure!(a == b, "pixels of {what} differ");
     Ok(())
 }

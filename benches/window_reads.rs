@@ -1,22 +1,27 @@
 //! How long does an unaligned window of 2048 x 2048 pixels take, 25 tiles?
 //!
 //! `cargo bench -p rss_core --features bench_testbed --bench window_reads`. Each read is cold: the file
-//! is opened, and nothing is known of it. The COG reader with requests of several sizes; GDAL with its
-//! own defaults, as this library sets it up, and over this library's stores.
+//! is opened, and nothing is known of it. GDAL with its own defaults, as this library sets it up, with
+//! threads of its own, and over this library's stores; the COG reader; a program over plain async-tiff; servers 0, 30 and 100 ms
+//! away. 30 ms away the COG reader with requests of several sizes, too.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
 mod harness;
+mod latency;
 mod place;
+mod plain_async_tiff;
+mod ways;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
-use harness::must;
-use place::{agree, first_asset, open, open_and_read};
-use rss_core::{Backend, GdalReads, Location, Raster, ReadRequest, Session, Window};
+use place::{agree, first_asset, open_and_read};
+use rss_core::{Backend, GdalReads, Location, Pixels, Window};
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use ways::Way;
 
 const WINDOW: Window = Window {
     col: 300,
@@ -36,83 +41,90 @@ fn main() -> Result<()> {
         return Ok(());
     };
     let mut criterion = Criterion::default()
-        .sample_size(20)
+        .sample_size(10)
         .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_secs(2))
         .configure_from_args();
     let cache = TempDir::new()?;
-    let plain = || place.session(cache.path());
-    let found = place.search(&plain().build()?)?;
+    let session = || place.session(cache.path());
+    let found = place.search(&session().build()?)?;
     place::check_report(found.report())?;
     let file = first_asset(found.items())?;
-    let truth = open_and_read(&plain().build()?, found.items(), Backend::AsyncTiff)?;
+    let truth = open_and_read(&session().build()?, found.items(), Backend::AsyncTiff)?;
     place.check_truth(&found.items().items[0].id, &truth)?;
 
-    let defaults = plain()
-        .gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE")
-        .build()?;
-    let tuned = plain()
-        .gdal_option("GDAL_NUM_THREADS", "ALL_CPUS")
-        .build()?;
+    let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
+    let threads = session().gdal_option("GDAL_NUM_THREADS", "ALL_CPUS");
+    let cores = std::thread::available_parallelism()?.get();
     // GDAL decodes on one thread here, whatever GDAL_NUM_THREADS says: it has no way to read a plugin's
     // file from several.
-    let stores = plain().gdal_reads(GdalReads::Stores).build()?;
-    let mut ways = vec![
-        ("gdal, its defaults".to_owned(), defaults, Backend::Gdal),
-        ("gdal, tuned".to_owned(), tuned, Backend::Gdal),
-        ("gdal over our stores".to_owned(), stores, Backend::Gdal),
+    let stores = session().gdal_reads(GdalReads::Stores);
+    let ways = [
+        Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
+        Way::of("gdal, tuned", session().build()?, Backend::Gdal),
+        Way::of("gdal, tuned, ALL_CPUS", threads.build()?, Backend::Gdal),
+        Way::of("gdal over our stores", stores.build()?, Backend::Gdal),
+        Way::of("cog reader", session().build()?, Backend::AsyncTiff),
+        Way::plain(&place, &file, cores)?,
     ];
+    let mut sizes = Vec::new();
     for kib in [256_u64, 512, 1024, 2048, 8192] {
-        let session = plain().fetch_bytes(kib << 10).build()?;
-        ways.push((
-            format!("async-tiff, {kib} KiB"),
-            session,
-            Backend::AsyncTiff,
-        ));
+        let session = session().fetch_bytes(kib << 10).build()?;
+        let name = format!("cog reader, requests of {kib} KiB");
+        sizes.push(Way::of(name, session, Backend::AsyncTiff));
     }
 
-    let mut first: Option<Raster> = None;
-    for (name, session, backend) in &ways {
-        session.clear_caches()?;
+    let runtime = Runtime::new()?;
+    let mut first: Option<Pixels> = None;
+    for way in ways.iter().chain(&sizes) {
+        way.forget()?;
         place.clear_log();
-        let read = read(session, &file, *backend)?;
-        println!("{}: {name}: {} requests", place.name(), place.log().len());
+        let read = runtime.block_on(way.read(&file, Some(window())))?;
+        let requests = place.log().len();
+        println!("{}: {}: {requests} requests", place.name(), way.name);
         match &first {
-            Some(first) => agree(first, &read, name)?,
+            Some(first) => agree(first, &read, &way.name)?,
             None => first = Some(read),
         }
     }
-    let mut group = criterion.benchmark_group("window-2048");
-    group.sampling_mode(SamplingMode::Flat);
-    group.throughput(Throughput::Bytes(
-        window().width as u64 * window().height as u64 * 2,
-    ));
-    for (name, session, backend) in &ways {
-        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-            bencher.iter_custom(|times| {
-                let mut total = Duration::ZERO;
-                for _ in 0..times {
-                    must(session.clear_caches());
-                    let start = Instant::now();
-                    must(read(session, &file, *backend));
-                    total += start.elapsed();
-                }
-                total
-            });
-        });
+    latency::at_each(&place, |latency| {
+        time(&mut criterion, &runtime, latency, &ways, &file);
+        Ok(())
+    })?;
+    if let Some(bed) = &place.bed {
+        bed.set_latency(Duration::from_millis(30));
     }
-    group.finish();
+    time(&mut criterion, &runtime, "30 ms", &sizes, &file);
     criterion.final_summary();
     Ok(())
 }
 
-fn window() -> Window {
-    match std::env::args().any(|arg| arg == "--bench") {
-        true => WINDOW,
-        false => SMALL,
+fn time(
+    criterion: &mut Criterion,
+    runtime: &Runtime,
+    latency: &str,
+    ways: &[Way],
+    file: &Location,
+) {
+    let mut group = criterion.benchmark_group("window-2048");
+    group.sampling_mode(SamplingMode::Flat);
+    let pixels = u64::from(window().width) * u64::from(window().height);
+    group.throughput(Throughput::Bytes(pixels * 2));
+    let clock = Instant::now();
+    for way in ways {
+        group.bench_function(BenchmarkId::new(latency, &way.name), |bencher| {
+            bencher.iter_custom(|times| {
+                let work = async |way: &Way| way.read(file, Some(window())).await;
+                way.cold(runtime, times, || clock.elapsed(), work)
+            });
+        });
     }
+    group.finish();
 }
 
-fn read(session: &Session, file: &Location, backend: Backend) -> Result<Raster> {
-    let raster = open(session, file, backend)?;
-    Ok(raster.read(&ReadRequest::new().with_window(window()))?)
+fn window() -> Window {
+    match harness::is_test() {
+        false => WINDOW,
+        true => SMALL,
+    }
 }
