@@ -1,0 +1,117 @@
+//! How long does it take to open a COG of 10980 x 10980 pixels of which nothing is known, and 32 at
+//! once?
+//!
+//! `cargo bench -p rss_core --features bench_testbed --bench header_reads`. Opening reads the headers and
+//! no tile. GDAL with its own defaults and as this library sets it up, the COG reader and a program over
+//! plain async-tiff; servers 0, 30 and 100 ms away. Requests are counted before.
+
+#![expect(clippy::print_stdout, reason = "a bench reports")]
+
+mod harness;
+mod latency;
+mod place;
+mod plain_async_tiff;
+mod ways;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
+use futures::future::try_join_all;
+use place::{BLOCK, Place, agree, first_asset, open_and_read};
+use rss_core::{Backend, Location};
+use rss_testbed::{BUCKET, Band};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use ways::{Opened, Way};
+
+/// Files at once.
+const MANY: usize = 32;
+
+fn main() -> Result<()> {
+    let Some(place) = harness::place("header_reads")? else {
+        return Ok(());
+    };
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    let cache = TempDir::new()?;
+    // GDAL opens a file per thread.
+    let session = || place.session(cache.path()).gdal_threads(MANY);
+    let found = place.search(&session().build()?)?;
+    place::check_report(found.report())?;
+    let file = first_asset(found.items())?;
+    let truth = open_and_read(&session().build()?, found.items(), Backend::AsyncTiff)?;
+    place.check_truth(&found.items().items[0].id, &truth)?;
+    let one = vec![file];
+    let many = copies(&place)?;
+
+    let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
+    let ways = [
+        Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
+        Way::of("gdal, tuned", session().build()?, Backend::Gdal),
+        Way::of("cog reader", session().build()?, Backend::AsyncTiff),
+        Way::plain(&place, &one[0], 1)?,
+    ];
+    let runtime = Runtime::new()?;
+    for way in &ways {
+        for files in [&one, &many] {
+            way.forget()?;
+            place.clear_log();
+            runtime.block_on(open(way, files))?;
+            println!(
+                "{}: {}: {} requests to open {}",
+                place.name(),
+                way.name,
+                place.log().len(),
+                files.len()
+            );
+            for file in files.iter().take(2) {
+                let block = runtime.block_on(way.read(file, Some(BLOCK)))?;
+                agree(&truth, &block, &way.name)?;
+            }
+        }
+    }
+    let clock = Instant::now();
+    latency::at_each(&place, |latency| {
+        for files in [&one, &many] {
+            let mut group = criterion.benchmark_group(format!("open-{}", files.len()));
+            group.sampling_mode(SamplingMode::Flat);
+            group.throughput(Throughput::Elements(files.len() as u64));
+            for way in &ways {
+                group.bench_function(BenchmarkId::new(latency, &way.name), |bencher| {
+                    bencher.iter_custom(|times| {
+                        let work = async |way: &Way| open(way, files).await;
+                        way.cold(&runtime, times, || clock.elapsed(), work)
+                    });
+                });
+            }
+            group.finish();
+        }
+        Ok(())
+    })?;
+    criterion.final_summary();
+    Ok(())
+}
+
+async fn open(way: &Way, files: &[Location]) -> Result<Vec<Opened>> {
+    try_join_all(files.iter().map(|file| way.open(file))).await
+}
+
+/// Returns files in many folders, with the bytes of the first scene's red band; live, none.
+fn copies(place: &Place) -> Result<Vec<Location>> {
+    let Some(bed) = &place.bed else {
+        return Ok(Vec::new());
+    };
+    let scene = bed.scenes().first().context("no scene")?;
+    let path = scene.file(Band::Red).context("no red band")?;
+    (0..MANY)
+        .map(|n| {
+            let key = format!("copies/{n}/red.tif");
+            bed.put_file(BUCKET, &key, path)?;
+            Ok(Location::parse(&format!("s3://{BUCKET}/{key}"))?)
+        })
+        .collect()
+}
