@@ -1,8 +1,13 @@
 //! Starts a testbed and says how to use it, until Ctrl-C: `testbed [LATENCY_MS] [small|full]`.
+//!
+//! A program that started it may ask by lines on its standard input: `files` for the scenes' files,
+//! `requests` for what was asked of the S3 server since the last such line, each answered by a line of
+//! JSON on standard output; `latency MS` changes the latency.
 
-use std::time::Duration;
+use std::{io::BufRead, time::Duration};
 
-use rss_testbed::{Scenes, Testbed};
+use rss_testbed::{BUCKET, Band, Scenes, Service, Testbed};
+use serde_json::{Value, json};
 
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
@@ -24,7 +29,37 @@ fn main() -> anyhow::Result<()> {
         "rss search {} sentinel2 --like dea --scene 56jns",
         bed.stac_url()
     );
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("files"), None) => say(&files(&bed)),
+            (Some("requests"), None) => {
+                let log = bed.requests(Service::S3);
+                bed.clear_log();
+                let bytes: u64 = log.iter().map(|request| request.bytes).sum();
+                say(&json!({ "requests": log.len(), "bytes": bytes }));
+            }
+            (Some("latency"), Some(ms)) => bed.set_latency(Duration::from_millis(ms.parse()?)),
+            _ => anyhow::bail!("`{line}` is not one of files, requests, latency MS"),
+        }
+    }
     loop {
         std::thread::park();
     }
+}
+
+/// Returns bucket, key and path of the bands of 10 m.
+fn files(bed: &Testbed) -> Value {
+    let files = bed.scenes().iter().flat_map(|scene| {
+        let file =
+            |band| json!({ "bucket": BUCKET, "key": scene.key(band), "path": scene.file(band) });
+        [Band::Red, Band::Nir].map(file)
+    });
+    files.collect()
+}
+
+#[expect(clippy::print_stdout, reason = "the answer to a question")]
+fn say(answer: &Value) {
+    println!("{answer}");
 }
