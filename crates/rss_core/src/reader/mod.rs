@@ -3,6 +3,9 @@
 //! Reading never resamples: a request names a level and a window of that level's pixels.
 
 pub(crate) mod cog;
+#[cfg(all(fuzzing, feature = "async-tiff"))]
+#[doc(hidden)]
+pub use self::cog::fuzzing;
 pub(crate) mod gdal;
 
 use std::{fmt, str::FromStr, sync::Arc};

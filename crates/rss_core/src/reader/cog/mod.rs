@@ -24,6 +24,8 @@ mod canvas;
 mod codec;
 #[cfg(feature = "async-tiff")]
 mod decode;
+#[cfg(all(fuzzing, feature = "async-tiff"))]
+pub mod fuzzing;
 #[cfg(feature = "async-tiff")]
 mod gather;
 #[cfg(feature = "async-tiff")]
