@@ -5,6 +5,7 @@
 mod cache;
 mod cog;
 mod corpora;
+mod damaged;
 mod download;
 #[cfg(feature = "gdal")]
 mod gdal;

@@ -25,6 +25,8 @@ const MOST_DIRECTORIES: usize = 256;
 const MOST_ENTRIES: u64 = 4096;
 /// Bytes that one value outside the tile tables may have.
 const MOST_VALUE_BYTES: u64 = 1 << 20;
+/// Bytes of a tile table that are read at once.
+const MOST_TABLE_BYTES: u64 = 256 << 20;
 /// Bands that one file may have.
 const MOST_BANDS: usize = 65_536;
 
@@ -187,11 +189,12 @@ impl Level {
         self.tiles_across() * self.tiles_down()
     }
 
-    /// Returns the number of a tile in the tables.
+    /// Returns the number of a tile in the tables; past 64 bits the last, which no table has.
     pub(super) fn number(&self, col: u32, row: u32, plane: usize) -> u64 {
-        plane as u64 * self.tiles_per_plane()
-            + u64::from(row) * self.tiles_across()
-            + u64::from(col)
+        let in_plane = u64::from(row) * self.tiles_across() + u64::from(col);
+        (plane as u64)
+            .saturating_mul(self.tiles_per_plane())
+            .saturating_add(in_plane)
     }
 
     /// Returns the byte ranges of tiles; an empty range is a tile that is not stored.
@@ -246,6 +249,12 @@ impl Table {
         let (Some(from), Some(to)) = (place(first), place(end)) else {
             return corrupt("a tile table ends past any file");
         };
+        if to - from > MOST_TABLE_BYTES {
+            return unsupported(format!(
+                "{} tiles lie between the first and the last wanted; ask for a window",
+                end - first
+            ));
+        }
         let bytes = parts.get(from..to)?;
         let width = usize::try_from(self.width).unwrap_or(1);
         Ok(bytes
