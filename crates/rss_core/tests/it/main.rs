@@ -10,6 +10,7 @@ mod download;
 #[cfg(feature = "gdal")]
 mod gdal;
 mod layers;
+mod mutants;
 mod products;
 mod recorded;
 mod search;
