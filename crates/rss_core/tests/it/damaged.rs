@@ -340,3 +340,29 @@ fn a_tile_that_claims_a_whole_file_is_not_read() {
     let pixels = raster.read(&ReadRequest::new()).unwrap().pixels;
     assert_eq!(pixels.to_le_bytes(), file[8..24]);
 }
+
+#[test]
+fn jpeg_tables_of_one_byte_are_corrupt() {
+    let mut file = tiff(&[
+        (256, 16),
+        (257, 16),
+        (258, 8),
+        (259, 7),
+        (273, 122),
+        (278, 16),
+        (279, 30),
+        (317, 1),
+        (347, 0),
+    ]);
+    // The tables are one byte of no type.
+    let tables = file.len() - 4 - 12;
+    file[tables + 2] = 7;
+    assert_eq!(file.len(), 122);
+    file.extend([
+        0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8, 0, 16, 0, 16, 1, 1, 0x11, 0,
+    ]);
+    file.resize(152, 0);
+    let err = refused(&file, None);
+    assert_eq!(err.kind(), ErrorKind::Corrupt, "{err}");
+    assert!(err.message().contains("JPEG tables"), "{err}");
+}

@@ -237,8 +237,20 @@ fn unpack_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
 
 fn jpeg(level: &Level, bytes: &[u8]) -> Result<Vec<u8>> {
     // The decoder believes the stream's own size: it must be the tile's.
-    let (width, height) = jpeg_size(bytes)
-        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a tile's JPEG data has no frame"))?;
+    let Lead::Frame { width, height } = jpeg_lead(bytes) else {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "a tile's JPEG data has no frame",
+        ));
+    };
+    // It would take a frame of the tables for the tile's, and cuts their last marker off.
+    let tables = level.jpeg_tables.as_deref();
+    if tables.is_some_and(|tables| jpeg_lead(tables) != Lead::End) {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "its JPEG tables hold more than tables, or do not end",
+        ));
+    }
     if u32::from(width) != level.tile.width || u32::from(height) > level.tile.height {
         return Err(Error::new(
             ErrorKind::Corrupt,
@@ -261,7 +273,6 @@ fn jpeg(level: &Level, bytes: &[u8]) -> Result<Vec<u8>> {
         u16::try_from(level.bands).unwrap_or(1)
     };
     let decoded = decoder.map(|decoder| {
-        let tables = level.jpeg_tables.as_deref();
         decoder.decode_tile(
             Bytes::copy_from_slice(bytes),
             photometric,
@@ -283,21 +294,45 @@ fn jpeg(level: &Level, bytes: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Returns the width and height of a JPEG stream's frame header.
-fn jpeg_size(bytes: &[u8]) -> Option<(u16, u16)> {
+/// What the first segments of a JPEG stream lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lead {
+    /// The header of a frame.
+    Frame { width: u16, height: u16 },
+    /// The end of the stream: all were tables.
+    End,
+    /// A kind of frame that is not read, or a stream that breaks off.
+    Other,
+}
+
+/// Walks over tables and metadata; stricter than decoders, which look for the next marker.
+fn jpeg_lead(bytes: &[u8]) -> Lead {
+    let big = |from: usize| {
+        let field = bytes.get(from..from + 2)?;
+        Some(u16::from_be_bytes(field.try_into().ok()?))
+    };
     let mut at = 2;
     loop {
-        let marker = bytes.get(at..at + 2)?;
-        let [0xFF, code] = *marker else { return None };
-        let big = |from: usize| -> Option<u16> {
-            Some(u16::from_be_bytes(
-                bytes.get(from..from + 2)?.try_into().ok()?,
-            ))
+        let Some([0xFF, code]) = bytes.get(at..at + 2) else {
+            return Lead::Other;
         };
-        if matches!(code, 0xC0..=0xC3) {
-            return Some((big(at + 7)?, big(at + 5)?));
+        match code {
+            // Bytes that fill the space before a marker.
+            0xFF => at += 1,
+            0xC0..=0xC3 => {
+                return match (big(at + 7), big(at + 5)) {
+                    (Some(width), Some(height)) => Lead::Frame { width, height },
+                    _ => Lead::Other,
+                };
+            }
+            0xD9 => return Lead::End,
+            // Tables, and what applications write.
+            0xC4 | 0xDB | 0xDD | 0xE0..=0xEF | 0xFE => match big(at + 2) {
+                Some(length) => at += 2 + usize::from(length),
+                None => return Lead::Other,
+            },
+            _ => return Lead::Other,
         }
-        at += 2 + usize::from(big(at + 2)?);
     }
 }
 
@@ -350,5 +385,21 @@ mod tests {
         let data = coder.encode(&zeros).unwrap();
         unpack_lzw(&data, zeros.len(), &mut out).unwrap();
         assert_eq!(out, zeros);
+    }
+
+    #[test]
+    fn jpeg_tables_are_told_from_a_frame() {
+        let tables = [0xFF, 0xD8, 0xFF, 0xDB, 0, 3, 0, 0xFF, 0xD9];
+        let frame = [0xFF, 0xC0, 0, 11, 8, 0, 16, 0, 32, 1, 1, 0x11, 0];
+        assert_eq!(jpeg_lead(&tables), Lead::End);
+        let lead = Lead::Frame {
+            width: 32,
+            height: 16,
+        };
+        assert_eq!(jpeg_lead(&[&tables[..7], &frame].concat()), lead);
+        assert_eq!(jpeg_lead(&[&tables[..7], &[0xFF], &frame].concat()), lead);
+        for wrong in [&[][..], &[0xFF, 0xD9], &tables[..7], &frame] {
+            assert_eq!(jpeg_lead(wrong), Lead::Other, "{wrong:?}");
+        }
     }
 }
