@@ -4,6 +4,9 @@
 
 mod auto;
 pub(crate) mod cog;
+#[cfg(all(fuzzing, feature = "async-tiff"))]
+#[doc(hidden)]
+pub use self::cog::fuzzing;
 pub(crate) mod gdal;
 mod mask;
 mod profile;

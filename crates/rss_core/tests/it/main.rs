@@ -5,6 +5,7 @@
 mod cache;
 mod cog;
 mod corpora;
+mod damaged;
 mod download;
 #[cfg(feature = "gdal")]
 mod gdal;
@@ -13,6 +14,7 @@ mod gdal;
 #[path = "gdal.rs"]
 mod gdal_by_stores;
 mod layers;
+mod mutants;
 mod products;
 
 mod reading;

@@ -14,6 +14,9 @@ use crate::{
 /// Decoded bytes that one tile may have.
 const MOST_TILE_BYTES: usize = 512 << 20;
 
+/// Samples of one row of a tile, in bytes, that are unpacked at once.
+const MOST_ROW_BYTES: usize = 256 << 20;
+
 /// What is decoded: a tile, and what of it is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
@@ -37,8 +40,13 @@ pub(super) struct Target<T> {
 /// [`ErrorKind::Unsupported`] if a tile is past the limit.
 pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
     let samples = if level.planar { 1 } else { level.bands };
-    level
-        .row_bytes()
+    // Samples of a few bits are as large as their type once they are unpacked.
+    let unpacked = usize::try_from(level.tile.width)
+        .ok()
+        .and_then(|width| width.checked_mul(samples)?.checked_mul(level.dtype.size()));
+    unpacked
+        .filter(|&row| row <= MOST_ROW_BYTES)
+        .and_then(|_| level.row_bytes())
         .zip(usize::try_from(level.tile.height).ok())
         .and_then(|(row, height)| row.checked_mul(height))
         .filter(|&bytes| bytes <= MOST_TILE_BYTES)

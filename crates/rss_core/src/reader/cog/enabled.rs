@@ -14,7 +14,7 @@ use super::{
     canvas::{Canvas, Rest, Wanted},
     decode::{self, Job, Target},
     directory::{Parts, Stop},
-    index::{self, Index, Level, Stored},
+    index::{self, Compression, Index, Level, Stored},
     plan,
     samples::{self, Value},
 };
@@ -39,6 +39,14 @@ const MOST_HEADER_FETCHES: usize = 32;
 const FETCHES_AT_ONCE: usize = 32;
 /// Reads of one `read_many` that are under way at once.
 const READS_AT_ONCE: usize = 16;
+/// Rectangles of one read: a tile has one for each band that is wanted of it. The list of them must
+/// not outgrow the pixels, as it does where tiles of one pixel are promised.
+const MOST_PLACES: usize = 1 << 21;
+/// Decoded bytes of the tiles that one read works on at once, if a tile is not larger by itself.
+const BYTES_AT_ONCE: usize = 512 << 20;
+/// Bytes that a compressed tile may have besides four times those of its samples: tables and
+/// metadata of its codec.
+const MOST_CODEC_BYTES: u64 = 1 << 20;
 
 pub(crate) async fn open(
     session: &Session,
@@ -314,11 +322,16 @@ impl Cog {
         let inner = &self.0;
         let at_file = |err: Error| err.at(&inner.location);
         let level = inner.image(image).map_err(at_file)?;
-        decode::tile_bytes(level).map_err(at_file)?;
+        let tile_bytes = decode::tile_bytes(level).map_err(at_file)?;
 
-        let needed = needed(level, resolved);
+        let needed = needed(level, resolved).map_err(at_file)?;
         let numbers: Vec<u64> = needed.iter().map(|needed| needed.number).collect();
         let ranges = self.ranges(level, &numbers).await?;
+        let ranges: Vec<Range<u64>> = ranges
+            .into_iter()
+            .map(|range| stored(level, range, tile_bytes as u64))
+            .collect::<Result<_>>()
+            .map_err(at_file)?;
         let (rest, tasks) = self.tasks::<T>(resolved, &needed).map_err(at_file)?;
         let mut tasks: Vec<Option<Task<T>>> = tasks.into_iter().map(Some).collect();
         for ((task, range), needed) in tasks.iter_mut().zip(&ranges).zip(&needed) {
@@ -347,8 +360,8 @@ impl Cog {
             .filter_map(|(task, range)| Some((task?, range)))
             .collect();
         match inner.object.disk() {
-            Some(disk) => self.read_disk(image, disk, stored).await?,
-            None => self.read_network(image, stored).await?,
+            Some(disk) => self.read_disk(image, disk, stored, tile_bytes).await?,
+            None => self.read_network(image, stored, tile_bytes).await?,
         }
         rest.join().map_err(at_file)
     }
@@ -359,6 +372,7 @@ impl Cog {
         image: Image,
         disk: &Disk,
         stored: Vec<(Task<T>, Range<u64>)>,
+        tile_bytes: usize,
     ) -> Result<()> {
         for (_, range) in &stored {
             self.0.object.check(range)?;
@@ -368,7 +382,7 @@ impl Cog {
             self.on_cpu(image, task, move |decode| disk.with(&range, decode))
         });
         stream::iter(jobs)
-            .buffer_unordered(self.jobs_at_once())
+            .buffer_unordered(self.jobs_at_once(tile_bytes))
             .try_collect()
             .await
     }
@@ -378,6 +392,7 @@ impl Cog {
         &self,
         image: Image,
         stored: Vec<(Task<T>, Range<u64>)>,
+        tile_bytes: usize,
     ) -> Result<()> {
         let inner = &self.0;
         let settings = inner.session.settings();
@@ -420,15 +435,16 @@ impl Cog {
                     decoded
                 })
             })
-            .try_buffer_unordered(self.jobs_at_once())
+            .try_buffer_unordered(self.jobs_at_once(tile_bytes))
             .try_collect()
             .await
     }
 
     /// Tiles that are decoded or wait for a CPU thread at once.
-    fn jobs_at_once(&self) -> usize {
+    fn jobs_at_once(&self, tile_bytes: usize) -> usize {
         let threads = self.0.session.settings().cpu_threads;
-        threads.saturating_mul(2).max(1)
+        let most = BYTES_AT_ONCE / tile_bytes.max(1);
+        threads.saturating_mul(2).min(most).max(1)
     }
 
     /// Cuts the output into the places of tiles.
@@ -514,9 +530,48 @@ impl Cog {
     }
 }
 
+/// Returns the bytes of a tile that are worth fetching: a count must not choose what is taken into
+/// memory.
+fn stored(level: &Level, range: Range<u64>, tile_bytes: u64) -> Result<Range<u64>> {
+    if level.compression == Compression::None {
+        let end = range.start.saturating_add(tile_bytes).min(range.end);
+        return Ok(range.start..end);
+    }
+    let most = tile_bytes
+        .saturating_mul(4)
+        .saturating_add(MOST_CODEC_BYTES);
+    if range.end - range.start > most {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "a tile of {tile_bytes} bytes takes {} when it is compressed",
+                range.end - range.start
+            ),
+        ));
+    }
+    Ok(range)
+}
+
 /// Lists the tiles under a window.
-fn needed(level: &Level, resolved: &Resolved) -> Vec<Needed> {
+fn needed(level: &Level, resolved: &Resolved) -> Result<Vec<Needed>> {
     let (columns, rows) = plan::tiles(&resolved.window, level.tile);
+    let places = columns
+        .len()
+        .checked_mul(rows.len())
+        .and_then(|tiles| tiles.checked_mul(resolved.bands.len()))
+        .filter(|&places| places <= MOST_PLACES);
+    if places.is_none() {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "a read of {} x {} tiles and {} bands is past the limit of {MOST_PLACES}; ask for a \
+                 window",
+                columns.len(),
+                rows.len(),
+                resolved.bands.len()
+            ),
+        ));
+    }
     let planes: Vec<(usize, Vec<BandOf>)> = if level.planar {
         let each = resolved.bands.iter().enumerate();
         each.map(|(in_output, &plane)| {
@@ -558,7 +613,7 @@ fn needed(level: &Level, resolved: &Resolved) -> Vec<Needed> {
             }
         }
     }
-    needed
+    Ok(needed)
 }
 
 /// Returns what two windows share; they share something.

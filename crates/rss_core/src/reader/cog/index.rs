@@ -30,6 +30,8 @@ const MOST_DIRECTORIES: usize = 256;
 const MOST_BANDS: usize = 65_536;
 /// A table of tiles up to this size counts as part of the header; a larger one is read in parts.
 const MOST_TABLE_BYTES: u64 = 512 << 10;
+/// Bytes of a table that one read may take.
+const MOST_ENTRY_BYTES: u64 = 24 << 20;
 /// How entries of a tile table are merged into requests.
 const TABLE_MERGE: Merge = Merge {
     gap_bytes: 32 << 10,
@@ -200,11 +202,12 @@ impl Level {
         self.tiles_across() * self.tiles_down()
     }
 
-    /// Returns the number of a tile in the tables.
+    /// Returns the number of a tile in the tables; past 64 bits the last, which no table has.
     pub(super) fn number(&self, col: u32, row: u32, plane: usize) -> u64 {
-        plane as u64 * self.tiles_per_plane()
-            + u64::from(row) * self.tiles_across()
-            + u64::from(col)
+        let in_plane = u64::from(row) * self.tiles_across() + u64::from(col);
+        (plane as u64)
+            .saturating_mul(self.tiles_per_plane())
+            .saturating_add(in_plane)
     }
 
     /// Returns the byte ranges of tiles; an empty range is a tile that is not stored.
@@ -343,9 +346,14 @@ impl Table {
             return Ok(entries);
         }
         let fetches = store::coalesce(&missing, TABLE_MERGE);
-        Err(Stop::Missing(
-            fetches.into_iter().map(|fetch| fetch.range).collect(),
-        ))
+        let ranges: Vec<Range<u64>> = fetches.into_iter().map(|fetch| fetch.range).collect();
+        let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        if bytes > MOST_ENTRY_BYTES {
+            return unsupported(format!(
+                "the entries of its tiles take {bytes} bytes of its tables; ask for a window"
+            ));
+        }
+        Err(Stop::Missing(ranges))
     }
 }
 

@@ -26,6 +26,8 @@ mod decode;
 mod directory;
 #[cfg(feature = "async-tiff")]
 mod facts;
+#[cfg(all(fuzzing, feature = "async-tiff"))]
+pub mod fuzzing;
 #[cfg(feature = "async-tiff")]
 mod index;
 #[cfg(feature = "async-tiff")]

@@ -18,6 +18,9 @@ const YCBCR: u16 = 6;
 /// means.
 const HUFFMAN_TABLES: &[u8] = include_bytes!("huffman_tables.bin");
 
+/// Pixels that a byte of JPEG can become: each 8 x 8 block has a bit at least.
+const MOST_OF_JPEG: usize = 512;
+
 /// What a JPEG stream says before its data.
 struct Frame {
     width: u32,
@@ -38,6 +41,9 @@ pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<(
         return Err(corrupt(
             "a tile's JPEG frame has another size than the tile",
         ));
+    }
+    if frame.width as usize * frame.height as usize / MOST_OF_JPEG > bytes.len() {
+        return Err(damaged("JPEG"));
     }
     if frame.bits != 8 {
         return Err(unsupported(format!(
@@ -63,8 +69,14 @@ pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<(
             )));
         }
     };
-    // The tables end where the stream's own markers go on.
+    // The tables end where the stream's own markers go on. The decoder would take a frame among them
+    // for the tile's.
     let tables = level.jpeg_tables.as_deref().unwrap_or_default();
+    if !tables.is_empty() && !are_tables(tables) {
+        return Err(corrupt(
+            "its JPEG tables hold more than tables, or do not end",
+        ));
+    }
     let tables = tables.strip_suffix(&[0xFF, 0xD9]).unwrap_or(tables);
     let start: &[u8] = &[0xFF, 0xD8];
     let tables = if tables.is_empty() { start } else { tables };
@@ -103,6 +115,21 @@ fn segment(bytes: &[u8], mut at: usize) -> Option<(u8, usize, usize)> {
 
 const HUFFMAN: u8 = 0xC4;
 const SCAN: u8 = 0xDA;
+const END: u8 = 0xD9;
+
+/// Returns true if a stream holds tables and metadata only, and ends.
+fn are_tables(bytes: &[u8]) -> bool {
+    let mut at = 2;
+    loop {
+        if bytes.get(at..at + 2) == Some(&[0xFF, END]) {
+            return true;
+        }
+        match segment(bytes, at) {
+            Some((HUFFMAN | 0xDB | 0xDD | 0xE0..=0xEF | 0xFE, _, next)) => at = next,
+            _ => return false,
+        }
+    }
+}
 
 /// Returns true if a stream has tables of Huffman codes before its data.
 fn has_codes(bytes: &[u8]) -> bool {
@@ -135,5 +162,35 @@ fn frame(bytes: &[u8]) -> Option<Frame> {
             });
         }
         at = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_told_from_a_frame() {
+        let tables = [0xFF, 0xD8, 0xFF, 0xDB, 0, 3, 0, 0xFF, 0xD9];
+        let header = [0xFF, 0xC0, 0, 11, 8, 0, 16, 0, 32, 1, 1, 0x11, 0];
+        assert!(are_tables(&tables));
+        for padding in [&[][..], &[0xFF]] {
+            let stream = [&tables[..7], padding, &header].concat();
+            assert!(!are_tables(&stream));
+            let frame = frame(&stream).unwrap();
+            assert_eq!((frame.width, frame.height, frame.components), (32, 16, 1));
+        }
+        for wrong in [&[][..], &[0xFF, 0xD9], &tables[..7], &header] {
+            assert!(!are_tables(wrong) && frame(wrong).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_tables_of_the_standard_are_four() {
+        assert!(has_codes(&[&[0xFF, 0xD8], HUFFMAN_TABLES].concat()));
+        assert!(are_tables(
+            &[&[0xFF, 0xD8], HUFFMAN_TABLES, &[0xFF, END]].concat()
+        ));
+        assert_eq!(HUFFMAN_TABLES.len(), 2 * (4 + 17 + 12) + 2 * (4 + 17 + 162));
     }
 }

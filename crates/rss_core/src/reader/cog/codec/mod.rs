@@ -21,6 +21,12 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What a tile's dictionary may take.
 const MOST_LZMA_KIB: u32 = 128 * 1024;
+/// Bytes that a byte of DEFLATE can become: 258 from two bits.
+const MOST_OF_DEFLATE: usize = 1032;
+/// Bytes that a byte of LZW can become: a code of nine bits names 4096 at most.
+const MOST_OF_LZW: usize = 3641;
+/// Bytes of a WebP picture: its decoder takes them before it has seen the data.
+const MOST_WEBP_BYTES: usize = 128 << 20;
 /// What a thread keeps of its memory after a tile.
 const MOST_KEPT_BYTES: usize = 4 << 20;
 
@@ -113,13 +119,20 @@ fn damaged(codec: &str) -> Error {
     )
 }
 
+/// Makes `out` as long as a tile; what it held before stays, for it is overwritten.
+///
+/// A tile of which the data can fill the smaller part only gets no more than that.
+fn room(out: &mut Vec<u8>, length: usize, data: &[u8], most_per_byte: usize) {
+    out.resize(length.min(data.len().saturating_mul(most_per_byte)), 0);
+}
+
 fn inflate(
     inflater: &mut Decompressor,
     bytes: &[u8],
     length: usize,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    out.resize(length, 0);
+    room(out, length, bytes, MOST_OF_DEFLATE);
     let got = inflater
         .zlib_decompress(bytes, out)
         .map_err(|err| damaged("DEFLATE").with_source(err))?;
@@ -129,7 +142,7 @@ fn inflate(
 
 /// See TIFF 6.0, section 13.
 fn unpack_lzw(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
-    out.resize(length, 0);
+    room(out, length, bytes, MOST_OF_LZW);
     let mut decoder = weezl::decode::Decoder::with_tiff_size_switch(weezl::BitOrder::Msb, 8);
     let mut written = 0;
     let mut rest = bytes;
@@ -179,6 +192,15 @@ fn unpack_webp(level: &Level, bytes: &[u8], length: usize, out: &mut Vec<u8>) ->
         return Err(Error::new(
             ErrorKind::Corrupt,
             "a tile's WebP picture has another size than the tile",
+        ));
+    }
+    if length > MOST_WEBP_BYTES {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "WebP pictures past {} MiB are not supported",
+                MOST_WEBP_BYTES >> 20
+            ),
         ));
     }
     decoder.set_memory_limit(length.saturating_mul(4));
@@ -253,5 +275,44 @@ mod tests {
         unpack_bits(&[2, 1, 2, 3, 0xFE, 9, 0x80], 6, &mut out).unwrap();
         assert_eq!(out, [1, 2, 3, 9, 9, 9]);
         assert!(unpack_bits(&[5, 1], 6, &mut out).is_err());
+    }
+
+    #[test]
+    fn a_few_bytes_take_no_memory_for_a_large_tile() {
+        let length = 512 << 20;
+        let mut out = Vec::new();
+        assert!(
+            inflate(
+                &mut Decompressor::new(),
+                &[0x78, 0x9C, 3, 0],
+                length,
+                &mut out
+            )
+            .is_err()
+        );
+        assert!(out.capacity() < 1 << 20, "{}", out.capacity());
+        unpack_lzw(&[0x80, 0x40, 0x40], length, &mut out).unwrap();
+        assert!(out.capacity() < 1 << 20, "{}", out.capacity());
+    }
+
+    #[test]
+    fn what_compresses_best_fits_its_room() {
+        let zeros = vec![0; 10 << 20];
+        let mut out = Vec::new();
+        let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::best());
+        let mut data = vec![0; compressor.zlib_compress_bound(zeros.len())];
+        let length = compressor.zlib_compress(&zeros, &mut data).unwrap();
+        inflate(
+            &mut Decompressor::new(),
+            &data[..length],
+            zeros.len(),
+            &mut out,
+        )
+        .unwrap();
+        assert_eq!(out, zeros);
+        let mut coder = weezl::encode::Encoder::with_tiff_size_switch(weezl::BitOrder::Msb, 8);
+        let data = coder.encode(&zeros).unwrap();
+        unpack_lzw(&data, zeros.len(), &mut out).unwrap();
+        assert_eq!(out, zeros);
     }
 }
