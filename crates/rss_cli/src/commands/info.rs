@@ -11,10 +11,7 @@ pub(crate) async fn run(args: &InfoArgs) -> Result<Found> {
     let location = Location::parse(&args.location)?;
     let backend: Backend = args.backend.parse()?;
     let raster = reader::open(&session, &location, backend).await?;
-    let mut facts = facts(raster.profile());
-    if let Some(facts) = facts.as_object_mut() {
-        facts.insert("backend".to_owned(), json!(raster.backend().name()));
-    }
+    let facts = facts(raster.profile());
     output::fallback(raster.as_ref());
     if args.json {
         output::json(&facts)?;
