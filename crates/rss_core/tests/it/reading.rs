@@ -116,6 +116,39 @@ async fn a_tile_of_a_huge_file_costs_no_whole_table() {
     assert!(bed.log().len() <= 16, "{}", bed.log().len());
 }
 
+#[tokio::test]
+async fn tiles_back_to_back_need_no_table_of_their_sizes() {
+    let bed = Testbed::builder().start().unwrap();
+    // 300 x 300 tiles: tables too large for the header.
+    let plain = Tiff::new(4800, 16);
+    bed.put(BUCKET, "plain/a/1.tif", plain.clone().build());
+    bed.put(BUCKET, "ghost/a/1.tif", plain.with_ghost().build());
+    let session = Session::builder()
+        .s3_endpoint(&bed.s3_endpoint())
+        .build()
+        .unwrap();
+    let read = async |key: &str, text: &str| {
+        bed.clear_log();
+        let raster = reader::open(&session, &at(key), Backend::AsyncTiff)
+            .await
+            .unwrap();
+        let request = ReadRequest::new().with_window(window(text));
+        let read = raster.read(&request).await.unwrap();
+        (read.pixels.to_le_bytes(), bed.log().len())
+    };
+    let middle = vec![Tiff::value(150, 150)];
+    assert_eq!(
+        read("plain/a/1.tif", "2400,2400,1,1").await,
+        (middle.clone(), 4)
+    );
+    assert_eq!(read("ghost/a/1.tif", "2400,2400,1,1").await, (middle, 3));
+    // Behind the last tile is nothing that says where it ends.
+    let last = vec![Tiff::value(299, 299)];
+    assert_eq!(read("ghost/a/1.tif", "4799,4799,1,1").await, (last, 4));
+    let (whole, _) = read("ghost/a/1.tif", "0,0,4800,4800").await;
+    assert_eq!(whole, read("plain/a/1.tif", "0,0,4800,4800").await.0);
+}
+
 #[test]
 fn what_is_not_stored_is_told_from_what_is() {
     let dir = tempfile::tempdir().unwrap();

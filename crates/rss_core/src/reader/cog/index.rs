@@ -30,6 +30,11 @@ const MOST_DIRECTORIES: usize = 256;
 const MOST_BANDS: usize = 65_536;
 /// A table of tiles up to this size counts as part of the header; a larger one is read in parts.
 const MOST_TABLE_BYTES: u64 = 512 << 10;
+/// Bytes in which GDAL's text before the directories has its first lines.
+const GHOST_BYTES: u64 = 256;
+/// Bytes around a tile that such a text promises.
+const LEADER_BYTES: u64 = 4;
+const TRAILER_BYTES: u64 = 4;
 /// Bytes of a table that one read may take.
 const MOST_ENTRY_BYTES: u64 = 24 << 20;
 /// How entries of a tile table are merged into requests.
@@ -69,6 +74,9 @@ pub(super) struct Level {
     /// True if the lowest bit of each stored byte comes first.
     pub(super) bits_reversed: bool,
     pub(super) jpeg_tables: Option<Bytes>,
+    /// True if the writer says that tiles lie one behind the other, each with its size before it and
+    /// its last bytes again behind it.
+    back_to_back: bool,
     offsets: Table,
     /// Some writers leave out how long samples are that they did not compress.
     counts: Option<Table>,
@@ -219,11 +227,16 @@ impl Level {
         little_endian: bool,
         parts: &Parts,
     ) -> Result<Vec<Range<u64>>, Stop> {
-        let offsets = self.offsets.read(numbers, little_endian, parts);
-        let counts = match self.counts {
+        let counts_of = |numbers: &[u64]| match self.counts {
             Some(counts) => counts.read(numbers, little_endian, parts),
             None => Ok(vec![None; numbers.len()]),
         };
+        let tables = [Some(self.offsets), self.counts];
+        if self.back_to_back && !tables.iter().flatten().all(Table::is_small) {
+            return self.ranges_between(numbers, little_endian, parts, counts_of);
+        }
+        let offsets = self.offsets.read(numbers, little_endian, parts);
+        let counts = counts_of(numbers);
         let (offsets, counts) = match (offsets, counts) {
             (Ok(offsets), Ok(counts)) => (offsets, counts),
             (Err(Stop::Missing(mut missing)), Err(Stop::Missing(more))) => {
@@ -236,17 +249,68 @@ impl Level {
         };
         let ranges = numbers.iter().zip(offsets).zip(counts);
         ranges
-            .map(|((number, offset), count)| {
-                match (offset, count.or_else(|| self.plain_bytes(*number))) {
-                    (Some(0), Some(_)) | (Some(_), Some(0)) => Ok(0..0),
-                    (Some(offset), Some(count)) => match offset.checked_add(count) {
-                        Some(end) => Ok(offset..end),
-                        None => corrupt(format!("tile {number} ends past any file")),
-                    },
-                    _ => corrupt(format!("tile {number} has no entry in its table")),
-                }
-            })
+            .map(|((&number, offset), count)| self.range(number, offset, count))
             .collect()
+    }
+
+    /// Returns the range of a tile with these entries.
+    fn range(
+        &self,
+        number: u64,
+        offset: Option<u64>,
+        count: Option<u64>,
+    ) -> Result<Range<u64>, Stop> {
+        match (offset, count.or_else(|| self.plain_bytes(number))) {
+            (Some(0), Some(_)) | (Some(_), Some(0)) => Ok(0..0),
+            (Some(offset), Some(count)) => match offset.checked_add(count) {
+                Some(end) => Ok(offset..end),
+                None => corrupt(format!("tile {number} ends past any file")),
+            },
+            _ => corrupt(format!("tile {number} has no entry in its table")),
+        }
+    }
+
+    /// As [`Level::ranges`], of tiles that lie one behind the other: where the next one starts says how
+    /// long a tile is, and the table of byte counts is needed only beside those that are not stored.
+    fn ranges_between(
+        &self,
+        numbers: &[u64],
+        little_endian: bool,
+        parts: &Parts,
+        counts_of: impl Fn(&[u64]) -> Result<Vec<Option<u64>>, Stop>,
+    ) -> Result<Vec<Range<u64>>, Stop> {
+        let pairs: Vec<u64> = numbers
+            .iter()
+            .flat_map(|&number| [number, number.saturating_add(1)])
+            .collect();
+        let offsets = self.offsets.read(&pairs, little_endian, parts)?;
+        let (pairs, _) = offsets.as_chunks::<2>();
+        // A tile that was written again lies at the end of the file, far from the one before it.
+        let plain = self.row_bytes().unwrap_or(0) as u64 * u64::from(self.tile.height);
+        let most = plain.saturating_mul(2).saturating_add(MOST_TABLE_BYTES);
+        let length = |pair: &[Option<u64>; 2]| match *pair {
+            [Some(offset), Some(next)] if offset > 0 => next
+                .checked_sub(offset)?
+                .checked_sub(LEADER_BYTES + TRAILER_BYTES)
+                .filter(|&length| length > 0 && length <= most),
+            _ => None,
+        };
+        let unclear = |pair: &[Option<u64>; 2]| pair[0] != Some(0) && length(pair).is_none();
+        let all = numbers.iter().zip(pairs);
+        let asked: Vec<u64> = all
+            .clone()
+            .filter_map(|(&number, pair)| unclear(pair).then_some(number))
+            .collect();
+        let mut counts = counts_of(&asked)?.into_iter();
+        all.map(|(&number, pair)| {
+            let count = match unclear(pair) {
+                true => counts.next().flatten(),
+                // Not stored, or known.
+                false => length(pair).or(Some(0)),
+            };
+            self.range(number, pair[0], count)
+        })
+        .collect()
     }
 
     /// Returns the decoded bytes of a row of a tile.
@@ -288,9 +352,10 @@ impl Level {
         [Some(self.offsets), self.counts]
             .into_iter()
             .flatten()
-            .filter_map(|table| {
-                let bytes = table.count.checked_mul(table.width)?;
-                (bytes <= MOST_TABLE_BYTES).then(|| table.at.saturating_add(bytes))
+            .filter(Table::is_small)
+            .map(|table| {
+                let bytes = table.count.saturating_mul(table.width);
+                table.at.saturating_add(bytes)
             })
             .max()
             .unwrap_or(0)
@@ -298,6 +363,12 @@ impl Level {
 }
 
 impl Table {
+    /// Returns true if the table is read with the header.
+    fn is_small(&self) -> bool {
+        let bytes = self.count.checked_mul(self.width);
+        bytes.is_some_and(|bytes| bytes <= MOST_TABLE_BYTES)
+    }
+
     /// Reads the entries of tiles; none where the table is too short.
     fn read(
         &self,
@@ -355,6 +426,25 @@ impl Table {
         }
         Err(Stop::Missing(ranges))
     }
+}
+
+/// Returns true if GDAL's COG driver says so in the text that it puts before the directories, and no
+/// other program has written to the file since.
+///
+/// See [GDAL's COG driver](https://gdal.org/en/stable/drivers/raster/cog.html#header-ghost-area).
+fn is_back_to_back(parts: &Parts, at: u64) -> bool {
+    const START: &[u8] = b"GDAL_STRUCTURAL_METADATA_SIZE=";
+    let Ok(area) = parts.get(at..at + GHOST_BYTES) else {
+        return false;
+    };
+    let text = String::from_utf8_lossy(&area);
+    let has = |line: &str| text.lines().any(|other| other == line);
+    area.starts_with(START)
+        && has("BLOCK_ORDER=ROW_MAJOR")
+        && has("BLOCK_LEADER=SIZE_AS_UINT4")
+        && has("BLOCK_TRAILER=LAST_4_BYTES_REPEATED")
+        && has("KNOWN_INCOMPATIBLE_EDITION=NO")
+        && !has("MASK_INTERLEAVED_WITH_IMAGERY=YES")
 }
 
 /// Understands a header, or says which bytes are missing.
@@ -429,6 +519,10 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
         .iter()
         .map(|level| masks.iter().find(|mask| mask.is_mask_of(level)).cloned())
         .collect();
+    let back_to_back = is_back_to_back(parts, if big { 16 } else { 8 });
+    for level in &mut levels {
+        level.back_to_back = back_to_back;
+    }
     let tables = levels.iter().map(Level::tables_end);
     let header_bytes = tables.fold(reader.end.get(), u64::max);
     Ok(Index {
@@ -565,6 +659,7 @@ impl Reader<'_> {
             photometric,
             bits_reversed,
             jpeg_tables: self.value(entries, 347)?.map(|(_, bytes)| bytes),
+            back_to_back: false,
             offsets,
             counts,
         };

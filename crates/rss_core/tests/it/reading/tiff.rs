@@ -1,5 +1,13 @@
 //! Small and huge TIFF files, made here: bytes in tiles, each tile of one value.
 
+const GHOST: &str = "GDAL_STRUCTURAL_METADATA_SIZE=000140 bytes
+LAYOUT=IFDS_BEFORE_DATA
+BLOCK_ORDER=ROW_MAJOR
+BLOCK_LEADER=SIZE_AS_UINT4
+BLOCK_TRAILER=LAST_4_BYTES_REPEATED
+KNOWN_INCOMPATIBLE_EDITION=NO
+ ";
+
 /// A tiled BigTIFF of one band of bytes, not compressed. Its tables come before its tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct Tiff {
@@ -8,6 +16,7 @@ pub(crate) struct Tiff {
     side: u32,
     compression: u16,
     only: Option<u64>,
+    ghost: bool,
 }
 
 impl Tiff {
@@ -19,6 +28,7 @@ impl Tiff {
             side,
             compression: 1,
             only: None,
+            ghost: false,
         }
     }
 
@@ -30,6 +40,15 @@ impl Tiff {
     pub(crate) fn with_only(self, tile: u64) -> Self {
         Self {
             only: Some(tile),
+            ..self
+        }
+    }
+
+    /// Writes as GDAL's COG driver: a text before the directory, and each tile between its size and its
+    /// last bytes.
+    pub(crate) fn with_ghost(self) -> Self {
+        Self {
+            ghost: true,
             ..self
         }
     }
@@ -62,13 +81,20 @@ impl Tiff {
             (324, 16, count, 0),
             (325, 4, count, 0),
         ];
-        let tables = 16 + 8 + 20 * tags.len() as u64 + 8;
-        let tiles = tables + 12 * count;
+        let ghost = match self.ghost {
+            true => GHOST,
+            false => "",
+        };
+        let around = if self.ghost { 4 } else { 0 };
+        let directory = 16 + ghost.len() as u64;
+        let tables = directory + 8 + 20 * tags.len() as u64 + 8;
+        let tiles = tables + 12 * count + around;
         let bytes = u64::from(self.side) * u64::from(self.side);
         let is_stored = |n: u64| self.only.is_none_or(|only| only == n);
 
         let mut file = b"II\x2b\0\x08\0\0\0".to_vec();
-        file.extend(16_u64.to_le_bytes());
+        file.extend(directory.to_le_bytes());
+        file.extend(ghost.bytes());
         file.extend((tags.len() as u64).to_le_bytes());
         for (tag, kind, values, value) in tags {
             let value = match (tag, values) {
@@ -88,7 +114,7 @@ impl Tiff {
         let mut place = tiles;
         for n in 0..count {
             file.extend(if is_stored(n) { place } else { 0 }.to_le_bytes());
-            place += if is_stored(n) { bytes } else { 0 };
+            place += if is_stored(n) { bytes + 2 * around } else { 0 };
         }
         for n in 0..count {
             let bytes = if is_stored(n) { bytes } else { 0 };
@@ -97,7 +123,13 @@ impl Tiff {
         for n in (0..count).filter(|&n| is_stored(n)) {
             let (col, row) = (n % across, n / across);
             let value = Self::value(u32::try_from(col).unwrap(), u32::try_from(row).unwrap());
+            if self.ghost {
+                file.extend(u32::try_from(bytes).unwrap().to_le_bytes());
+            }
             file.resize(file.len() + usize::try_from(bytes).unwrap(), value);
+            if self.ghost {
+                file.extend([value; 4]);
+            }
         }
         file
     }
