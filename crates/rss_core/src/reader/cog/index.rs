@@ -347,12 +347,13 @@ impl Level {
             .checked_mul(rows.min(u64::from(self.tile.height)))
     }
 
-    /// Returns where the tables of a level end that are read with the header.
+    /// Returns where the tables of a level end, if they are read with the header.
     fn tables_end(&self) -> u64 {
-        [Some(self.offsets), self.counts]
-            .into_iter()
-            .flatten()
-            .filter(Table::is_small)
+        let tables = [Some(self.offsets), self.counts].into_iter().flatten();
+        if !tables.clone().all(|table| table.is_small()) {
+            return 0;
+        }
+        tables
             .map(|table| {
                 let bytes = table.count.saturating_mul(table.width);
                 table.at.saturating_add(bytes)
