@@ -237,7 +237,12 @@ fn unpack_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
 
 fn jpeg(level: &Level, bytes: &[u8]) -> Result<Vec<u8>> {
     // The decoder believes the stream's own size: it must be the tile's.
-    let Lead::Frame { width, height } = jpeg_lead(bytes) else {
+    let Lead::Frame {
+        width,
+        height,
+        components,
+    } = jpeg_lead(bytes)
+    else {
         return Err(Error::new(
             ErrorKind::Corrupt,
             "a tile's JPEG data has no frame",
@@ -257,21 +262,26 @@ fn jpeg(level: &Level, bytes: &[u8]) -> Result<Vec<u8>> {
             "a tile's JPEG frame has another size than the tile",
         ));
     }
+    let samples = if level.planar { 1 } else { level.bands };
+    if usize::from(components) != samples {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("a tile's JPEG frame has {components} components, expected {samples}"),
+        ));
+    }
     if usize::from(width) * usize::from(height) / MOST_OF_JPEG > bytes.len() {
         return Err(damaged("JPEG"));
     }
     let registry = DecoderRegistry::default();
     let decoder = registry.as_ref().get(&TiffCompression::ModernJPEG);
+    // As RGB, three components are interleaved and not changed; as no colours, the decoder would put
+    // the bands of each row one after another.
     let photometric = match level.photometric {
-        2 => PhotometricInterpretation::RGB,
         6 => PhotometricInterpretation::YCbCr,
+        _ if samples == 3 => PhotometricInterpretation::RGB,
         _ => PhotometricInterpretation::BlackIsZero,
     };
-    let samples = if level.planar {
-        1
-    } else {
-        u16::try_from(level.bands).unwrap_or(1)
-    };
+    let samples = u16::from(components);
     let decoded = decoder.map(|decoder| {
         decoder.decode_tile(
             Bytes::copy_from_slice(bytes),
@@ -298,7 +308,11 @@ fn jpeg(level: &Level, bytes: &[u8]) -> Result<Vec<u8>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lead {
     /// The header of a frame.
-    Frame { width: u16, height: u16 },
+    Frame {
+        width: u16,
+        height: u16,
+        components: u8,
+    },
     /// The end of the stream: all were tables.
     End,
     /// A kind of frame that is not read, or a stream that breaks off.
@@ -320,8 +334,12 @@ fn jpeg_lead(bytes: &[u8]) -> Lead {
             // Bytes that fill the space before a marker.
             0xFF => at += 1,
             0xC0..=0xC3 => {
-                return match (big(at + 7), big(at + 5)) {
-                    (Some(width), Some(height)) => Lead::Frame { width, height },
+                return match (big(at + 7), big(at + 5), bytes.get(at + 9)) {
+                    (Some(width), Some(height), Some(&components)) => Lead::Frame {
+                        width,
+                        height,
+                        components,
+                    },
                     _ => Lead::Other,
                 };
             }
@@ -395,6 +413,7 @@ mod tests {
         let lead = Lead::Frame {
             width: 32,
             height: 16,
+            components: 1,
         };
         assert_eq!(jpeg_lead(&[&tables[..7], &frame].concat()), lead);
         assert_eq!(jpeg_lead(&[&tables[..7], &[0xFF], &frame].concat()), lead);
