@@ -252,3 +252,22 @@ async fn a_lying_server_gives_no_wrong_pixel() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_jpeg_of_bands_that_are_no_colours_keeps_them_apart() {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let location = Location::Local(here.join("tests/data/jpeg/three_bands.tif"));
+    let session = Session::builder().build().unwrap();
+    let cog = reader::open(&session, &location, Backend::AsyncTiff)
+        .await
+        .unwrap();
+    let raster = cog.read(&ReadRequest::new()).await.unwrap();
+    for ((band, row, col), &value) in raster.pixels.view::<u8>().unwrap().indexed_iter() {
+        let slope = [40 + col * 4, 200 - row * 6, 60 + (col + row) * 3][band];
+        let off = usize::from(value).abs_diff(slope);
+        assert!(
+            off <= 6,
+            "band {band} at {col},{row}: {value}, expected {slope}"
+        );
+    }
+}

@@ -341,8 +341,8 @@ fn a_tile_that_claims_a_whole_file_is_not_read() {
     assert_eq!(pixels.to_le_bytes(), file[8..24]);
 }
 
-#[test]
-fn jpeg_tables_of_one_byte_are_corrupt() {
+/// An image of one band, 16 pixels square, one JPEG strip of 30 bytes at 122, and a tag for tables.
+fn jpeg(tables: u32, strip: &[u8]) -> Vec<u8> {
     let mut file = tiff(&[
         (256, 16),
         (257, 16),
@@ -352,17 +352,34 @@ fn jpeg_tables_of_one_byte_are_corrupt() {
         (278, 16),
         (279, 30),
         (317, 1),
-        (347, 0),
+        (347, tables),
     ]);
-    // The tables are one byte of no type.
-    let tables = file.len() - 4 - 12;
-    file[tables + 2] = 7;
     assert_eq!(file.len(), 122);
-    file.extend([
-        0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8, 0, 16, 0, 16, 1, 1, 0x11, 0,
-    ]);
+    file.extend(strip);
     file.resize(152, 0);
+    file
+}
+
+#[test]
+fn jpeg_tables_of_one_byte_are_corrupt() {
+    let frame = [
+        0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8, 0, 16, 0, 16, 1, 1, 0x11, 0,
+    ];
+    let mut file = jpeg(0, &frame);
+    // The tables are one byte of no type.
+    file[122 - 4 - 12 + 2] = 7;
     let err = refused(&file, None);
     assert_eq!(err.kind(), ErrorKind::Corrupt, "{err}");
     assert!(err.message().contains("JPEG tables"), "{err}");
+}
+
+#[test]
+fn a_jpeg_frame_of_other_components_is_corrupt() {
+    let frame = [
+        0xFF, 0xD8, 0xFF, 0xC0, 0, 14, 8, 0, 16, 0, 16, 2, 1, 0x11, 0, 2, 0x11, 0,
+    ];
+    let tables = u32::from_le_bytes([0xFF, 0xD8, 0xFF, 0xD9]);
+    let err = refused(&jpeg(tables, &frame), None);
+    assert_eq!(err.kind(), ErrorKind::Corrupt, "{err}");
+    assert!(err.message().contains("2 components"), "{err}");
 }

@@ -669,6 +669,9 @@ impl Reader<'_> {
         {
             return unsupported("JPEG of this colour space is not supported");
         }
+        if compression == Compression::Jpeg && !level.planar && !matches!(bands, 1 | 3 | 4) {
+            return unsupported(format!("JPEG of {bands} bands in one is not supported"));
+        }
         if compression == Compression::WebP
             && !(dtype == DataType::U8 && !level.planar && matches!(bands, 3 | 4))
         {

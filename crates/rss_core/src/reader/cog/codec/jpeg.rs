@@ -53,9 +53,10 @@ pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<(
     }
     let samples = if level.planar { 1 } else { level.bands };
     if frame.components != samples {
-        return Err(corrupt(
-            "a tile's JPEG frame has another number of components than bands",
-        ));
+        return Err(corrupt(&format!(
+            "a tile's JPEG frame has {} components, expected {samples}",
+            frame.components
+        )));
     }
     let transform = match (frame.components, level.photometric) {
         (1, _) => ColorTransform::None,
