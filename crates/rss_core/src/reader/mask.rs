@@ -2,47 +2,46 @@
 
 use ndarray::{Array3, Axis};
 
-use super::{Masking, Profile, ReadRequest};
+use super::{Masking, Profile, RasterReader, ReadRequest};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
     raster::{Pixels, Raster, Sample},
 };
 
-/// How a mask is made.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Plan {
-    /// Nothing is read: all pixels are valid.
-    Valid(Window),
-    /// From the samples that this request reads.
-    From(ReadRequest),
-    /// From the mask that the file stores.
-    Stored,
-}
-
-/// Says how the mask of a request is made.
+/// Reads a mask: from the samples that `reader` reads where they say what is hidden, else from
+/// `stored`, which reads the mask that the file stores.
 ///
 /// # Errors
 ///
-/// As [`ReadRequest::resolve`].
-pub(super) fn plan(request: &ReadRequest, profile: &Profile, most_bytes: u64) -> Result<Plan> {
+/// Those of the request and of reading, and those of `stored`.
+pub(super) async fn read(
+    reader: &dyn RasterReader,
+    request: &ReadRequest,
+    most_bytes: u64,
+    stored: impl Future<Output = Result<Raster>> + Send,
+) -> Result<Raster> {
+    let profile = reader.profile();
     let resolved = request.resolve(profile, most_bytes)?;
-    let band = resolved.bands.first().map_or(1, |band| band + 1);
-    let of_band = |band: usize| {
-        let request = ReadRequest::new().with_level(request.level);
-        Plan::From(request.with_window(resolved.window).with_bands([band]))
-    };
-    Ok(match profile.masking {
-        Masking::Internal => Plan::Stored,
-        Masking::Nodata => of_band(band),
+    let first = resolved.bands.first().map_or(1, |band| band + 1);
+    let band = match profile.masking {
+        Masking::Internal => return stored.await,
+        Masking::Nodata => first,
         // Transparency itself is never hidden.
-        Masking::Alpha if band < profile.count => of_band(profile.count),
-        Masking::Alpha | Masking::None => Plan::Valid(resolved.window),
-    })
+        Masking::Alpha if first < profile.count => profile.count,
+        Masking::Alpha | Masking::None => {
+            return all_valid(profile, request.level, &resolved.window);
+        }
+    };
+    let one = ReadRequest::new()
+        .with_level(request.level)
+        .with_window(resolved.window)
+        .with_bands([band]);
+    of_samples(profile, reader.read(&one).await?)
 }
 
 /// Makes a mask in which every pixel is valid.
-pub(super) fn all_valid(profile: &Profile, level: usize, window: &Window) -> Result<Raster> {
+fn all_valid(profile: &Profile, level: usize, window: &Window) -> Result<Raster> {
     let size = profile.level_size(level)?;
     let mut pixels = Pixels::zeros(crate::raster::DataType::U8, 1, window.size())?;
     if let Pixels::U8(bytes) = &mut pixels {
@@ -56,8 +55,8 @@ pub(super) fn all_valid(profile: &Profile, level: usize, window: &Window) -> Res
     })
 }
 
-/// Makes a mask of the samples that [`Plan::From`] asked for.
-pub(super) fn of_samples(profile: &Profile, read: Raster) -> Result<Raster> {
+/// Makes a mask of the samples that say what is hidden.
+fn of_samples(profile: &Profile, read: Raster) -> Result<Raster> {
     let bytes = match (&read.pixels, profile.masking, read.nodata) {
         (Pixels::U8(alpha), Masking::Alpha, _) => alpha.clone(),
         (Pixels::U16(alpha), Masking::Alpha, _) => alpha.mapv(narrowed),

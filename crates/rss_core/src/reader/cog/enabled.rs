@@ -28,6 +28,8 @@ use crate::{
     store::{Disk, Fetch, Merge, Object, coalesce},
 };
 
+/// Bytes of the shortest TIFF: its first eight say where the rest is.
+const LEAST_BYTES: usize = 8;
 /// Bytes that a further request for header bytes brings along.
 const READAHEAD_BYTES: u64 = 32 * 1024;
 /// Bytes of the first request, where a caller says how large the header is.
@@ -57,6 +59,9 @@ pub(crate) async fn open(
         .map(|bytes| bytes.clamp(LEAST_HEADER_BYTES, MOST_HEADER_BYTES))
         .unwrap_or_else(|| session.header_bytes(location));
     let (object, bytes) = Object::open(session.stores(), location, first).await?;
+    if bytes.len() < LEAST_BYTES {
+        return Err(super::not_a_tiff(format!("it has {} bytes", bytes.len())).at(location));
+    }
     let mut parts = Parts::default();
     parts.add(0, bytes);
     let index = complete(&object, &mut parts, index::parse)
@@ -205,35 +210,30 @@ impl RasterReader for Cog {
     }
 
     async fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
-        let inner = &self.0;
-        let (profile, most) = (&inner.profile, inner.session.settings().read_bytes);
-        let at_file = |err: Error| err.at(&inner.location);
-        match mask::plan(request, profile, most).map_err(at_file)? {
-            mask::Plan::Valid(window) => mask::all_valid(profile, request.level, &window),
-            mask::Plan::From(request) => mask::of_samples(profile, self.read(&request).await?),
-            mask::Plan::Stored => {
-                let image = Image::Mask(request.level);
-                let mut resolved = request.resolve(profile, most).map_err(at_file)?;
-                // All bands share a mask, or each has its own.
-                resolved.bands.truncate(1);
-                if self.0.image(image).is_ok_and(|mask| mask.bands == 1) {
-                    resolved.bands = vec![0];
-                }
-                let mut sparse = Vec::new();
-                let mut mask = self.samples::<u8>(image, &resolved, &mut sparse).await?;
-                let stored = self.0.image(image).map(|level| level.stored);
-                if stored.is_ok_and(|stored| stored == Stored::Bits(1)) {
-                    mask.mapv_inplace(|bit| if bit == 0 { 0 } else { u8::MAX });
-                }
-                Ok(Raster {
-                    pixels: Sample::wrap(mask),
-                    geobox: profile.geobox(resolved.level_size, &resolved.window),
-                    nodata: None,
-                    sparse,
-                })
+        let (profile, most) = (&self.0.profile, self.0.session.settings().read_bytes);
+        let stored = async {
+            let image = Image::Mask(request.level);
+            let mut resolved = request.resolve(profile, most)?;
+            let level = self.0.image(image)?;
+            // All bands share a mask, or each has its own.
+            match level.bands {
+                1 => resolved.bands = vec![0],
+                _ => resolved.bands.truncate(1),
             }
-        }
-        .map_err(at_file)
+            let mut sparse = Vec::new();
+            let mut mask = self.samples::<u8>(image, &resolved, &mut sparse).await?;
+            if level.stored == Stored::Bits(1) {
+                mask.mapv_inplace(|bit| if bit == 0 { 0 } else { u8::MAX });
+            }
+            Ok(Raster {
+                pixels: Sample::wrap(mask),
+                geobox: profile.geobox(resolved.level_size, &resolved.window),
+                nodata: None,
+                sparse,
+            })
+        };
+        let read = mask::read(self, request, most, stored).await;
+        read.map_err(|err| err.at(&self.0.location))
     }
 
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
@@ -339,7 +339,11 @@ impl Cog {
             if range.is_empty()
                 && let Some(task) = task.take()
             {
-                let value = samples::fill::<T>(inner.index.facts.nodata);
+                let value = samples::fill::<T>(match image {
+                    Image::Level(_) => inner.index.facts.nodata,
+                    // What a mask does not store is hidden.
+                    Image::Mask(_) => None,
+                });
                 for mut target in task.targets {
                     target.place.fill(value);
                 }

@@ -18,7 +18,6 @@ use super::{
     facts::Facts,
 };
 use crate::{
-    error::{Error, ErrorKind},
     geo::Size,
     raster::DataType,
     store::{self, Merge},
@@ -455,8 +454,7 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
         Some(b"II") => true,
         Some(b"MM") => false,
         _ => {
-            let message = "not a TIFF: it starts with neither II nor MM";
-            let err = Error::new(ErrorKind::Corrupt, message).with_source(super::OtherFormat);
+            let err = super::not_a_tiff("it starts with neither II nor MM");
             return Err(Stop::Failed(err));
         }
     };

@@ -43,8 +43,16 @@ impl std::error::Error for OtherFormat {}
 
 impl std::fmt::Display for OtherFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("neither II nor MM")
+        f.write_str("not a TIFF")
     }
+}
+
+#[cfg_attr(
+    not(feature = "async-tiff"),
+    expect(dead_code, reason = "only the reader says so")
+)]
+fn not_a_tiff(why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("not a TIFF: {why}")).with_source(OtherFormat)
 }
 
 /// Returns true if [`open`] failed on what another backend may read.

@@ -214,25 +214,20 @@ impl RasterReader for Reader {
     }
 
     async fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
-        let inner = &self.0;
-        let (profile, most) = (&inner.profile, inner.session.settings().read_bytes);
-        let at_file = |err: Error| err.at(&inner.location);
-        match mask::plan(request, profile, most).map_err(at_file)? {
-            mask::Plan::Valid(window) => mask::all_valid(profile, request.level, &window),
-            mask::Plan::From(request) => mask::of_samples(profile, self.read(&request).await?),
-            mask::Plan::Stored => {
-                let resolved = request.resolve(profile, most).map_err(at_file)?;
-                let geobox = profile.geobox(resolved.level_size, &resolved.window);
-                let read = |part: Part<'_>| part.mask();
-                Ok(Raster {
-                    pixels: self.part(request.level, resolved, read).await?,
-                    geobox,
-                    nodata: None,
-                    sparse: Vec::new(),
-                })
-            }
-        }
-        .map_err(at_file)
+        let (profile, most) = (&self.0.profile, self.0.session.settings().read_bytes);
+        let stored = async {
+            let resolved = request.resolve(profile, most)?;
+            let geobox = profile.geobox(resolved.level_size, &resolved.window);
+            let read = |part: Part<'_>| part.mask();
+            Ok(Raster {
+                pixels: self.part(request.level, resolved, read).await?,
+                geobox,
+                nodata: None,
+                sparse: Vec::new(),
+            })
+        };
+        let read = mask::read(self, request, most, stored).await;
+        read.map_err(|err| err.at(&self.0.location))
     }
 
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
