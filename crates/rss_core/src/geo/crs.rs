@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Crs {
     /// A code of the [EPSG dataset](https://epsg.org).
     Epsg(u32),
-    /// Well-known text, as the file's driver gives it.
+    /// Well-known text, as GDAL or the COG reader gives it.
     Wkt(String),
 }
 

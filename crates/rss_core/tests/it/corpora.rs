@@ -64,7 +64,7 @@ const AGREED: &[(Backend, &str, &str)] = &[
 
 /// The folders of files with ground truth: ours, those beside the repository where they are there,
 /// and one that `scripts/conformance` names.
-fn folders() -> Vec<PathBuf> {
+pub(crate) fn folders() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = here.join("../../../shared/corpora");
     let mut found = vec![here.join("tests/data/tiff")];

@@ -13,6 +13,8 @@ mod gdal;
 #[expect(clippy::duplicate_mod, reason = "the same stories, by another way")]
 #[path = "gdal.rs"]
 mod gdal_by_stores;
+#[cfg(feature = "gdal")]
+mod geokeys;
 mod layers;
 mod mutants;
 mod products;

@@ -259,11 +259,17 @@ fn a_fallback_says_why() {
         png.read(&ReadRequest::new()).unwrap().pixels.shape()[1..],
         [20, 20]
     );
+}
 
-    // A compression that the COG reader lacks and GDAL has none of either: the first says why.
+#[test]
+fn what_no_reader_knows_is_told_by_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = Session::builder().build().unwrap();
     let unknown = dir.path().join("b.tif");
     std::fs::write(&unknown, Tiff::new(16, 16).with_compression(44_510).build()).unwrap();
-    let err = open(&unknown).unwrap_err();
+    let err = session
+        .open(&Location::Local(unknown), Backend::Auto)
+        .unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Unsupported);
     assert!(err.message().contains("compression 44510"), "{err}");
 }

@@ -32,29 +32,8 @@ pub(super) struct Facts {
 
 impl Reader<'_> {
     pub(super) fn facts(&self, entries: &[Entry], level: &Level) -> Result<Facts, Stop> {
-        let keys = self.numbers(entries, 34735)?;
-        // Directories of keys: (id, place, count, value) after a header of four numbers.
-        let key = |wanted: u64| {
-            keys.chunks_exact(4).skip(1).find_map(|key| match key {
-                [id, 0, _, value] if *id == wanted => Some(*value),
-                _ => None,
-            })
-        };
-        // A geographic code is the base of a projection where there is one, and not the CRS.
-        let is_projected = keys
-            .chunks_exact(4)
-            .skip(1)
-            .any(|key| matches!(key, [3072..=3199, ..]));
-        let code = match key(1024) {
-            Some(1) => key(3072),
-            Some(2) => key(2048),
-            _ if is_projected => key(3072),
-            _ => key(2048),
-        };
-        let epsg = code
-            .filter(|&code| code > 0 && code < 32_767)
-            .and_then(|code| u32::try_from(code).ok());
-        let is_point = key(1025) == Some(2);
+        let keys = self.keys(entries)?;
+        let is_point = keys.code(1025) == Some(2);
         let palette = self.palette(entries, level)?;
         let extra = self.numbers(entries, 338)?;
         let mut bands: Vec<BandProfile> = colors(level, &extra, palette.is_some())
@@ -74,7 +53,7 @@ impl Reader<'_> {
                 .text(entries, 42113)?
                 .and_then(|text| parse_number(&text))
                 .map(|nodata| level.dtype.rounded(nodata)),
-            crs: epsg.map(Crs::Epsg),
+            crs: keys.crs(),
             transform: self.transform(entries, is_point)?,
             is_point,
             bands,

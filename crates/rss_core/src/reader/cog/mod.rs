@@ -1,7 +1,7 @@
 //! The COG backend: TIFF over `object_store`, with one request for the header and one for each run of
 //! tiles.
 //!
-//! [`index`] understands the header, [`plan`] chooses the tiles, `store` fetches their bytes, [`decode`]
+//! [`index`] understands the header ([`geokeys`] its CRS), [`plan`] chooses the tiles, `store` fetches their bytes, [`decode`]
 //! turns them into samples ([`codec`] undoes the compression, [`samples`] byte order and predictor,
 //! [`canvas`] is where they go). Only fetching waits; only `decode` touches pixels.
 
@@ -21,6 +21,8 @@ mod canvas;
 #[cfg(feature = "async-tiff")]
 mod codec;
 #[cfg(feature = "async-tiff")]
+mod datums;
+#[cfg(feature = "async-tiff")]
 mod decode;
 #[cfg(feature = "async-tiff")]
 mod directory;
@@ -29,9 +31,13 @@ mod facts;
 #[cfg(all(fuzzing, feature = "async-tiff"))]
 pub mod fuzzing;
 #[cfg(feature = "async-tiff")]
+mod geokeys;
+#[cfg(feature = "async-tiff")]
 mod index;
 #[cfg(feature = "async-tiff")]
 mod plan;
+#[cfg(feature = "async-tiff")]
+mod projections;
 #[cfg(feature = "async-tiff")]
 mod samples;
 

@@ -1,0 +1,589 @@
+//! The GeoKeys of a file, and the coordinate reference system that they state. No IO.
+//!
+//! A CRS that the keys name by an EPSG code is that code. One that they describe in parts becomes
+//! WKT 1 as GDAL writes it, so that no reader needs a database. Only the horizontal CRS is told.
+//! Where a part is missing, not known here, or stated twice and differently, there is no CRS: a
+//! wrong place is worse than none.
+//!
+//! See [GeoTIFF 1.1](https://docs.ogc.org/is/19-008r4/19-008r4.html), clause 7, whose requirement
+//! classes the items below name.
+
+use bytes::Bytes;
+
+use super::{
+    datums::{Datum, Ellipsoid},
+    directory::{Entry, Reader, Stop},
+    projections,
+};
+use crate::geo::Crs;
+
+/// The code of what a file defines itself.
+pub(super) const USER_DEFINED: u64 = 32_767;
+/// Characters that a name may have.
+const MOST_NAME: usize = 128;
+/// Characters that WKT inside a citation may have.
+const MOST_WKT: usize = 8192;
+/// Numbers past this are no metres, degrees or scales, and would print as long texts.
+const MOST_NUMBER: f64 = 1e12;
+
+/// The keys of a file, with the numbers and texts that they point to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keys {
+    /// Quadruples (id, place, count, value), after a header of four numbers.
+    directory: Vec<u64>,
+    doubles: Vec<f64>,
+    texts: Bytes,
+}
+
+impl Reader<'_> {
+    /// Returns the keys; numbers and texts only where no code names the CRS, as they may lie far
+    /// from the directory and cost a request.
+    pub(super) fn keys(&self, entries: &[Entry]) -> Result<Keys, Stop> {
+        let mut keys = Keys {
+            directory: self.numbers(entries, 34735)?,
+            ..Keys::default()
+        };
+        if !keys.directory.is_empty() && keys.epsg().is_none() {
+            // A file whose CRS is damaged has pixels still.
+            keys.doubles = unless_failed(self.doubles(entries, 34736))?;
+            let texts = unless_failed(self.value(entries, 34737))?;
+            keys.texts = texts.map(|(_, bytes)| bytes).unwrap_or_default();
+        }
+        Ok(keys)
+    }
+}
+
+/// Takes the default for what cannot be read, but not for what is not there yet.
+fn unless_failed<T: Default>(read: Result<T, Stop>) -> Result<T, Stop> {
+    match read {
+        Err(Stop::Failed(_)) => Ok(T::default()),
+        other => other,
+    }
+}
+
+impl Keys {
+    fn entries(&self) -> impl Iterator<Item = &[u64]> {
+        self.directory.chunks_exact(4).skip(1)
+    }
+
+    /// Returns the value of a key that is a number of 16 bits, most often a code.
+    pub(super) fn code(&self, wanted: u64) -> Option<u64> {
+        self.entries().find_map(|key| match key {
+            [id, 0, _, value] if *id == wanted => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// Returns the range of a key's values in the tag they lie in.
+    fn range(&self, wanted: u64, tag: u64) -> Option<std::ops::Range<usize>> {
+        self.entries().find_map(|key| match key {
+            [id, place, count, value] if *id == wanted && *place == tag => {
+                let start = usize::try_from(*value).ok()?;
+                Some(start..start.checked_add(usize::try_from(*count).ok()?)?)
+            }
+            _ => None,
+        })
+    }
+
+    fn numbers(&self, key: u64) -> Option<&[f64]> {
+        self.doubles.get(self.range(key, 34736)?)
+    }
+
+    /// Returns a number that a CRS can have.
+    pub(super) fn number(&self, key: u64) -> Option<f64> {
+        let number = *self.numbers(key)?.first()?;
+        (number.is_finite() && number.abs() < MOST_NUMBER).then_some(number)
+    }
+
+    pub(super) fn has(&self, wanted: u64) -> bool {
+        self.entries()
+            .any(|key| matches!(key, [id, ..] if *id == wanted))
+    }
+
+    /// Returns a text in printable ASCII, without the bar or NUL that ends it.
+    fn text(&self, key: u64) -> Option<String> {
+        let bytes = self.texts.get(self.range(key, 34737)?)?;
+        let end = bytes.iter().position(|&byte| byte == 0);
+        let text = bytes.get(..end.unwrap_or(bytes.len()))?;
+        let printable = text.iter().map(|&byte| match byte {
+            b' '..=b'~' => char::from(byte),
+            b'\t' | b'\r' | b'\n' => ' ',
+            _ => '?',
+        });
+        let text: String = printable.collect();
+        Some(text.trim_end_matches('|').trim().to_owned())
+    }
+
+    fn is_projected(&self) -> bool {
+        // Class GTModelTypeGeoKey.
+        match self.code(1024) {
+            Some(1) => true,
+            Some(2) => false,
+            _ => self.entries().any(|key| matches!(key, [3072..=3199, ..])),
+        }
+    }
+
+    /// Returns the code that names the whole CRS.
+    fn epsg(&self) -> Option<u32> {
+        // A geographic code is the base of a projection where there is one, and not the CRS.
+        let code = self.code(if self.is_projected() { 3072 } else { 2048 })?;
+        let is_code = code > 0 && code < USER_DEFINED;
+        u32::try_from(code).ok().filter(|_| is_code)
+    }
+
+    pub(super) fn crs(&self) -> Option<Crs> {
+        if let Some(code) = self.epsg() {
+            return Some(Crs::Epsg(code));
+        }
+        if let Some(wkt) = self.quoted() {
+            return Some(Crs::Wkt(wkt));
+        }
+        match (self.code(1024), self.is_projected()) {
+            // Geocentric.
+            (Some(3), _) => None,
+            (_, true) => self.projected(),
+            (_, false) => {
+                let axes = r#"AXIS["Latitude",NORTH],AXIS["Longitude",EAST]"#;
+                self.geographic(axes).map(|base| Crs::Wkt(base.wkt))
+            }
+        }
+    }
+
+    /// Returns the WKT that ArcGIS and GDAL put into a citation where keys do not suffice.
+    fn quoted(&self) -> Option<String> {
+        let of_key = |key| {
+            let text = self.text(key)?;
+            let (said, wkt) = text.split_once('=')?;
+            (said.trim() == "ESRI PE String").then(|| wkt.trim().to_owned())
+        };
+        let wkt = of_key(3073).or_else(|| of_key(1026))?;
+        let is_horizontal = wkt.starts_with("PROJCS[") || wkt.starts_with("GEOGCS[");
+        (is_horizontal && wkt.len() <= MOST_WKT && is_whole(&wkt)).then_some(wkt)
+    }
+
+    fn projected(&self) -> Option<Crs> {
+        // Readers differ on what a projection's angles are where these of its base are others.
+        let base = self.geographic("").filter(|base| base.is_plain)?;
+        // Class ProjectionGeoKey: a code of method and parameters.
+        let projection = match self.code(3074) {
+            None | Some(0 | USER_DEFINED) => projections::of_keys(self)?,
+            Some(code) => {
+                // The codes that are known here count in metres.
+                if !matches!(self.code(3076), None | Some(9001)) {
+                    return None;
+                }
+                if let Some(code) = projections::epsg(code, base.epsg) {
+                    return Some(Crs::Epsg(code));
+                }
+                projections::utm(code)?
+            }
+        };
+        let unit = match self.code(3074) {
+            Some(16_001..=16_160) => METRE.to_owned(),
+            _ => self.linear_unit()?,
+        };
+        let name = [3073, 1026].into_iter().find_map(|key| {
+            let text = self.text(key)?;
+            let name = text.strip_prefix("PCS Name = ").unwrap_or(&text);
+            let name = name.split('|').next().unwrap_or_default();
+            (!name.is_empty()).then(|| named(name))
+        });
+        let name = name.unwrap_or_else(|| "unnamed".to_owned());
+        let axes = projection.axes;
+        let (base, projection) = (base.wkt, projection.wkt);
+        Some(Crs::Wkt(format!(
+            r#"PROJCS["{name}",{base},{projection},{unit},{axes}]"#
+        )))
+    }
+
+    /// Returns the unit of a map; classes `UnitsGeoKeys` and `UnitSizeGeoKeys`.
+    fn linear_unit(&self) -> Option<String> {
+        Some(match self.code(3076)? {
+            9001 => METRE.to_owned(),
+            9002 => r#"UNIT["foot",0.3048,AUTHORITY["EPSG","9002"]]"#.to_owned(),
+            9003 => {
+                r#"UNIT["US survey foot",0.304800609601219,AUTHORITY["EPSG","9003"]]"#.to_owned()
+            }
+            9036 => r#"UNIT["kilometre",1000,AUTHORITY["EPSG","9036"]]"#.to_owned(),
+            USER_DEFINED => {
+                let size = self.number(3077).filter(|&size| size > 0.0)?;
+                format!(r#"UNIT["unnamed",{size}]"#)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns the geographic CRS, which may be the base of a projected one.
+    fn geographic(&self, axes: &str) -> Option<Geographic> {
+        // Class GeodeticCRSGeoKey.
+        let of_crs = match self.code(2048)? {
+            0 | USER_DEFINED => None,
+            code => Some(Datum::of_crs(code)?),
+        };
+        let citation = Citation(self.text(2049).unwrap_or_default());
+        // Class GeodeticDatumGeoKey.
+        let datum = match (of_crs, self.code(2050)) {
+            (Some(datum), Some(code)) if !matches!(code, 0 | USER_DEFINED) => {
+                (datum.code == code).then_some(Some(datum))?
+            }
+            (Some(datum), _) => Some(datum),
+            (None, None | Some(0 | USER_DEFINED)) => None,
+            (None, Some(code)) => Some(Datum::of_code(code)?),
+        };
+        let known = datum.and_then(Datum::ellipsoid);
+        let spheroid = self.spheroid(known, &citation)?;
+        // A datum is its ellipsoid too: with another one it is another datum.
+        let is_whole = known.is_some() && spheroid.code == known.map(|known| known.code);
+        let datum_name = match datum {
+            Some(datum) if is_whole => datum.name.to_owned(),
+            _ => citation
+                .part("Datum")
+                .unwrap_or_else(|| "unknown".to_owned()),
+        };
+        let shift = if datum.is_none() {
+            self.shift()?
+        } else {
+            String::new()
+        };
+        let authority = |code: u64| format!(r#",AUTHORITY["EPSG","{code}"]"#);
+        let of_datum = datum.filter(|_| is_whole);
+        let datum_code = of_datum.map(|datum| authority(datum.code));
+        let datum_code = datum_code.unwrap_or_default();
+        let (meridian, is_greenwich) = self.prime_meridian(&citation)?;
+        if of_crs.is_some() && !is_greenwich {
+            return None;
+        }
+        let (unit, is_degree) = self.angular_unit(of_crs.is_some())?;
+        let whole_crs = of_crs.filter(|_| is_whole && is_degree);
+        let (name, code) = match whole_crs {
+            Some(datum) => (datum.crs_name.to_owned(), authority(datum.crs)),
+            None => (citation.name(), String::new()),
+        };
+        let comma = if axes.is_empty() { "" } else { "," };
+        let spheroid = spheroid.wkt;
+        let wkt = format!(
+            r#"GEOGCS["{name}",DATUM["{datum_name}",{spheroid}{shift}{datum_code}],{meridian},{unit}{comma}{axes}{code}]"#
+        );
+        Some(Geographic {
+            wkt,
+            is_plain: is_degree && is_greenwich,
+            epsg: whole_crs.map(|datum| datum.crs),
+        })
+    }
+
+    /// Returns the ellipsoid: the axes that the file states, else that of a code; classes
+    /// `EllipsoidGeoKey`, `EllipsoidSemiMajorAxisGeoKey` and those beside it.
+    fn spheroid(
+        &self,
+        of_datum: Option<&'static Ellipsoid>,
+        citation: &Citation,
+    ) -> Option<Spheroid> {
+        let of_code = match self.code(2056) {
+            None | Some(0 | USER_DEFINED) => None,
+            Some(code) => Some(Ellipsoid::of_code(code)?),
+        };
+        // The axes are in metres, or in a unit that nobody uses.
+        if !matches!(self.code(2052), None | Some(0 | 9001)) {
+            return None;
+        }
+        let known = of_code.or(of_datum);
+        let has_axes = self.has(2057);
+        let is_code = |(a, f): (f64, f64), known: &Ellipsoid| {
+            near(a, known.semi_major) && near(f, known.inverse_flattening)
+        };
+        let spheroid = |name: &str, a: f64, f: f64, code: Option<u64>| {
+            let authority = code.map(|code| format!(r#",AUTHORITY["EPSG","{code}"]"#));
+            let authority = authority.unwrap_or_default();
+            let wkt = format!(r#"SPHEROID["{name}",{a},{f}{authority}]"#);
+            Some(Spheroid { wkt, code })
+        };
+        let of_known = |known: &Ellipsoid| {
+            let (a, f) = (known.semi_major, known.inverse_flattening);
+            spheroid(known.name, a, f, Some(known.code))
+        };
+        match known {
+            Some(known) if !has_axes => of_known(known),
+            Some(known) if is_code(self.axes()?, known) => of_known(known),
+            _ => {
+                let (a, f) = self.axes()?;
+                let name = citation.part("Ellipsoid");
+                spheroid(&name.unwrap_or_else(|| "unnamed".to_owned()), a, f, None)
+            }
+        }
+    }
+
+    /// Returns the half axis at the equator, and the inverse flattening or zero.
+    fn axes(&self) -> Option<(f64, f64)> {
+        let a = self.number(2057).filter(|&a| a > 0.0)?;
+        let inverse = if self.has(2059) {
+            self.number(2059)?
+        } else {
+            let b = self.number(2058).filter(|&b| b > 0.0 && b <= a)?;
+            if a > b { a / (a - b) } else { 0.0 }
+        };
+        (inverse == 0.0 || inverse > 1.0).then_some((a, inverse))
+    }
+
+    /// Returns the shift to WGS 84 that GDAL writes beside a datum of its own.
+    fn shift(&self) -> Option<String> {
+        if !self.has(2062) {
+            return Some(String::new());
+        }
+        let values = self.numbers(2062)?;
+        let is_sound = |value: &f64| value.is_finite() && value.abs() < MOST_NUMBER;
+        if !matches!(values.len(), 3 | 7) || !values.iter().all(is_sound) {
+            return None;
+        }
+        let all = values.iter().chain(&[0.0; 4]).take(7);
+        let all: Vec<String> = all.map(f64::to_string).collect();
+        Some(format!(",TOWGS84[{}]", all.join(",")))
+    }
+
+    /// Returns where longitudes count from, and whether that is Greenwich, which GeoTIFF takes where
+    /// nothing is said; class `PrimeMeridianGeoKey`.
+    fn prime_meridian(&self, citation: &Citation) -> Option<(String, bool)> {
+        let longitude = match self.code(2051) {
+            Some(8901) => 0.0,
+            None | Some(USER_DEFINED) if self.has(2061) => self.number(2061)?,
+            None => 0.0,
+            _ => return None,
+        };
+        let is_greenwich = longitude == 0.0;
+        let stated = citation.part("Primem").filter(|_| self.has(2061));
+        let otherwise = if is_greenwich { "Greenwich" } else { "unnamed" };
+        let name = stated.unwrap_or_else(|| otherwise.to_owned());
+        let meridian = format!(r#"PRIMEM["{name}",{longitude}]"#);
+        (longitude.abs() <= 360.0).then_some((meridian, is_greenwich))
+    }
+
+    /// Returns the unit of a geographic CRS, and whether it is the degree.
+    fn angular_unit(&self, is_known: bool) -> Option<(String, bool)> {
+        let degree = r#"UNIT["degree",0.0174532925199433,AUTHORITY["EPSG","9122"]]"#;
+        Some(match self.code(2054) {
+            Some(9102 | 9122) => (degree.to_owned(), true),
+            // The codes of the table are all in degrees.
+            None if is_known => (degree.to_owned(), true),
+            Some(9101) => (
+                r#"UNIT["radian",1,AUTHORITY["EPSG","9101"]]"#.to_owned(),
+                false,
+            ),
+            Some(9105) => (
+                r#"UNIT["grad",0.015707963267949,AUTHORITY["EPSG","9105"]]"#.to_owned(),
+                false,
+            ),
+            Some(USER_DEFINED) => {
+                let size = self.number(2055).filter(|&size| size > 0.0)?;
+                (format!(r#"UNIT["unnamed",{size}]"#), false)
+            }
+            _ => return None,
+        })
+    }
+}
+
+const METRE: &str = r#"UNIT["metre",1,AUTHORITY["EPSG","9001"]]"#;
+
+/// A geographic CRS in WKT.
+#[derive(Debug)]
+struct Geographic {
+    wkt: String,
+    /// True if it counts in degrees from Greenwich.
+    is_plain: bool,
+    /// Its code, where it is that of the code in every part.
+    epsg: Option<u64>,
+}
+
+/// An ellipsoid in WKT.
+#[derive(Debug)]
+struct Spheroid {
+    wkt: String,
+    code: Option<u64>,
+}
+
+/// The citation of a geographic CRS, in which GDAL and ERDAS put names by `Datum = ..|`.
+#[derive(Debug)]
+struct Citation(String);
+
+impl Citation {
+    fn part(&self, wanted: &str) -> Option<String> {
+        let parts = self.0.split('|').filter_map(|part| part.split_once('='));
+        let mut values = parts.filter(|(name, _)| name.trim() == wanted);
+        let value = values.next()?.1.trim();
+        (!value.is_empty()).then(|| named(value))
+    }
+
+    fn name(&self) -> String {
+        let whole = || {
+            let is_name = !self.0.is_empty() && !self.0.contains(['=', '|']);
+            is_name.then(|| named(&self.0))
+        };
+        let name = self.part("GCS Name").or_else(whole);
+        name.unwrap_or_else(|| "unknown".to_owned())
+    }
+}
+
+/// Returns a text as a name inside quotes.
+fn named(text: &str) -> String {
+    let name = text.trim().chars().take(MOST_NAME);
+    name.map(|c| if c == '"' { '\'' } else { c }).collect()
+}
+
+/// Returns true for numbers that differ by rounding only.
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * b.abs()
+}
+
+/// Returns true if every bracket and quote of WKT is closed, and nothing follows the last.
+fn is_whole(wkt: &str) -> bool {
+    let mut depth = 0_usize;
+    let mut is_quoted = false;
+    let mut ended = false;
+    for c in wkt.chars() {
+        match c {
+            _ if ended => return false,
+            '"' => is_quoted = !is_quoted,
+            '[' if !is_quoted => depth += 1,
+            ']' if !is_quoted => match depth.checked_sub(1) {
+                Some(outer) => {
+                    depth = outer;
+                    ended = outer == 0;
+                }
+                None => return false,
+            },
+            _ => {}
+        }
+    }
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(codes: &[(u64, u64)], numbers: &[(u64, f64)], texts: &[(u64, &str)]) -> Keys {
+        let mut keys = Keys {
+            directory: vec![1, 1, 0, 0],
+            ..Keys::default()
+        };
+        for &(id, code) in codes {
+            keys.directory.extend([id, 0, 1, code]);
+        }
+        for (&(id, number), at) in numbers.iter().zip(0..) {
+            keys.directory.extend([id, 34736, 1, at]);
+            keys.doubles.push(number);
+        }
+        let mut all = String::new();
+        for (id, text) in texts {
+            let at = [text.len() as u64, all.len() as u64];
+            keys.directory.extend([*id, 34737, at[0], at[1]]);
+            all.push_str(text);
+        }
+        keys.texts = Bytes::from(all);
+        keys
+    }
+
+    fn wkt(keys: &Keys) -> Option<String> {
+        match keys.crs() {
+            Some(Crs::Wkt(wkt)) => Some(wkt),
+            _ => None,
+        }
+    }
+
+    const WGS_84: &str = r#"GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563,AUTHORITY["EPSG","7030"]],AUTHORITY["EPSG","6326"]],PRIMEM["Greenwich",0],UNIT["degree",0.0174532925199433,AUTHORITY["EPSG","9122"]],AUTHORITY["EPSG","4326"]]"#;
+    const ALBERS: &[(u64, f64)] = &[
+        (3078, 29.5),
+        (3079, 45.5),
+        (3080, -96.0),
+        (3081, 23.0),
+        (3082, 0.0),
+        (3083, 0.0),
+    ];
+
+    #[test]
+    fn a_projection_on_a_known_base_is_told_in_full() {
+        let codes = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 11)];
+        let codes = [&codes[..], &[(3076, 9001)]].concat();
+        let found = keys(&codes, ALBERS, &[(1026, "My \"map\"|")]);
+        let expected = format!(
+            r#"PROJCS["My 'map'",{WGS_84},PROJECTION["Albers_Conic_Equal_Area"],PARAMETER["latitude_of_center",23],PARAMETER["longitude_of_center",-96],PARAMETER["standard_parallel_1",29.5],PARAMETER["standard_parallel_2",45.5],PARAMETER["false_easting",0],PARAMETER["false_northing",0],UNIT["metre",1,AUTHORITY["EPSG","9001"]],AXIS["Easting",EAST],AXIS["Northing",NORTH]]"#
+        );
+        assert_eq!(wkt(&found), Some(expected));
+    }
+
+    #[test]
+    fn what_is_missing_or_told_twice_is_not_guessed() {
+        let whole = [
+            (1024, 1),
+            (2048, 4326),
+            (3072, 32767),
+            (3075, 11),
+            (3076, 9001),
+        ];
+        for left_out in [2048, 3075, 3076] {
+            let codes = whole.iter().filter(|(id, _)| *id != left_out).copied();
+            assert_eq!(keys(&codes.collect::<Vec<_>>(), ALBERS, &[]).crs(), None);
+        }
+        for left_out in [3078, 3079, 3080, 3081] {
+            let numbers = ALBERS.iter().filter(|(id, _)| *id != left_out).copied();
+            let numbers: Vec<_> = numbers.collect();
+            assert_eq!(keys(&whole, &numbers, &[]).crs(), None, "{left_out}");
+        }
+        let twice = [ALBERS, &[(3088, 7.0)]].concat();
+        assert_eq!(keys(&whole, &twice, &[]).crs(), None);
+        let odd = [&ALBERS[1..], &[(3078, f64::NAN)]].concat();
+        assert_eq!(keys(&whole, &odd, &[]).crs(), None);
+    }
+
+    #[test]
+    fn other_axes_take_the_code_from_a_datum() {
+        let codes = [(1024, 1), (2048, 4326), (3072, 32767), (3074, 16033)];
+        let axes = [(2057, 6_378_140.0), (2059, 298.257)];
+        let found = wkt(&keys(&codes, &axes, &[])).unwrap();
+        assert!(found.contains(r#"DATUM["unknown",SPHEROID["unnamed",6378140,298.257]]"#));
+        assert!(!found.contains("4326"), "{found}");
+        assert_eq!(keys(&codes, &[], &[]).crs(), Some(Crs::Epsg(32_633)));
+    }
+
+    #[test]
+    fn names_come_from_the_parts_of_a_citation() {
+        let codes = [(1024, 2), (2048, 32767), (2050, 32767), (2054, 9102)];
+        let axes = [(2057, 1_737_400.0), (2058, 1_737_400.0), (2061, 0.0)];
+        let said = "GCS Name = Moon|Datum = D|Ellipsoid = E|Primem = R||";
+        let expected = r#"GEOGCS["Moon",DATUM["D",SPHEROID["E",1737400,0]],PRIMEM["R",0],UNIT["degree",0.0174532925199433,AUTHORITY["EPSG","9122"]],AXIS["Latitude",NORTH],AXIS["Longitude",EAST]]"#;
+        let found = keys(&codes, &axes, &[(2049, said)]);
+        assert_eq!(wkt(&found).as_deref(), Some(expected));
+        let long = format!("GCS Name = {}", "x".repeat(9000));
+        let found = wkt(&keys(&codes, &axes, &[(2049, &long)])).unwrap();
+        assert!(found.len() < 500);
+    }
+
+    #[test]
+    fn wkt_in_a_citation_is_taken_if_it_is_whole() {
+        let of = |text: &str| {
+            let text = format!("ESRI PE String = {text}|");
+            wkt(&keys(&[(1024, 32767)], &[], &[(3073, &text)]))
+        };
+        let whole = r#"PROJCS["a]",GEOGCS["b"]]"#;
+        assert_eq!(of(whole).as_deref(), Some(whole));
+        for odd in [
+            r#"PROJCS["a""#,
+            r#"PROJCS["a"]]"#,
+            r#"VERT_CS["a"]"#,
+            "PROJCS[",
+        ] {
+            assert_eq!(of(odd), None);
+        }
+    }
+
+    #[test]
+    fn ranges_past_the_numbers_and_texts_are_nothing() {
+        let mut found = keys(
+            &[(1024, 2), (2048, 32767), (2054, 9102), (2056, 7030)],
+            &[],
+            &[],
+        );
+        found.directory.extend([2057, 34736, u64::MAX, u64::MAX]);
+        found.directory.extend([2049, 34737, 9, 9]);
+        assert_eq!(found.crs(), None);
+        assert_eq!(found.text(2049), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! What the COG reader makes of CRSs that files describe in parts, beside GDAL's reading of them.
+
+use std::{collections::BTreeMap, path::Path};
+
+use gdal::{
+    Dataset, DriverManager,
+    spatial_ref::{AxisMappingStrategy, SpatialRef},
+};
+use rss_core::{Backend, Crs, Location, Session};
+use serde_json::Value;
+
+use super::corpora::folders;
+
+/// Files whose CRS differs from GDAL's by design: the end of the name, and the reason.
+const AGREED: &[(&str, &str)] = &[];
+
+/// How the files of a folder state their CRS.
+#[derive(Debug, Default)]
+struct Tally {
+    /// With WKT of ours that GDAL reads as it reads the file.
+    same: usize,
+    /// Without a CRS, though GDAL names one.
+    silent: Vec<String>,
+    wrong: Vec<String>,
+}
+
+#[test]
+fn a_crs_in_parts_is_the_one_that_gdal_reads() {
+    let _alone = super::alone();
+    for folder in folders() {
+        let tally = compare_all(&folder);
+        eprintln!(
+            "{}: {} files with WKT, {} without a CRS that GDAL names: {:#?}",
+            folder.display(),
+            tally.same,
+            tally.silent.len(),
+            tally.silent
+        );
+        assert!(tally.wrong.is_empty(), "{}", tally.wrong.join("\n"));
+        if folder.ends_with("shared/corpora") {
+            assert!(tally.same >= 31, "{} files with WKT", tally.same);
+            assert!(tally.silent.len() <= 3, "{:?}", tally.silent);
+        }
+    }
+}
+
+/// What GDAL is told to write, in PROJ's words: every method, and bases and units of many kinds.
+const WRITTEN: &[&str] = &[
+    "+proj=utm +zone=33 +ellps=GRS80",
+    "+proj=utm +zone=33 +south +ellps=intl",
+    "+proj=tmerc +lat_0=49 +lon_0=-2 +k=0.9996012717 +x_0=400000 +y_0=-100000 +ellps=airy",
+    "+proj=tmerc +axis=wsu +lat_0=0 +lon_0=29 +k=1 +ellps=WGS84",
+    "+proj=merc +lon_0=110 +k=0.997 +x_0=3900000 +y_0=900000 +ellps=bessel",
+    "+proj=merc +lon_0=51 +lat_ts=42 +ellps=krass",
+    "+proj=lcc +lat_1=33 +lat_2=45 +lat_0=23 +lon_0=-96 +x_0=10 +y_0=20 +datum=NAD83",
+    "+proj=lcc +lat_1=33 +lat_2=45 +lat_0=23 +lon_0=-96 +x_0=609601.219202438 +datum=NAD27 +units=us-ft",
+    "+proj=lcc +lat_1=18 +lat_0=18 +lon_0=-77 +k_0=0.9999 +x_0=250000 +y_0=150000 +ellps=clrk66",
+    "+proj=laea +lat_0=52 +lon_0=10 +x_0=4321000 +y_0=3210000 +ellps=GRS80",
+    "+proj=aea +lat_1=-18 +lat_2=-36 +lat_0=0 +lon_0=132 +ellps=GRS80 +towgs84=1,2,3,0,0,0,0",
+    "+proj=aeqd +lat_0=49 +lon_0=2 +datum=WGS84",
+    "+proj=eqdc +lat_1=20 +lat_2=60 +lat_0=40 +lon_0=-96 +datum=NAD83",
+    "+proj=stere +lat_0=40 +lon_0=5 +k=0.9 +ellps=WGS84",
+    "+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +datum=WGS84",
+    "+proj=stere +lat_0=-90 +lat_ts=-90 +lon_0=0 +k=0.994 +x_0=2000000 +y_0=2000000 +datum=WGS84",
+    "+proj=sterea +lat_0=52 +lon_0=5 +k=0.9999079 +x_0=155000 +y_0=463000 +ellps=bessel",
+    "+proj=eqc +lat_ts=30 +lat_0=0 +lon_0=10 +datum=WGS84",
+    "+proj=cass +lat_0=10 +lon_0=-61 +x_0=86501 +y_0=65379 +ellps=WGS84",
+    "+proj=gnom +lat_0=10 +lon_0=20 +a=6371000 +b=6371000",
+    "+proj=mill +lon_0=20 +a=6371000 +b=6371000",
+    "+proj=ortho +lat_0=10 +lon_0=20 +a=6371000 +b=6371000",
+    "+proj=poly +lat_0=0 +lon_0=-54 +x_0=5000000 +y_0=10000000 +ellps=GRS80",
+    "+proj=robin +lon_0=20 +datum=WGS84",
+    "+proj=sinu +lon_0=20 +a=6371007.181 +b=6371007.181",
+    "+proj=vandg +lon_0=20 +a=6371000 +b=6371000",
+    "+proj=cea +lat_ts=30 +lon_0=0 +datum=WGS84",
+    "+proj=geos +lon_0=140.7 +h=35785863 +a=6378137 +b=6356752.3",
+    "+proj=longlat +ellps=bessel",
+    "+proj=longlat +a=3396190 +b=3376200",
+    "+proj=longlat +ellps=clrk80ign +pm=2.5",
+    "+proj=laea +lat_0=52 +lon_0=10 +ellps=GRS80 +units=ft",
+];
+
+#[test]
+fn what_gdal_writes_in_parts_is_read_as_gdal_reads_it() {
+    let _alone = super::alone();
+    let dir = tempfile::tempdir().unwrap();
+    let session = Session::builder().build().unwrap();
+    let mut wrong = Vec::new();
+    for (n, written) in WRITTEN.iter().enumerate() {
+        let path = dir.path().join(format!("{n}.tif"));
+        let driver = DriverManager::get_driver_by_name("GTiff").unwrap();
+        let mut made = driver
+            .create_with_band_type::<u8, _>(&path, 2, 2, 1)
+            .unwrap();
+        let crs = SpatialRef::from_proj4(written).unwrap();
+        made.set_spatial_ref(&crs).unwrap();
+        made.set_geo_transform(&[0.0, 1.0, 0.0, 0.0, 0.0, -1.0])
+            .unwrap();
+        drop(made);
+        let raster = session
+            .open(&Location::Local(path.clone()), Backend::AsyncTiff)
+            .unwrap();
+        let theirs = Dataset::open(&path).unwrap().spatial_ref().ok();
+        match &raster.profile().crs {
+            Some(Crs::Wkt(wkt)) => {
+                let how = difference(wkt, theirs);
+                wrong.extend(how.map(|how| format!("{written}: {how}")));
+            }
+            other => wrong.push(format!("{written}: {other:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_moved_projection_is_told_apart() {
+    let of = |written| SpatialRef::from_proj4(written).unwrap();
+    let ours = |written| of(written).to_wkt().unwrap();
+    let here = "+proj=laea +lat_0=52 +lon_0=10 +ellps=GRS80";
+    assert_eq!(difference(&ours(here), Some(of(here))), None);
+    for other in [
+        "+proj=laea +lat_0=52 +lon_0=10.00001 +ellps=GRS80",
+        "+proj=laea +lat_0=52 +lon_0=10 +ellps=intl",
+        "+proj=laea +lat_0=52 +lon_0=10 +ellps=GRS80 +units=ft",
+        "+proj=aeqd +lat_0=52 +lon_0=10 +ellps=GRS80",
+    ] {
+        assert!(
+            difference(&ours(other), Some(of(here))).is_some(),
+            "{other}"
+        );
+    }
+}
+
+fn compare_all(folder: &Path) -> Tally {
+    let manifest = std::fs::read(folder.join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let session = Session::builder().build().unwrap();
+    let mut tally = Tally::default();
+    for file in manifest["files"].as_array().unwrap() {
+        let name = file["file"].as_str().unwrap();
+        let path = folder.join(name);
+        let location = Location::Local(path.clone());
+        let Ok(raster) = session.open(&location, Backend::AsyncTiff) else {
+            continue;
+        };
+        let theirs = Dataset::open(&path)
+            .ok()
+            .and_then(|data| data.spatial_ref().ok());
+        match (&raster.profile().crs, theirs) {
+            (Some(Crs::Wkt(wkt)), theirs) => {
+                let differs = difference(wkt, theirs);
+                let is_agreed = AGREED.iter().any(|(end, _)| name.ends_with(end));
+                match differs {
+                    Some(how) if !is_agreed => tally.wrong.push(format!("{name}: {how}")),
+                    _ => tally.same += 1,
+                }
+            }
+            (None, Some(_)) => tally.silent.push(name.to_owned()),
+            _ => {}
+        }
+    }
+    tally
+}
+
+/// Returns in what WKT of ours differs from GDAL's reading of the file, if in anything.
+fn difference(ours: &str, theirs: Option<SpatialRef>) -> Option<String> {
+    let Ok(mut parsed) = SpatialRef::from_wkt(ours) else {
+        return Some(format!("GDAL does not read {ours}"));
+    };
+    let Some(mut theirs) = theirs else {
+        return Some(format!("GDAL names no CRS, we {ours}"));
+    };
+    parsed.set_axis_mapping_strategy(AxisMappingStrategy::TraditionalGisOrder);
+    theirs.set_axis_mapping_strategy(AxisMappingStrategy::TraditionalGisOrder);
+    if parsed == theirs {
+        return None;
+    }
+    let said = |crs: &SpatialRef| crs.to_proj4().unwrap_or_default();
+    let (a, b) = (said(&parsed), said(&theirs));
+    // Names and codes of parts are not where a pixel lies.
+    (a.is_empty() || !is_near(&a, &b)).then(|| {
+        let wkt = theirs.to_wkt().unwrap_or_default();
+        format!("{a}, GDAL says {b}\n  ours {ours}\n  GDAL {wkt}")
+    })
+}
+
+/// Returns true for PROJ strings of the same words, and of numbers that differ by rounding only.
+fn is_near(a: &str, b: &str) -> bool {
+    let words = |text: &str| -> BTreeMap<String, String> {
+        let pairs = text.split_whitespace().map(|word| {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            (name.to_owned(), value.to_owned())
+        });
+        pairs.collect()
+    };
+    let (a, b) = (words(a), words(b));
+    let same = |(a, b): (&String, &String)| match (a.parse::<f64>(), b.parse::<f64>()) {
+        (Ok(a), Ok(b)) => (a - b).abs() <= 1e-9 * b.abs().max(1.0),
+        _ => a == b,
+    };
+    a.keys().eq(b.keys()) && a.values().zip(b.values()).all(same)
+}
