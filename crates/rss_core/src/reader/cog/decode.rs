@@ -3,7 +3,7 @@
 use super::{
     canvas::Place,
     codec::decompress,
-    index::{Level, Stored},
+    level::{Level, Stored},
     samples::{self, Value},
 };
 use crate::{

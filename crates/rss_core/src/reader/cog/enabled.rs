@@ -14,7 +14,8 @@ use super::{
     canvas::{Canvas, Rest, Wanted},
     decode::{self, Job, Target},
     directory::{Parts, Stop},
-    index::{self, Compression, Index, Level, Stored},
+    index::{self, Index},
+    level::{Compression, Level, Stored},
     plan,
     samples::{self, Value},
 };

@@ -5,7 +5,7 @@
 
 use super::{
     directory::{Entry, Reader, Stop},
-    index::{Compression, Level, Stored},
+    level::{Compression, Level, Stored},
 };
 use crate::{
     geo::{Crs, GeoTransform},

@@ -11,7 +11,8 @@ use super::{
     canvas::{Canvas, Wanted},
     decode::{self, Job, Target},
     directory::{Parts, Stop},
-    index::{self, Index, Level},
+    index::{self, Index},
+    level::Level,
     plan,
 };
 use crate::{

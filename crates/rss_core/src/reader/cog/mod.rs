@@ -1,9 +1,11 @@
 //! The COG backend: TIFF over `object_store`, with one request for the header and one for each run of
 //! tiles.
 //!
-//! [`index`] understands the header ([`geokeys`] its CRS), [`plan`] chooses the tiles, `store` fetches their bytes, [`decode`]
-//! turns them into samples ([`codec`] undoes the compression, [`samples`] byte order and predictor,
-//! [`canvas`] is where they go). Only fetching waits; only `decode` touches pixels.
+//! [`index`] understands the header: [`directory`] its tags, [`facts`] what it says of the whole file
+//! ([`geokeys`] of the CRS), [`level`] how an image is laid out and, by its tables ([`table`]), where its
+//! tiles lie. [`plan`] chooses the tiles of a window, `store` fetches their bytes, [`decode`] turns them
+//! into samples ([`codec`] undoes the compression, [`samples`] byte order and predictor, [`canvas`] is
+//! where they go). Only fetching waits; only `decode` touches pixels.
 
 pub(crate) use self::inner::open;
 
@@ -35,11 +37,15 @@ mod geokeys;
 #[cfg(feature = "async-tiff")]
 mod index;
 #[cfg(feature = "async-tiff")]
+mod level;
+#[cfg(feature = "async-tiff")]
 mod plan;
 #[cfg(feature = "async-tiff")]
 mod projections;
 #[cfg(feature = "async-tiff")]
 mod samples;
+#[cfg(feature = "async-tiff")]
+mod table;
 
 /// The source of the error that [`open`] returns for a file of another format.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use fax::{
 use super::damaged;
 use crate::{
     error::{Error, Result},
-    reader::cog::index::Fax,
+    reader::cog::level::Fax,
 };
 
 /// Zero bytes that stand after the data: the tables look ahead, and a code may be the last bits.

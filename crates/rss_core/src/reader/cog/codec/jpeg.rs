@@ -7,7 +7,7 @@ use jpeg_decoder::{ColorTransform, Decoder, Error as JpegError};
 use super::damaged;
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::cog::index::Level,
+    reader::cog::level::Level,
 };
 
 /// The photometric interpretations that say how three bands are meant.

@@ -6,7 +6,7 @@ use super::damaged;
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::DataType,
-    reader::cog::index::Level,
+    reader::cog::level::Level,
 };
 
 /// Bytes that decoding may take for each byte of the tile.

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::cog::index::Level,
+    reader::cog::level::Level,
 };
 
 pub(super) fn unpack(_: &Level, _: bool, _: &[u8], _: usize, _: &mut Vec<u8>) -> Result<()> {

@@ -10,7 +10,7 @@ use super::damaged;
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::DataType,
-    reader::cog::index::Level,
+    reader::cog::level::Level,
 };
 
 /// Writes the samples of a tile in the byte order of the file; samples of a pixel lie side by side.

@@ -16,7 +16,7 @@ use std::{borrow::Cow, cell::RefCell, io::Read};
 
 use libdeflater::Decompressor;
 
-use super::index::{Compression, LercIn, Level};
+use super::level::{Compression, LercIn, Level};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a tile's dictionary may take.

@@ -1,0 +1,513 @@
+//! One image of a TIFF file: how it is laid out, and where the bytes of its tiles lie. No IO.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::{
+    directory::{Entry, Parts, Reader, Stop, corrupt, unsupported},
+    table::Table,
+};
+use crate::{geo::Size, raster::DataType};
+
+/// Bands that one file may have.
+const MOST_BANDS: usize = 65_536;
+/// Bytes around a tile that GDAL's COG driver writes.
+const LEADER_BYTES: u64 = 4;
+const TRAILER_BYTES: u64 = 4;
+/// Bytes beyond twice those of its samples that a tile may seem to have, by where the next one starts.
+const MOST_BETWEEN: u64 = 512 << 10;
+
+/// One image of the file: its layout, and where its tile tables are.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    pub(super) size: Size,
+    /// The size of a tile; of a strip: the image's width and the rows of a strip.
+    pub(super) tile: Size,
+    pub(super) bands: usize,
+    pub(super) dtype: DataType,
+    pub(super) stored: Stored,
+    pub(super) compression: Compression,
+    pub(super) predictor: u16,
+    /// True if each band has tiles of its own.
+    pub(super) planar: bool,
+    pub(super) photometric: u16,
+    /// True if the lowest bit of each stored byte comes first.
+    pub(super) bits_reversed: bool,
+    pub(super) jpeg_tables: Option<Bytes>,
+    /// True if the writer says that tiles lie one behind the other, each with its size before it and
+    /// its last bytes again behind it.
+    pub(super) back_to_back: bool,
+    offsets: Table,
+    /// Some writers leave out how long samples are that they did not compress.
+    counts: Option<Table>,
+}
+
+/// How one sample lies in a decompressed tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// As the data type, in the byte order of the file.
+    Whole,
+    /// So many bits, the highest first; each row starts at a byte.
+    Bits(u8),
+    /// Two bytes of a float; IEEE 754 `binary16`.
+    Half,
+    /// Two whole numbers, of so many bits each.
+    ComplexInt(u8),
+    /// Three bytes of a float; see Adobe Photoshop TIFF Technical Note 3.
+    ThreeByteFloat,
+}
+
+/// How tiles are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Lzw,
+    Jpeg,
+    Deflate,
+    PackBits,
+    Lzma,
+    Zstd,
+    WebP,
+    Lerc(LercIn),
+    JpegXl,
+    Fax(Fax),
+}
+
+/// What LERC data is compressed with once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LercIn {
+    Nothing,
+    Deflate,
+    Zstd,
+}
+
+/// The bilevel compressions of CCITT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fax {
+    /// Runs only, each row from a byte on.
+    Huffman,
+    Group3 {
+        two_dimensions: bool,
+    },
+    Group4,
+}
+
+impl Compression {
+    fn of_code(code: u16) -> Result<Self, Stop> {
+        let name = match code {
+            1 => return Ok(Self::None),
+            5 => return Ok(Self::Lzw),
+            7 => return Ok(Self::Jpeg),
+            8 | 32946 => return Ok(Self::Deflate),
+            32773 => return Ok(Self::PackBits),
+            34925 => return Ok(Self::Lzma),
+            50000 => return Ok(Self::Zstd),
+            50001 => return Ok(Self::WebP),
+            2 => return Ok(Self::Fax(Fax::Huffman)),
+            // The options of these two stand in tags of their own.
+            3 => {
+                return Ok(Self::Fax(Fax::Group3 {
+                    two_dimensions: false,
+                }));
+            }
+            34887 => return Ok(Self::Lerc(LercIn::Nothing)),
+            4 => return Ok(Self::Fax(Fax::Group4)),
+            50002 | 52546 => return Ok(Self::JpegXl),
+            6 => "old JPEG",
+            32766 => "NeXT",
+            32809 => "ThunderScan",
+            34676 | 34677 => "SGI LogLuv",
+            34712 => "JPEG 2000",
+            _ => return unsupported(format!("compression {code} is not supported")),
+        };
+        unsupported(format!("compression {name} ({code}) is not supported"))
+    }
+
+    /// Returns GDAL's name.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Lzw => Some("LZW"),
+            Self::Jpeg => Some("JPEG"),
+            Self::Deflate => Some("DEFLATE"),
+            Self::PackBits => Some("PACKBITS"),
+            Self::Lzma => Some("LZMA"),
+            Self::Zstd => Some("ZSTD"),
+            Self::WebP => Some("WEBP"),
+            Self::Lerc(LercIn::Nothing) => Some("LERC"),
+            Self::Lerc(LercIn::Deflate) => Some("LERC_DEFLATE"),
+            Self::Lerc(LercIn::Zstd) => Some("LERC_ZSTD"),
+            Self::JpegXl => Some("JXL"),
+            Self::Fax(Fax::Huffman) => Some("CCITTRLE"),
+            Self::Fax(Fax::Group3 { .. }) => Some("CCITTFAX3"),
+            Self::Fax(Fax::Group4) => Some("CCITTFAX4"),
+        }
+    }
+}
+
+impl Level {
+    /// Returns how many tiles lie side by side.
+    pub(super) fn tiles_across(&self) -> u64 {
+        u64::from(self.size.width.div_ceil(self.tile.width))
+    }
+
+    /// Returns how many tiles lie one below the other.
+    pub(super) fn tiles_down(&self) -> u64 {
+        u64::from(self.size.height.div_ceil(self.tile.height))
+    }
+
+    /// Returns how many tiles one band (or all, where they share tiles) has.
+    fn tiles_per_plane(&self) -> u64 {
+        self.tiles_across() * self.tiles_down()
+    }
+
+    /// Returns the number of a tile in the tables; past 64 bits the last, which no table has.
+    pub(super) fn number(&self, col: u32, row: u32, plane: usize) -> u64 {
+        let in_plane = u64::from(row) * self.tiles_across() + u64::from(col);
+        (plane as u64)
+            .saturating_mul(self.tiles_per_plane())
+            .saturating_add(in_plane)
+    }
+
+    /// Returns the byte ranges of tiles; an empty range is a tile that is not stored.
+    ///
+    /// Only the entries of these tiles are read, and all that are missing are named at once.
+    pub(super) fn ranges(
+        &self,
+        numbers: &[u64],
+        little_endian: bool,
+        parts: &Parts,
+    ) -> Result<Vec<Range<u64>>, Stop> {
+        let counts_of = |numbers: &[u64]| match self.counts {
+            Some(counts) => counts.read(numbers, little_endian, parts),
+            None => Ok(vec![None; numbers.len()]),
+        };
+        let tables = [Some(self.offsets), self.counts];
+        if self.back_to_back && !tables.iter().flatten().all(Table::is_small) {
+            return self.ranges_between(numbers, little_endian, parts, counts_of);
+        }
+        let offsets = self.offsets.read(numbers, little_endian, parts);
+        let counts = counts_of(numbers);
+        let (offsets, counts) = match (offsets, counts) {
+            (Ok(offsets), Ok(counts)) => (offsets, counts),
+            (Err(Stop::Missing(mut missing)), Err(Stop::Missing(more))) => {
+                missing.extend(more);
+                return Err(Stop::Missing(missing));
+            }
+            (Err(Stop::Missing(_)), Err(stop)) | (Err(stop), _) | (_, Err(stop)) => {
+                return Err(stop);
+            }
+        };
+        let ranges = numbers.iter().zip(offsets).zip(counts);
+        ranges
+            .map(|((&number, offset), count)| self.range(number, offset, count))
+            .collect()
+    }
+
+    /// Returns the range of a tile with these entries.
+    fn range(
+        &self,
+        number: u64,
+        offset: Option<u64>,
+        count: Option<u64>,
+    ) -> Result<Range<u64>, Stop> {
+        match (offset, count.or_else(|| self.plain_bytes(number))) {
+            (Some(0), Some(_)) | (Some(_), Some(0)) => Ok(0..0),
+            (Some(offset), Some(count)) => match offset.checked_add(count) {
+                Some(end) => Ok(offset..end),
+                None => corrupt(format!("tile {number} ends past any file")),
+            },
+            _ => corrupt(format!("tile {number} has no entry in its table")),
+        }
+    }
+
+    /// As [`Level::ranges`], of tiles that lie one behind the other: where the next one starts says how
+    /// long a tile is, and the table of byte counts is needed only beside those that are not stored.
+    fn ranges_between(
+        &self,
+        numbers: &[u64],
+        little_endian: bool,
+        parts: &Parts,
+        counts_of: impl Fn(&[u64]) -> Result<Vec<Option<u64>>, Stop>,
+    ) -> Result<Vec<Range<u64>>, Stop> {
+        let pairs: Vec<u64> = numbers
+            .iter()
+            .flat_map(|&number| [number, number.saturating_add(1)])
+            .collect();
+        let offsets = self.offsets.read(&pairs, little_endian, parts)?;
+        let (pairs, _) = offsets.as_chunks::<2>();
+        // A tile that was written again lies at the end of the file, far from the one before it.
+        let plain = self.row_bytes().unwrap_or(0) as u64 * u64::from(self.tile.height);
+        let most = plain.saturating_mul(2).saturating_add(MOST_BETWEEN);
+        let length = |pair: &[Option<u64>; 2]| match *pair {
+            [Some(offset), Some(next)] if offset > 0 => next
+                .checked_sub(offset)?
+                .checked_sub(LEADER_BYTES + TRAILER_BYTES)
+                .filter(|&length| length > 0 && length <= most),
+            _ => None,
+        };
+        let unclear = |pair: &[Option<u64>; 2]| pair[0] != Some(0) && length(pair).is_none();
+        let all = numbers.iter().zip(pairs);
+        let asked: Vec<u64> = all
+            .clone()
+            .filter_map(|(&number, pair)| unclear(pair).then_some(number))
+            .collect();
+        let mut counts = counts_of(&asked)?.into_iter();
+        all.map(|(&number, pair)| {
+            let count = match unclear(pair) {
+                true => counts.next().flatten(),
+                // Not stored, or known.
+                false => length(pair).or(Some(0)),
+            };
+            self.range(number, pair[0], count)
+        })
+        .collect()
+    }
+
+    /// Returns the decoded bytes of a row of a tile.
+    pub(super) fn row_bytes(&self) -> Option<usize> {
+        let samples = if self.planar { 1 } else { self.bands };
+        let samples = usize::try_from(self.tile.width)
+            .ok()?
+            .checked_mul(samples)?;
+        match self.stored {
+            Stored::Whole => samples.checked_mul(self.dtype.size()),
+            Stored::Bits(bits) => samples
+                .checked_mul(usize::from(bits))
+                .map(|bits| bits.div_ceil(8)),
+            Stored::Half => samples.checked_mul(2),
+            Stored::ComplexInt(bits) => samples.checked_mul(usize::from(bits) / 4),
+            Stored::ThreeByteFloat => samples.checked_mul(3),
+        }
+    }
+
+    /// Returns the stored bytes of a tile that is not compressed.
+    fn plain_bytes(&self, number: u64) -> Option<u64> {
+        if self.compression != Compression::None {
+            return None;
+        }
+        let row = number % self.tiles_per_plane() / self.tiles_across();
+        let first = row.checked_mul(u64::from(self.tile.height))?;
+        let rows = match self.tile.width == self.size.width {
+            // The last strip ends with the image.
+            true => u64::from(self.size.height).saturating_sub(first),
+            false => u64::MAX,
+        };
+        u64::try_from(self.row_bytes()?)
+            .ok()?
+            .checked_mul(rows.min(u64::from(self.tile.height)))
+    }
+
+    /// Returns where the tables of a level end, if they are read with the header.
+    pub(super) fn tables_end(&self) -> u64 {
+        let tables = [Some(self.offsets), self.counts].into_iter().flatten();
+        if !tables.clone().all(|table| table.is_small()) {
+            return 0;
+        }
+        tables
+            .map(|table| {
+                let bytes = table.count.saturating_mul(table.width);
+                table.at.saturating_add(bytes)
+            })
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl Level {
+    /// Returns true if this image can hide pixels of a level: bits or bytes, for all bands or each.
+    pub(super) fn is_mask_of(&self, level: &Level) -> bool {
+        self.size == level.size
+            && self.dtype == DataType::U8
+            && (self.bands == 1 || self.bands == level.bands)
+    }
+}
+
+impl Reader<'_> {
+    /// Returns a table's place; its numbers are read when they are needed.
+    fn table(&self, entries: &[Entry], tag: u16) -> Option<Table> {
+        let entry = entries.iter().find(|entry| entry.tag == tag)?;
+        // Writers take signed types too; a negative number then lies past any file.
+        matches!(entry.kind, 3 | 4 | 8 | 9 | 13 | 16 | 17).then_some(())?;
+        Some(Table {
+            at: entry.at,
+            count: entry.count,
+            width: entry.width()?,
+        })
+    }
+
+    pub(super) fn level(&self, entries: &[Entry]) -> Result<Level, Stop> {
+        let side = |tag: u16, name: &str| -> Result<u32, Stop> {
+            match self
+                .number(entries, tag)?
+                .and_then(|side| u32::try_from(side).ok())
+            {
+                Some(side) if side > 0 => Ok(side),
+                _ => corrupt(format!("its {name} is missing, zero or past 32 bits")),
+            }
+        };
+        let size = Size {
+            width: side(256, "width")?,
+            height: side(257, "height")?,
+        };
+        let small = |tag: u16, default: u16| -> Result<u16, Stop> {
+            let value = self.number(entries, tag)?.unwrap_or(u64::from(default));
+            u16::try_from(value).or_else(|_| corrupt(format!("tag {tag} is {value}, past 16 bits")))
+        };
+        let bands = usize::from(small(277, 1)?);
+        if bands == 0 || bands > MOST_BANDS {
+            return corrupt(format!("{bands} samples per pixel"));
+        }
+        let mut compression = Compression::of_code(small(259, 1)?)?;
+        match &mut compression {
+            Compression::Fax(Fax::Group3 { two_dimensions }) => {
+                *two_dimensions = self.number(entries, 292)?.unwrap_or(0) & 1 != 0;
+            }
+            Compression::Lerc(inside) => {
+                *inside = match self.numbers(entries, 50674)?.get(1) {
+                    None | Some(0) => LercIn::Nothing,
+                    Some(1) => LercIn::Deflate,
+                    Some(2) => LercIn::Zstd,
+                    Some(other) => {
+                        return unsupported(format!("LERC inside codec {other} is not supported"));
+                    }
+                };
+            }
+            _ => {}
+        }
+        let photometric = small(262, 1)?;
+        let (dtype, stored) = self.dtype(entries)?;
+        let predictor = small(317, 1)?;
+        if !matches!(predictor, 1..=3) {
+            return unsupported(format!("predictor {predictor} is not supported"));
+        }
+        if predictor == 3 && !matches!(dtype, DataType::F32 | DataType::F64)
+            || predictor == 2
+                && (!matches!(stored, Stored::Whole | Stored::Half)
+                    || matches!(dtype, DataType::C64 | DataType::C128))
+        {
+            return unsupported(format!(
+                "predictor {predictor} with samples of this kind is not supported"
+            ));
+        }
+        let is_tiled = entries.iter().any(|entry| entry.tag == 322);
+        let tile = if is_tiled {
+            Size {
+                width: side(322, "tile width")?,
+                height: side(323, "tile height")?,
+            }
+        } else {
+            let rows = self.number(entries, 278)?.unwrap_or(u64::from(u32::MAX));
+            let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+            Size {
+                width: size.width,
+                height: rows.clamp(1, size.height),
+            }
+        };
+        // Tiles described by the tags of strips are written too.
+        let pair = |offsets: u16, counts: u16| {
+            Some((self.table(entries, offsets)?, self.table(entries, counts)))
+        };
+        let tables = if is_tiled {
+            pair(324, 325).or_else(|| pair(273, 279))
+        } else {
+            pair(273, 279)
+        };
+        let plain = compression == Compression::None;
+        // A table that is too short says nothing.
+        let tables = tables.map(|(offsets, counts): (Table, Option<Table>)| {
+            (
+                offsets,
+                counts.filter(|counts| counts.count >= offsets.count),
+            )
+        });
+        let tables = tables.filter(|(_, counts)| counts.is_some() || plain);
+        let Some((offsets, counts)) = tables else {
+            return unsupported("it has no table of tile offsets and byte counts");
+        };
+        // JPEG has an order of its own.
+        let bits_reversed = small(266, 1)? == 2 && compression != Compression::Jpeg;
+        let level = Level {
+            size,
+            tile,
+            bands,
+            dtype,
+            stored,
+            compression,
+            predictor,
+            planar: small(284, 1)? == 2 && bands > 1,
+            photometric,
+            bits_reversed,
+            jpeg_tables: self.value(entries, 347)?.map(|(_, bytes)| bytes),
+            back_to_back: false,
+            offsets,
+            counts,
+        };
+        if compression == Compression::Jpeg
+            && !(dtype == DataType::U8 && matches!(photometric, 0..=3 | 6))
+        {
+            return unsupported("JPEG of this colour space is not supported");
+        }
+        if compression == Compression::Jpeg && !level.planar && !matches!(bands, 1 | 3 | 4) {
+            return unsupported(format!("JPEG of {bands} bands in one is not supported"));
+        }
+        if compression == Compression::WebP
+            && !(dtype == DataType::U8 && !level.planar && matches!(bands, 3 | 4))
+        {
+            return unsupported("WebP of other than 3 or 4 bands of bytes is not supported");
+        }
+        if matches!(compression, Compression::Fax(_))
+            && !(stored == Stored::Bits(1) && (bands == 1 || level.planar))
+        {
+            return unsupported("CCITT of other than one band of bits is not supported");
+        }
+        if photometric == 6 && compression != Compression::Jpeg {
+            return unsupported("YCbCr without JPEG is not supported");
+        }
+        Ok(level)
+    }
+
+    fn dtype(&self, entries: &[Entry]) -> Result<(DataType, Stored), Stop> {
+        let bits = self.numbers(entries, 258)?;
+        let formats = self.numbers(entries, 339)?;
+        let same = |list: &[u64]| list.windows(2).all(|pair| pair.first() == pair.last());
+        if !same(&bits) || !same(&formats) {
+            return unsupported("bands of different types are not supported");
+        }
+        let bits = bits.first().copied().unwrap_or(1);
+        let format = formats.first().copied().unwrap_or(1);
+        let of_bits = || {
+            u8::try_from(bits)
+                .map(Stored::Bits)
+                .unwrap_or(Stored::Whole)
+        };
+        Ok(match (format, bits) {
+            (1 | 4, 8) => (DataType::U8, Stored::Whole),
+            (1 | 4, 16) => (DataType::U16, Stored::Whole),
+            (1 | 4, 32) => (DataType::U32, Stored::Whole),
+            (1 | 4, 64) => (DataType::U64, Stored::Whole),
+            (2, 8) => (DataType::I8, Stored::Whole),
+            (2, 16) => (DataType::I16, Stored::Whole),
+            (2, 32) => (DataType::I32, Stored::Whole),
+            (2, 64) => (DataType::I64, Stored::Whole),
+            (3, 16) => (DataType::F32, Stored::Half),
+            (3, 24) => (DataType::F32, Stored::ThreeByteFloat),
+            (3, 32) => (DataType::F32, Stored::Whole),
+            (3, 64) => (DataType::F64, Stored::Whole),
+            // As GDAL: the smallest type that holds them.
+            (1 | 4, 1..8) => (DataType::U8, of_bits()),
+            (1 | 4, 9..16) => (DataType::U16, of_bits()),
+            (1 | 4, 17..32) => (DataType::U32, of_bits()),
+            (5, 32) => (DataType::C64, Stored::ComplexInt(16)),
+            (5, 64) => (DataType::C64, Stored::ComplexInt(32)),
+            (6, 64) => (DataType::C64, Stored::Whole),
+            (6, 128) => (DataType::C128, Stored::Whole),
+            (_, bits) => {
+                return unsupported(format!(
+                    "samples of {bits} bits (format {format}) are not supported"
+                ));
+            }
+        })
+    }
+}
