@@ -40,6 +40,19 @@ impl Session {
         self.wait(reader::clear_caches(self))
     }
 
+    /// Reads windows of many files and waits; see [`reader::read_many`].
+    ///
+    /// # Errors
+    ///
+    /// As [`reader::read_many`].
+    pub fn read_many(
+        &self,
+        reads: &[(Location, ReadRequest)],
+        options: impl Into<OpenOptions>,
+    ) -> Result<Vec<Raster>> {
+        self.wait(reader::read_many(self, reads, options))
+    }
+
     /// Opens a raster and waits; see [`reader::open`].
     ///
     /// # Errors

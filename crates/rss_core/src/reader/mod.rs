@@ -11,9 +11,11 @@ pub(crate) mod gdal;
 mod mask;
 mod profile;
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{collections::HashMap, fmt, str::FromStr, sync::Arc};
 
 use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::OnceCell;
 
 pub use self::profile::{BandProfile, ColorInterp, Masking, Profile};
 use crate::{
@@ -275,6 +277,57 @@ pub async fn open(
         Backend::Gdal => gdal::open(session, location).await,
         Backend::Auto => auto::open(session, location, options.header_bytes).await,
     }
+}
+
+/// Files of one call of [`read_many`] that are read at once.
+const FILES_AT_ONCE: usize = 32;
+
+/// Reads windows of many files, many at once, and returns them in the order asked. A file that is
+/// named more than once is opened once. Dropping the future cancels what is under way.
+///
+/// ```
+/// use rss_core::{Backend, Location, ReadRequest, Session, reader};
+///
+/// # fn main() -> rss_core::Result<()> {
+/// let session = Session::builder().build()?;
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiff/files/");
+/// let file = |name: &str| Location::parse(&format!("{folder}{name}"));
+/// let reads = [
+///     (file("gdal--byte_LZMA-edd011ed.tif")?, ReadRequest::new()),
+///     (file("gdal--byte_zstd-70892132.tif")?, ReadRequest::new().with_window("0,0,2,2".parse()?)),
+/// ];
+/// let rasters = session.read_many(&reads, Backend::AsyncTiff)?; // `reader::read_many` in async code
+/// assert_eq!(rasters[0].pixels.shape(), [1, 20, 20]);
+/// assert_eq!(rasters[1].pixels.shape(), [1, 2, 2]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`open`] and [`RasterReader::read`]; the first error ends the call.
+pub async fn read_many(
+    session: &Session,
+    reads: &[(Location, ReadRequest)],
+    options: impl Into<OpenOptions>,
+) -> Result<Vec<Raster>> {
+    let options = options.into();
+    let mut files: HashMap<&Location, OnceCell<Arc<dyn RasterReader>>> = HashMap::new();
+    for (location, _) in reads {
+        files.entry(location).or_default();
+    }
+    let files = &files;
+    stream::iter(reads.iter().map(|(location, request)| async move {
+        let opening = || open(session, location, options);
+        let reader = match files.get(location) {
+            Some(file) => Arc::clone(file.get_or_try_init(opening).await?),
+            None => opening().await?,
+        };
+        reader.read(request).await
+    }))
+    .buffered(FILES_AT_ONCE)
+    .try_collect()
+    .await
 }
 
 /// Forgets what GDAL keeps of remote files, for all of the process, and closes this session's

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoBox, GeoTransform, Size, Window},
+    geo::{Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     raster::DataType,
 };
 
@@ -63,6 +63,36 @@ impl Profile {
                 )
             }),
         }
+    }
+
+    /// Returns the window of one tile of a level, cut to the level: what reads one tile and no more,
+    /// where the level has tiles of the same size as level 0.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if there is no such level or tile.
+    pub fn tile_window(&self, level: usize, tile: TileIndex) -> Result<Window> {
+        let size = self.level_size(level)?;
+        let (across, down) = (
+            size.width.div_ceil(self.tile.width.max(1)),
+            size.height.div_ceil(self.tile.height.max(1)),
+        );
+        if tile.col >= across || tile.row >= down {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "tile {},{} is outside {across} x {down} tiles",
+                    tile.col, tile.row
+                ),
+            ));
+        }
+        let (col, row) = (tile.col * self.tile.width, tile.row * self.tile.height);
+        Ok(Window {
+            col,
+            row,
+            width: self.tile.width.min(size.width - col),
+            height: self.tile.height.min(size.height - row),
+        })
     }
 
     /// Returns the coarsest level whose pixels are no larger than `resolution`, in units of the CRS
@@ -235,6 +265,23 @@ mod tests {
             ..profile
         };
         assert_eq!(nowhere.level_for_resolution(40.0), 0);
+    }
+
+    #[test]
+    fn a_tile_at_the_edge_is_cut() {
+        let profile = profile();
+        let window = |level, col, row| {
+            let tile = TileIndex { col, row };
+            profile
+                .tile_window(level, tile)
+                .map(|window| window.to_string())
+        };
+        assert_eq!(window(0, 1, 0).unwrap(), "256,0,256,256");
+        assert_eq!(window(0, 3, 3).unwrap(), "768,768,233,233");
+        assert_eq!(window(2, 0, 0).unwrap(), "0,0,251,251");
+        let err = window(0, 4, 0).unwrap_err();
+        assert_eq!(err.message(), "tile 4,0 is outside 4 x 4 tiles");
+        assert!(window(3, 0, 0).is_err());
     }
 
     #[test]

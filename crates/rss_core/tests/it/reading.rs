@@ -296,6 +296,51 @@ async fn bytes_on_their_way_stay_in_the_budget() {
 }
 
 #[tokio::test]
+async fn many_files_are_read_at_once_and_opened_once() {
+    let bed = Testbed::builder()
+        .scenes(Scenes::small())
+        .latency(std::time::Duration::from_millis(10))
+        .start()
+        .unwrap();
+    let session = Session::builder()
+        .s3_endpoint(&bed.s3_endpoint())
+        .build()
+        .unwrap();
+    let windows = [
+        "0,0,512,512",
+        "600,600,100,100",
+        "0,0,512,512",
+        "512,0,512,512",
+    ];
+    let mut reads = Vec::new();
+    for scene in bed.scenes() {
+        for text in windows {
+            let request = ReadRequest::new().with_window(window(text));
+            reads.push((at(scene.key(Band::Red)), request));
+        }
+    }
+    let rasters = reader::read_many(&session, &reads, Backend::AsyncTiff)
+        .await
+        .unwrap();
+    for (raster, (n, (_, request))) in rasters.iter().zip(reads.iter().enumerate()) {
+        let w = request.window.unwrap();
+        let scene = &bed.scenes()[n / windows.len()];
+        let expected = scene.window(Band::Red, w.col, w.row, w.width, w.height);
+        assert!(raster.pixels.view::<i16>().unwrap().iter().eq(&expected));
+    }
+    // One header a file, one tile a window.
+    let files = bed.scenes().len();
+    assert_eq!(bed.log().len(), files * (1 + windows.len()));
+    assert!(bed.peak() >= files, "{}", bed.peak());
+
+    let missing = (at("none.tif"), ReadRequest::new());
+    let err = reader::read_many(&session, &[missing], Backend::AsyncTiff)
+        .await
+        .unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
 async fn requests_to_one_host_are_bounded() {
     let bed = Testbed::builder()
         .scenes(Scenes::small())
