@@ -55,13 +55,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const ONLY_IN: &[(&str, &[&str])] = &[
     (
         "reader/cog",
-        &[
-            "jpeg_decoder::",
-            "lerc_reader::",
-            "jxl_oxide::",
-            "weezl::",
-            "fax::",
-        ],
+        &["jpeg_decoder::", "lerc_reader::", "jxl_oxide::", "fax::"],
     ),
     ("reader/gdal", &["use gdal::", "gdal_sys::"]),
     ("session", &["env::var"]),

@@ -11,6 +11,7 @@ mod jpeg_xl;
 #[path = "jpeg_xl_disabled.rs"]
 mod jpeg_xl;
 mod lerc;
+mod lzw;
 
 use std::{borrow::Cow, cell::RefCell, io::Read};
 
@@ -23,8 +24,6 @@ use crate::error::{Error, ErrorKind, Result};
 const MOST_LZMA_KIB: u32 = 128 * 1024;
 /// Bytes that a byte of DEFLATE can become: 258 from two bits.
 const MOST_OF_DEFLATE: usize = 1032;
-/// Bytes that a byte of LZW can become: a code of nine bits names 4096 at most.
-const MOST_OF_LZW: usize = 3641;
 /// Bytes of a WebP picture: its decoder takes them before it has seen the data.
 const MOST_WEBP_BYTES: usize = 128 << 20;
 /// What a thread keeps of its memory after a tile.
@@ -98,7 +97,7 @@ pub(super) fn decompress<R>(
                 lerc::unpack(level, little_endian, &packed, out)
             }
             Compression::Deflate => inflate(inflater, bytes, length, out),
-            Compression::Lzw => unpack_lzw(bytes, length, out),
+            Compression::Lzw => lzw::unpack(bytes, length, out),
             Compression::PackBits => unpack_bits(bytes, length, out),
             Compression::Zstd => unpack_zstd(bytes, length, out),
             Compression::Lzma => unpack_lzma(bytes, length, out),
@@ -137,27 +136,6 @@ fn inflate(
         .zlib_decompress(bytes, out)
         .map_err(|err| damaged("DEFLATE").with_source(err))?;
     out.truncate(got);
-    Ok(())
-}
-
-/// See TIFF 6.0, section 13.
-fn unpack_lzw(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
-    room(out, length, bytes, MOST_OF_LZW);
-    let mut decoder = weezl::decode::Decoder::with_tiff_size_switch(weezl::BitOrder::Msb, 8);
-    let mut written = 0;
-    let mut rest = bytes;
-    // The last code may leave a byte or two past the tile.
-    while let Some(space) = out.get_mut(written..).filter(|space| !space.is_empty()) {
-        let result = decoder.decode_bytes(rest, space);
-        written += result.consumed_out;
-        rest = rest.get(result.consumed_in..).unwrap_or_default();
-        match result.status {
-            Ok(weezl::LzwStatus::Ok) if result.consumed_in + result.consumed_out > 0 => {}
-            Ok(_) => break,
-            Err(err) => return Err(damaged("LZW").with_source(err)),
-        }
-    }
-    out.truncate(written);
     Ok(())
 }
 
@@ -291,7 +269,7 @@ mod tests {
             .is_err()
         );
         assert!(out.capacity() < 1 << 20, "{}", out.capacity());
-        unpack_lzw(&[0x80, 0x40, 0x40], length, &mut out).unwrap();
+        lzw::unpack(&[0x80, 0x40, 0x40], length, &mut out).unwrap();
         assert!(out.capacity() < 1 << 20, "{}", out.capacity());
     }
 
@@ -312,7 +290,7 @@ mod tests {
         assert_eq!(out, zeros);
         let mut coder = weezl::encode::Encoder::with_tiff_size_switch(weezl::BitOrder::Msb, 8);
         let data = coder.encode(&zeros).unwrap();
-        unpack_lzw(&data, zeros.len(), &mut out).unwrap();
+        lzw::unpack(&data, zeros.len(), &mut out).unwrap();
         assert_eq!(out, zeros);
     }
 }
