@@ -3,7 +3,8 @@
 //! `cargo bench -p rss_core --features bench_testbed --bench window_reads`. Each read is cold: the file
 //! is opened, and nothing is known of it. GDAL with its own defaults, as this library sets it up, with
 //! threads of its own, and over this library's stores; the COG reader; a program over plain async-tiff; servers 0, 30 and 100 ms
-//! away. 30 ms away the COG reader with requests of several sizes, too.
+//! away; and the COG reader with requests of several sizes. Then a column of small tiles, a few kB each, with
+//! several gaps between tiles that share a request.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
@@ -17,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
-use place::{agree, first_asset, open_and_read};
+use place::{Place, agree, first_asset, open_and_read};
 use rss_core::{Backend, GdalReads, Location, Pixels, Window};
+use rss_testbed::{BUCKET, Band};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use ways::Way;
@@ -87,34 +89,94 @@ fn main() -> Result<()> {
             None => first = Some(read),
         }
     }
+    let mut gaps = Vec::new();
+    let classes = classes(&place)?;
+    for kib in [0_u64, 16, 64, 256, 1024] {
+        let Some(classes) = &classes else { break };
+        let session = session().gap_bytes(kib << 10).build()?;
+        let name = format!("cog reader, gaps of {kib} KiB");
+        let way = Way::of(name, session, Backend::AsyncTiff);
+        place.clear_log();
+        runtime.block_on(way.read(classes, Some(column())))?;
+        let log = place.log();
+        let bytes: u64 = log.iter().map(|request| request.bytes).sum();
+        let (name, requests) = (&way.name, log.len());
+        println!(
+            "{}: {name}: {requests} requests, {bytes} bytes",
+            place.name()
+        );
+        gaps.push(way);
+    }
     latency::at_each(&place, |latency| {
-        time(&mut criterion, &runtime, latency, &ways, &file);
+        let group = |name| (name, latency);
+        time(
+            &mut criterion,
+            &runtime,
+            group("window-2048"),
+            &ways,
+            &file,
+            window(),
+        );
+        time(
+            &mut criterion,
+            &runtime,
+            group("window-2048"),
+            &sizes,
+            &file,
+            window(),
+        );
+        if let Some(classes) = &classes {
+            time(
+                &mut criterion,
+                &runtime,
+                group("column"),
+                &gaps,
+                classes,
+                column(),
+            );
+        }
         Ok(())
     })?;
-    if let Some(bed) = &place.bed {
-        bed.set_latency(Duration::from_millis(30));
-    }
-    time(&mut criterion, &runtime, "30 ms", &sizes, &file);
     criterion.final_summary();
     Ok(())
+}
+
+/// Returns the location of the first scene's cloud classes, in small tiles; none live.
+fn classes(place: &Place) -> Result<Option<Location>> {
+    let Some(scene) = place.bed.as_ref().and_then(|bed| bed.scenes().first()) else {
+        return Ok(None);
+    };
+    let href = format!("s3://{BUCKET}/{}", scene.key(Band::Fmask));
+    Ok(Some(Location::parse(&href)?))
+}
+
+/// A column of tiles of the classes, from top to bottom: a row of others lies between two of them.
+fn column() -> Window {
+    Window {
+        col: 0,
+        row: 0,
+        width: 512,
+        height: if harness::is_test() { 600 } else { 5490 },
+    }
 }
 
 fn time(
     criterion: &mut Criterion,
     runtime: &Runtime,
-    latency: &str,
+    (name, latency): (&str, &str),
     ways: &[Way],
     file: &Location,
+    window: Window,
 ) {
-    let mut group = criterion.benchmark_group("window-2048");
+    let mut group = criterion.benchmark_group(name);
     group.sampling_mode(SamplingMode::Flat);
-    let pixels = u64::from(window().width) * u64::from(window().height);
-    group.throughput(Throughput::Bytes(pixels * 2));
+    let pixels = u64::from(window.width) * u64::from(window.height);
+    group.throughput(Throughput::Elements(pixels));
     let clock = Instant::now();
     for way in ways {
         group.bench_function(BenchmarkId::new(latency, &way.name), |bencher| {
             bencher.iter_custom(|times| {
-                let work = async |way: &Way| way.read(file, Some(window())).await;
+                let work = async |way: &Way| way.read(file, Some(window)).await;
                 way.cold(runtime, times, || clock.elapsed(), work)
             });
         });
