@@ -68,6 +68,8 @@ fn main() -> Result<()> {
         Way::of("gdal over our stores", stores.build()?, Backend::Gdal),
         Way::of("cog reader", session().build()?, Backend::AsyncTiff),
         Way::plain(&place, &file, cores)?,
+        // As the documents of the crate do it: each tile is decoded where it is waited for.
+        Way::plain(&place, &file, 1)?.named("plain async-tiff 0.4, one thread"),
     ];
     let mut sizes = Vec::new();
     for kib in [256_u64, 512, 1024, 2048, 8192] {
