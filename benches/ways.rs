@@ -55,14 +55,6 @@ impl Way {
         })
     }
 
-    /// Gives the way another name.
-    pub(crate) fn named(self, name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            ..self
-        }
-    }
-
     /// Forgets what is known of files.
     pub(crate) fn forget(&self) -> Result<()> {
         match &self.reader {

@@ -61,6 +61,9 @@ fn main() -> Result<()> {
     // GDAL decodes on one thread here, whatever GDAL_NUM_THREADS says: it has no way to read a plugin's
     // file from several.
     let stores = session().gdal_reads(GdalReads::Stores);
+    // As the documents of the crate do it: each tile is decoded where it is waited for.
+    let mut one_thread = Way::plain(&place, &file, 1)?;
+    one_thread.name.push_str(", one thread");
     let ways = [
         Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
         Way::of("gdal, tuned", session().build()?, Backend::Gdal),
@@ -68,8 +71,7 @@ fn main() -> Result<()> {
         Way::of("gdal over our stores", stores.build()?, Backend::Gdal),
         Way::of("cog reader", session().build()?, Backend::AsyncTiff),
         Way::plain(&place, &file, cores)?,
-        // As the documents of the crate do it: each tile is decoded where it is waited for.
-        Way::plain(&place, &file, 1)?.named("plain async-tiff 0.4, one thread"),
+        one_thread,
     ];
     let mut sizes = Vec::new();
     for kib in [256_u64, 512, 1024, 2048, 8192] {
