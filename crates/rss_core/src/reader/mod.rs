@@ -312,18 +312,17 @@ pub async fn read_many(
     options: impl Into<OpenOptions>,
 ) -> Result<Vec<Raster>> {
     let options = options.into();
-    let mut files: HashMap<&Location, OnceCell<Arc<dyn RasterReader>>> = HashMap::new();
-    for (location, _) in reads {
-        files.entry(location).or_default();
-    }
-    let files = &files;
-    stream::iter(reads.iter().map(|(location, request)| async move {
+    let mut files: HashMap<&Location, Arc<OnceCell<Arc<dyn RasterReader>>>> = HashMap::new();
+    let reads: Vec<_> = reads
+        .iter()
+        .map(|(location, request)| {
+            let file = files.entry(location).or_default();
+            (location, request, Arc::clone(file))
+        })
+        .collect();
+    stream::iter(reads.iter().map(|(location, request, file)| async move {
         let opening = || open(session, location, options);
-        let reader = match files.get(location) {
-            Some(file) => Arc::clone(file.get_or_try_init(opening).await?),
-            None => opening().await?,
-        };
-        reader.read(request).await
+        file.get_or_try_init(opening).await?.read(request).await
     }))
     .buffered(FILES_AT_ONCE)
     .try_collect()

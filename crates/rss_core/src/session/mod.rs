@@ -231,9 +231,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Bounds the bytes that are fetched and not yet decoded, over all reads of the session: a read past
-    /// it waits. What a read returns is not counted; [`SessionBuilder::read_bytes`] bounds that.
-    /// Default: 1 GiB.
+    /// Bounds the bytes that the COG reader has fetched and not yet decoded, over all reads of the
+    /// session: a read past it waits. What GDAL fetches is not counted, nor what a read returns;
+    /// [`SessionBuilder::read_bytes`] bounds that. Default: 1 GiB.
     pub fn budget_bytes(mut self, bytes: u64) -> Self {
         self.settings.budget_bytes = bytes;
         self

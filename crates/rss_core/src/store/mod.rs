@@ -1,5 +1,6 @@
 //! Bytes: which store holds a location, what may be done there, and what is kept on disk.
 
+mod body;
 mod bucket;
 mod cache;
 mod fault;

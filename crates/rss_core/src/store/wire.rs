@@ -6,9 +6,7 @@
 
 use std::{
     collections::HashMap,
-    pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    task::{Context, Poll, ready},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -22,18 +20,18 @@ use http::{
         CONTENT_TYPE, ETAG, IF_MATCH, RANGE, RETRY_AFTER,
     },
 };
-use http_body::{Body, Frame, SizeHint};
 use object_store::{
     ClientOptions, RetryConfig,
     client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
-        HttpResponseBody, HttpService,
+        HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody,
+        HttpService,
     },
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Limits, Meter,
+    body::{CheckedBody, Pace},
     fault::{Fault, Probe},
     sign::Signature,
 };
@@ -46,8 +44,6 @@ use crate::{
 const HELD_BYTES: u64 = 16 << 20;
 /// An error's body is read this far to find its code.
 const ERROR_BODY_BYTES: usize = 16 << 10;
-/// A body that brings less than this over a whole read time-out is given up.
-const SLOWEST_BYTES_PER_S: f64 = 1024.0;
 const MOST_REDIRECTS: usize = 5;
 
 /// What all stores of a session share: connections, pauses, counters.
@@ -651,107 +647,6 @@ impl AskedRange {
     }
 }
 
-/// A body that must be as long as it was announced, and arrive at some pace.
-struct CheckedBody {
-    body: HttpResponseBody,
-    left: u64,
-    meter: Meter,
-    probe: Probe,
-    /// Given back when the last byte is here: whoever holds the body may ask for another first.
-    place: Option<OwnedSemaphorePermit>,
-    pace: Pace,
-}
-
-impl CheckedBody {
-    fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        self.place = None;
-        self.probe.fail(fault.clone());
-        Poll::Ready(Some(Err(fault.again())))
-    }
-}
-
-impl Body for CheckedBody {
-    type Data = Bytes;
-    type Error = HttpError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        self.pace.waits();
-        let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-            Some(Ok(frame)) => frame,
-            Some(Err(err)) => {
-                self.place = None;
-                self.probe.fail(Fault::of_transport(&err));
-                return Poll::Ready(Some(Err(err)));
-            }
-            None if self.left > 0 => return self.fail(Fault::Answer("the body ended early")),
-            None => return Poll::Ready(None),
-        };
-        if let Some(data) = frame.data_ref() {
-            let bytes = length_of(data);
-            self.meter.add(0, bytes);
-            let Some(left) = self.left.checked_sub(bytes) else {
-                return self.fail(Fault::Answer("a body longer than announced"));
-            };
-            self.left = left;
-            if left == 0 {
-                self.place = None;
-            }
-            if left > 0 && self.pace.is_stalled(bytes) {
-                return self.fail(Fault::Transport(HttpErrorKind::Timeout));
-            }
-        }
-        Poll::Ready(Some(Ok(frame)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left == 0 && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
-    }
-}
-
-/// How fast a body arrives, not counting the time in which nobody asked for more.
-struct Pace {
-    window: Duration,
-    bytes: u64,
-    waited: Duration,
-    waiting: Option<Instant>,
-}
-
-impl Pace {
-    fn new(window: Duration) -> Self {
-        Self {
-            window,
-            bytes: 0,
-            waited: Duration::ZERO,
-            waiting: None,
-        }
-    }
-
-    fn waits(&mut self) {
-        self.waiting.get_or_insert_with(Instant::now);
-    }
-
-    fn is_stalled(&mut self, bytes: u64) -> bool {
-        self.bytes += bytes;
-        if let Some(since) = self.waiting.take() {
-            self.waited += since.elapsed();
-        }
-        if self.waited < self.window {
-            return false;
-        }
-        let rate = self.bytes as f64 / self.waited.as_secs_f64();
-        self.bytes = 0;
-        self.waited = Duration::ZERO;
-        rate < SLOWEST_BYTES_PER_S
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -796,14 +691,5 @@ mod tests {
         let text = "<Error><Code>SlowDown</Code><Message>key=S</Message></Error>";
         assert_eq!(error_code(text).as_deref(), Some("SlowDown"));
         assert_eq!(error_code("<Code>sig=abc</Code>"), None);
-    }
-
-    #[test]
-    fn a_slow_reader_is_not_a_slow_server() {
-        let mut pace = Pace::new(Duration::ZERO);
-        pace.waits();
-        assert!(!pace.is_stalled(1 << 40));
-        let mut pace = Pace::new(Duration::from_secs(3600));
-        assert!(!pace.is_stalled(1));
     }
 }

@@ -17,6 +17,13 @@ fn window(text: &str) -> Window {
     text.parse().unwrap()
 }
 
+fn session(bed: &Testbed) -> Session {
+    Session::builder()
+        .s3_endpoint(&bed.s3_endpoint())
+        .build()
+        .unwrap()
+}
+
 fn at(key: &str) -> Location {
     Location::parse(&format!("s3://{BUCKET}/{key}")).unwrap()
 }
@@ -43,10 +50,7 @@ async fn the_size_of_headers_is_learnt_by_folder() {
     for key in ["p/q/a/1.tif", "p/q/b/2.tif", "p/other/3.tif"] {
         bed.put(BUCKET, key, large.clone());
     }
-    let session = Session::builder()
-        .s3_endpoint(&bed.s3_endpoint())
-        .build()
-        .unwrap();
+    let session = session(&bed);
     let corner = ReadRequest::new().with_window(window("2047,2047,1,1"));
     let requests = async |key: &str| {
         bed.clear_log();
@@ -84,10 +88,7 @@ async fn a_tile_of_a_huge_file_costs_no_whole_table() {
         .with_height(416_000)
         .with_only(749 + 750 * 812);
     bed.put(BUCKET, "huge.tif", huge.build());
-    let session = Session::builder()
-        .s3_endpoint(&bed.s3_endpoint())
-        .build()
-        .unwrap();
+    let session = session(&bed);
     let raster = reader::open(&session, &at("huge.tif"), Backend::AsyncTiff)
         .await
         .unwrap();
@@ -123,10 +124,7 @@ async fn tiles_back_to_back_need_no_table_of_their_sizes() {
     let plain = Tiff::new(4800, 16);
     bed.put(BUCKET, "plain/a/1.tif", plain.clone().build());
     bed.put(BUCKET, "ghost/a/1.tif", plain.with_ghost().build());
-    let session = Session::builder()
-        .s3_endpoint(&bed.s3_endpoint())
-        .build()
-        .unwrap();
+    let session = session(&bed);
     let read = async |key: &str, text: &str| {
         bed.clear_log();
         let raster = reader::open(&session, &at(key), Backend::AsyncTiff)
@@ -302,10 +300,7 @@ async fn many_files_are_read_at_once_and_opened_once() {
         .latency(std::time::Duration::from_millis(10))
         .start()
         .unwrap();
-    let session = Session::builder()
-        .s3_endpoint(&bed.s3_endpoint())
-        .build()
-        .unwrap();
+    let session = session(&bed);
     let windows = [
         "0,0,512,512",
         "600,600,100,100",

@@ -16,7 +16,7 @@ use super::{
     directory::{Parts, Stop},
     index::{self, Index},
     level::{Compression, Level, Stored},
-    plan,
+    plan::{self, Needed},
     samples::{self, Value},
 };
 use crate::{
@@ -42,9 +42,6 @@ const MOST_HEADER_FETCHES: usize = 32;
 const FETCHES_AT_ONCE: usize = 32;
 /// Reads of one `read_many` that are under way at once.
 const READS_AT_ONCE: usize = 16;
-/// Rectangles of one read: a tile has one for each band that is wanted of it. The list of them must
-/// not outgrow the pixels, as it does where tiles of one pixel are promised.
-const MOST_PLACES: usize = 1 << 21;
 /// Decoded bytes of the tiles that one read works on at once, if a tile is not larger by itself.
 const BYTES_AT_ONCE: usize = 512 << 20;
 /// Bytes that a compressed tile may have besides four times those of its samples: tables and
@@ -282,22 +279,6 @@ impl fmt::Display for Image {
     }
 }
 
-/// A tile that is needed: which, what of it, and the bands it holds.
-#[derive(Clone, Debug)]
-struct Needed {
-    number: u64,
-    at: TileIndex,
-    job: Job,
-    bands: Vec<BandOf>,
-}
-
-/// A band in a tile and in the output.
-#[derive(Clone, Copy, Debug)]
-struct BandOf {
-    in_tile: usize,
-    in_output: usize,
-}
-
 /// A tile on its way: what is decoded, and where to.
 struct Task<T> {
     at: TileIndex,
@@ -325,7 +306,7 @@ impl Cog {
         let level = inner.image(image).map_err(at_file)?;
         let tile_bytes = decode::tile_bytes(level).map_err(at_file)?;
 
-        let needed = needed(level, resolved).map_err(at_file)?;
+        let needed = plan::needed(level, resolved).map_err(at_file)?;
         let numbers: Vec<u64> = needed.iter().map(|needed| needed.number).collect();
         let ranges = self.ranges(level, &numbers).await?;
         let ranges: Vec<Range<u64>> = ranges
@@ -555,86 +536,4 @@ fn stored(level: &Level, range: Range<u64>, tile_bytes: u64) -> Result<Range<u64
         ));
     }
     Ok(range)
-}
-
-/// Lists the tiles under a window.
-fn needed(level: &Level, resolved: &Resolved) -> Result<Vec<Needed>> {
-    let (columns, rows) = plan::tiles(&resolved.window, level.tile);
-    let places = columns
-        .len()
-        .checked_mul(rows.len())
-        .and_then(|tiles| tiles.checked_mul(resolved.bands.len()))
-        .filter(|&places| places <= MOST_PLACES);
-    if places.is_none() {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            format!(
-                "a read of {} x {} tiles and {} bands is past the limit of {MOST_PLACES}; ask for a \
-                 window",
-                columns.len(),
-                rows.len(),
-                resolved.bands.len()
-            ),
-        ));
-    }
-    let planes: Vec<(usize, Vec<BandOf>)> = if level.planar {
-        let each = resolved.bands.iter().enumerate();
-        each.map(|(in_output, &plane)| {
-            (
-                plane,
-                vec![BandOf {
-                    in_tile: 0,
-                    in_output,
-                }],
-            )
-        })
-        .collect()
-    } else {
-        let bands = resolved.bands.iter().enumerate();
-        let all = bands
-            .map(|(in_output, &in_tile)| BandOf { in_tile, in_output })
-            .collect();
-        vec![(0, all)]
-    };
-    let mut needed = Vec::new();
-    for (plane, bands) in planes {
-        for row in rows.clone() {
-            for col in columns.clone() {
-                let tile = Window {
-                    col: col * level.tile.width,
-                    row: row * level.tile.height,
-                    width: level.tile.width,
-                    height: level.tile.height,
-                };
-                needed.push(Needed {
-                    number: level.number(col, row, plane),
-                    at: TileIndex { col, row },
-                    job: Job {
-                        tile,
-                        wanted: overlap(&tile, &resolved.window),
-                    },
-                    bands: bands.clone(),
-                });
-            }
-        }
-    }
-    Ok(needed)
-}
-
-/// Returns what two windows share; they share something.
-fn overlap(a: &Window, b: &Window) -> Window {
-    let span = |a: u32, a_length: u32, b: u32, b_length: u32| {
-        let start = a.max(b);
-        let end = (u64::from(a) + u64::from(a_length)).min(u64::from(b) + u64::from(b_length));
-        let length = end.saturating_sub(u64::from(start));
-        (start, u32::try_from(length).unwrap_or(0))
-    };
-    let (col, width) = span(a.col, a.width, b.col, b.width);
-    let (row, height) = span(a.row, a.height, b.row, b.height);
-    Window {
-        col,
-        row,
-        width,
-        height,
-    }
 }

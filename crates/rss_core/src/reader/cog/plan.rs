@@ -2,7 +2,33 @@
 
 use std::ops::Range;
 
-use crate::geo::{Size, Window};
+use super::{decode::Job, level::Level};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{Size, TileIndex, Window},
+    reader::Resolved,
+};
+
+/// Rectangles of one read: a tile has one for each band that is wanted of it. The list of them must
+/// not outgrow the pixels, as it does where tiles of one pixel are promised.
+const MOST_PLACES: usize = 1 << 21;
+
+/// A tile that is needed: which, what of it, and the bands it holds.
+#[derive(Clone, Debug)]
+pub(super) struct Needed {
+    /// In the tables of the level.
+    pub(super) number: u64,
+    pub(super) at: TileIndex,
+    pub(super) job: Job,
+    pub(super) bands: Vec<BandOf>,
+}
+
+/// A band in a tile and in the output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BandOf {
+    pub(super) in_tile: usize,
+    pub(super) in_output: usize,
+}
 
 /// Returns the tile columns and rows that a window touches.
 pub(super) fn tiles(window: &Window, tile: Size) -> (Range<u32>, Range<u32>) {
@@ -15,6 +41,92 @@ pub(super) fn tiles(window: &Window, tile: Size) -> (Range<u32>, Range<u32>) {
         span(window.col, window.width, tile.width),
         span(window.row, window.height, tile.height),
     )
+}
+
+/// Lists the tiles under a window, those of one band after those of another where each has its own.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidInput`] for more tiles and bands than one read may have.
+pub(super) fn needed(level: &Level, resolved: &Resolved) -> Result<Vec<Needed>> {
+    let (columns, rows) = tiles(&resolved.window, level.tile);
+    let places = columns
+        .len()
+        .checked_mul(rows.len())
+        .and_then(|tiles| tiles.checked_mul(resolved.bands.len()))
+        .filter(|&places| places <= MOST_PLACES);
+    if places.is_none() {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "a read of {} x {} tiles and {} bands is past the limit of {MOST_PLACES}; ask for a \
+                 window",
+                columns.len(),
+                rows.len(),
+                resolved.bands.len()
+            ),
+        ));
+    }
+    let planes: Vec<(usize, Vec<BandOf>)> = if level.planar {
+        let each = resolved.bands.iter().enumerate();
+        each.map(|(in_output, &plane)| {
+            (
+                plane,
+                vec![BandOf {
+                    in_tile: 0,
+                    in_output,
+                }],
+            )
+        })
+        .collect()
+    } else {
+        let bands = resolved.bands.iter().enumerate();
+        let all = bands
+            .map(|(in_output, &in_tile)| BandOf { in_tile, in_output })
+            .collect();
+        vec![(0, all)]
+    };
+    let mut needed = Vec::new();
+    for (plane, bands) in planes {
+        for row in rows.clone() {
+            for col in columns.clone() {
+                let tile = Window {
+                    col: col * level.tile.width,
+                    row: row * level.tile.height,
+                    width: level.tile.width,
+                    height: level.tile.height,
+                };
+                needed.push(Needed {
+                    number: level.number(col, row, plane),
+                    at: TileIndex { col, row },
+                    job: Job {
+                        tile,
+                        wanted: overlap(&tile, &resolved.window),
+                    },
+                    bands: bands.clone(),
+                });
+            }
+        }
+    }
+    Ok(needed)
+}
+
+/// Returns what two windows share; they share something.
+fn overlap(a: &Window, b: &Window) -> Window {
+    let span = |a: u32, a_length: u32, b: u32, b_length: u32| {
+        let start = a.max(b);
+        let end = (u64::from(a) + u64::from(a_length)).min(u64::from(b) + u64::from(b_length));
+        let length = end.saturating_sub(u64::from(start));
+        (start, u32::try_from(length).unwrap_or(0))
+    };
+    let (col, width) = span(a.col, a.width, b.col, b.width);
+    let (row, height) = span(a.row, a.height, b.row, b.height);
+    Window {
+        col,
+        row,
+        width,
+        height,
+    }
 }
 
 #[cfg(test)]

@@ -348,7 +348,7 @@ impl Part<'_> {
                         width,
                         height,
                     };
-                    if !raw::is_stored(&band, &block) && raw::is_empty(&band, &block) {
+                    if raw::is_empty(&band, &block) {
                         let window = Window {
                             col: col - self.window.col,
                             row: row - self.window.row,

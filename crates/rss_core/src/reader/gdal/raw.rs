@@ -140,12 +140,11 @@ pub(super) fn is_stored(band: &RasterBand<'_>, window: &Window) -> bool {
 
 /// Returns true if nothing of a window is stored in the file.
 pub(super) fn is_empty(band: &RasterBand<'_>, window: &Window) -> bool {
-    coverage(band, window).is_some_and(|status| status & COVERAGE_DATA == 0)
+    coverage(band, window).is_some_and(|status| status == COVERAGE_EMPTY)
 }
 
 /// The flags of `GDALGetDataCoverageStatus`, which are macros in C.
 const COVERAGE_UNIMPLEMENTED: c_int = 1;
-const COVERAGE_DATA: c_int = 2;
 const COVERAGE_EMPTY: c_int = 4;
 
 fn coverage(band: &RasterBand<'_>, window: &Window) -> Option<c_int> {

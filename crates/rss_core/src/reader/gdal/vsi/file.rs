@@ -23,8 +23,6 @@ use crate::{
     store::{Fetch, Merge, Object, coalesce},
 };
 
-/// Bytes of the first request: holds the header of most files.
-const HEADER_BYTES: u64 = 32 * 1024;
 /// The least that is asked for later, and what one who reads on gets at first.
 const READAHEAD_BYTES: u64 = 32 * 1024;
 /// What is kept of one file, its first bytes apart.
@@ -46,7 +44,7 @@ impl File {
     pub(super) fn open(session: &Session, location: &Location) -> Result<Self> {
         let (task, place) = (session.clone(), location.clone());
         let (object, header) = wait(session, async move {
-            Object::open(task.stores(), &place, HEADER_BYTES).await
+            Object::open(task.stores(), &place, task.header_bytes(&place)).await
         })?;
         let settings = session.settings();
         Ok(Self {

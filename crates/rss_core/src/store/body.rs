@@ -1,0 +1,135 @@
+//! The body of an answer, held to what was announced.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use object_store::client::{HttpError, HttpErrorKind, HttpResponseBody};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{
+    Meter,
+    fault::{Fault, Probe},
+};
+
+/// A body that brings less than this over a whole read time-out is given up.
+const SLOWEST_BYTES_PER_S: f64 = 1024.0;
+
+/// A body that must be as long as it was announced, and arrive at some pace.
+pub(super) struct CheckedBody {
+    pub(super) body: HttpResponseBody,
+    pub(super) left: u64,
+    pub(super) meter: Meter,
+    pub(super) probe: Probe,
+    /// Given back when the last byte is here: whoever holds the body may ask for another first.
+    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) pace: Pace,
+}
+
+impl CheckedBody {
+    fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        self.place = None;
+        self.probe.fail(fault.clone());
+        Poll::Ready(Some(Err(fault.again())))
+    }
+}
+
+impl Body for CheckedBody {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        self.pace.waits();
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(err)) => {
+                self.place = None;
+                self.probe.fail(Fault::of_transport(&err));
+                return Poll::Ready(Some(Err(err)));
+            }
+            None if self.left > 0 => return self.fail(Fault::Answer("the body ended early")),
+            None => return Poll::Ready(None),
+        };
+        if let Some(data) = frame.data_ref() {
+            let bytes = data.len() as u64;
+            self.meter.add(0, bytes);
+            let Some(left) = self.left.checked_sub(bytes) else {
+                return self.fail(Fault::Answer("a body longer than announced"));
+            };
+            self.left = left;
+            if left == 0 {
+                self.place = None;
+            }
+            if left > 0 && self.pace.is_stalled(bytes) {
+                return self.fail(Fault::Transport(HttpErrorKind::Timeout));
+            }
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0 && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+/// How fast a body arrives, not counting the time in which nobody asked for more.
+pub(super) struct Pace {
+    window: Duration,
+    bytes: u64,
+    waited: Duration,
+    waiting: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) fn new(window: Duration) -> Self {
+        Self {
+            window,
+            bytes: 0,
+            waited: Duration::ZERO,
+            waiting: None,
+        }
+    }
+
+    fn waits(&mut self) {
+        self.waiting.get_or_insert_with(Instant::now);
+    }
+
+    fn is_stalled(&mut self, bytes: u64) -> bool {
+        self.bytes += bytes;
+        if let Some(since) = self.waiting.take() {
+            self.waited += since.elapsed();
+        }
+        if self.waited < self.window {
+            return false;
+        }
+        let rate = self.bytes as f64 / self.waited.as_secs_f64();
+        self.bytes = 0;
+        self.waited = Duration::ZERO;
+        rate < SLOWEST_BYTES_PER_S
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_reader_is_not_a_slow_server() {
+        let mut pace = Pace::new(Duration::ZERO);
+        pace.waits();
+        assert!(!pace.is_stalled(1 << 40));
+        let mut pace = Pace::new(Duration::from_secs(3600));
+        assert!(!pace.is_stalled(1));
+    }
+}
