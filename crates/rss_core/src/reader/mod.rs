@@ -4,6 +4,7 @@
 
 mod auto;
 pub(crate) mod cog;
+mod entry;
 #[cfg(all(fuzzing, feature = "async-tiff"))]
 #[doc(hidden)]
 pub use self::cog::fuzzing;
@@ -17,7 +18,10 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-pub use self::profile::{BandProfile, ColorInterp, Masking, Profile};
+pub use self::{
+    entry::{Entry, Header, Image, Tiles, Version},
+    profile::{BandProfile, ColorInterp, Masking, Profile},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Size, Window},
