@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
 
 use super::BandProfile;
 use crate::{
     geo::{Crs, GeoTransform, Size},
     location::Location,
     raster::DataType,
+    store::Version,
 };
 
 /// One file of an index: where it is, which version of it was seen, and where its tiles lie.
@@ -36,63 +36,6 @@ impl Entry {
             version,
             header: header.into(),
         }
-    }
-}
-
-/// A version of an object: what tells that it is still the one whose header was read.
-///
-/// A strong ETag decides by itself, in the request for the tile (`If-Match`). Without one the size and
-/// the time of the last change that come with the answer are compared.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Version {
-    /// Bytes of the whole object.
-    pub size: u64,
-    /// The ETag as the server gave it, weak ones with their `W/`.
-    pub etag: Option<String>,
-    /// When the object was changed last, if that is known; whole milliseconds.
-    pub last_modified: Option<DateTime<Utc>>,
-    /// `file:checksum` of the STAC asset, if it has one. It is kept for whoever lists the catalogue
-    /// again; no request can be checked by it.
-    pub checksum: Option<String>,
-}
-
-impl Version {
-    /// Returns the version of an object of which only the size is known.
-    pub fn of_size(size: u64) -> Self {
-        Self {
-            size,
-            ..Self::default()
-        }
-    }
-
-    /// Sets the ETag.
-    #[must_use]
-    pub fn with_etag(mut self, etag: Option<String>) -> Self {
-        self.etag = etag;
-        self
-    }
-
-    /// Sets when the object was changed last.
-    #[must_use]
-    pub fn with_last_modified(mut self, time: Option<DateTime<Utc>>) -> Self {
-        self.last_modified = time;
-        self
-    }
-
-    /// Sets the asset's checksum.
-    #[must_use]
-    pub fn with_checksum(mut self, checksum: Option<String>) -> Self {
-        self.checksum = checksum;
-        self
-    }
-
-    /// Returns the ETag if it is a strong one: two bodies under it are equal byte for byte. See
-    /// [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-8.8.1).
-    pub fn strong_etag(&self) -> Option<&str> {
-        self.etag
-            .as_deref()
-            .filter(|etag| !etag.starts_with("W/") && !etag.is_empty())
     }
 }
 
