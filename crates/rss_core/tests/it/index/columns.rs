@@ -228,7 +228,12 @@ fn items_are_found_by_id_place_and_time() {
     let path = dir.path().join("a.parquet");
     let place = |id: &str, west: f64, day: u32| {
         let mut item = item(id, &["red", "nir"]);
-        item.bbox = Some(vec![west, 0.0, west + 1.0, 1.0].try_into().unwrap());
+        let east = if west > 179.0 {
+            west - 359.0
+        } else {
+            west + 1.0
+        };
+        item.bbox = Some(vec![west, 0.0, east, 1.0].try_into().unwrap());
         let time = format!("2021-01-{day:02}T00:00:00Z").parse().unwrap();
         item.properties.datetime = Some(time);
         item
