@@ -1,4 +1,4 @@
-//! The `rss` command line: search, get, remote, info, read, cache.
+//! The `rss` command line: search, get, remote, info, read, index, cache.
 //!
 //! Arguments in, exit code out: 0 done, 1 nothing found, 2 error. Everything else is in `rss_core`.
 
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(err) => return ExitCode::from(failed(&err.into())),
     };
+    let interrupted = interrupted(&cli.command);
     let result = runtime.block_on(async {
         // A task of its own: what waits for stdin or stdout must not keep Ctrl-C from being heard.
         let mut task = tokio::spawn(async move { run(&cli.command).await });
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
                 // What is half done goes with the task.
                 task.abort();
                 let _ = tokio::time::timeout(GRACE, task).await;
-                Err(anyhow::anyhow!("interrupted"))
+                Err(anyhow::Error::msg(interrupted))
             }
         }
     });
@@ -69,7 +70,22 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
         Command::Remote(args) => commands::remote::run(args).await,
         Command::Info(args) => commands::info::run(args).await,
         Command::Read(args) => commands::read::run(args).await,
+        #[cfg(feature = "index")]
+        Command::Index(args) => commands::index::run(args).await,
         Command::Cache(args) => commands::cache::run(args).await,
+    }
+}
+
+/// Returns what is said when a command is interrupted.
+fn interrupted(command: &Command) -> String {
+    let goes_on = match command {
+        #[cfg(feature = "index")]
+        Command::Index(args) => commands::index::goes_on(args),
+        _ => None,
+    };
+    match goes_on {
+        Some(how) => format!("interrupted; {how}"),
+        None => "interrupted".to_owned(),
     }
 }
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod cache;
 pub(crate) mod get;
+#[cfg(feature = "index")]
+pub(crate) mod index;
 pub(crate) mod info;
 pub(crate) mod read;
 pub(crate) mod remote;

@@ -144,14 +144,17 @@ pub async fn check(
     }
     drop(asked);
     if options.update && !changed.is_empty() {
-        let jobs = changed.iter().map(|(location, checksum)| Job {
-            name: Name::of(location),
-            location: location.clone(),
-            header_bytes: None,
-            checksum: checksum.clone(),
-        });
-        let mut read =
-            stream::iter(jobs.map(|job| entry(session.clone(), job))).buffer_unordered(concurrency);
+        let reads: Vec<_> = changed
+            .iter()
+            .map(|(location, checksum)| Job {
+                name: Name::of(location),
+                location: location.clone(),
+                header_bytes: None,
+                checksum: checksum.clone(),
+            })
+            .map(|job| entry(session.clone(), job))
+            .collect();
+        let mut read = stream::iter(reads).buffer_unordered(concurrency);
         let mut fresh: HashMap<Name, Entry> = HashMap::new();
         while let Some((name, location, entry)) = read.next().await {
             match entry {
