@@ -279,6 +279,11 @@ pub(crate) enum IndexAction {
         #[arg(long)]
         json: bool,
     },
+    /// Writes an index as others read it: Zarr references, or a virtual raster.
+    #[command(
+        after_help = "What the format cannot say exactly is left out, and listed on stderr.\n\nExample:\n  rss index export scenes.parquet --format kerchunk -o scenes.json\n  rss index export scenes.parquet --format vrt --asset nbart_red -o red.vrt"
+    )]
+    Export(IndexExportArgs),
     /// Makes one index of several: of an item that several hold, the last one counts.
     #[command(after_help = "Example:\n  rss index merge 2020.parquet 2021.parquet -o all.parquet")]
     Merge {
@@ -292,6 +297,27 @@ pub(crate) enum IndexAction {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[cfg(feature = "index")]
+#[derive(Debug, Args)]
+pub(crate) struct IndexExportArgs {
+    /// The index.
+    #[arg(value_name = "INDEX")]
+    pub(crate) index: PathBuf,
+    /// kerchunk (a Zarr group for each file), kerchunk-cube (a time axis for each asset and grid), vrt
+    /// (a mosaic for each asset) or vrt-stack (a band for each file).
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: rss_core::index::Format,
+    /// Only this asset, by its key; may be given again.
+    #[arg(long = "asset", value_name = "KEY")]
+    pub(crate) assets: Vec<String>,
+    /// The file to write.
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[cfg(feature = "index")]

@@ -10,7 +10,7 @@ use rss_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::found;
+use super::{found, index_export};
 use crate::{
     Found,
     args::{IndexAction, IndexArgs, IndexBuildArgs},
@@ -36,6 +36,7 @@ pub(crate) async fn run(args: &IndexArgs) -> Result<Found> {
             }
             check(index, options, *json).await
         }
+        IndexAction::Export(args) => index_export::run(args),
         IndexAction::Merge {
             indexes,
             output,

@@ -4,6 +4,8 @@ pub(crate) mod cache;
 pub(crate) mod get;
 #[cfg(feature = "index")]
 pub(crate) mod index;
+#[cfg(feature = "index")]
+mod index_export;
 pub(crate) mod info;
 pub(crate) mod read;
 pub(crate) mod remote;

@@ -18,6 +18,17 @@ impl GeoTransform {
         ]
     }
 
+    /// Returns true if rows lie along x and columns along y, and pixels have a size.
+    #[cfg(feature = "index")]
+    pub(crate) fn is_upright(&self) -> bool {
+        let [_, a, b, _, c, d] = self.0;
+        let sides = [a, d];
+        b == 0.0
+            && c == 0.0
+            && sides.iter().all(|side| *side != 0.0)
+            && self.0.iter().all(|number| number.is_finite())
+    }
+
     /// Returns the transform of a window of the raster this transform belongs to.
     pub fn of_window(&self, window: &Window) -> Self {
         let [x, y] = self.apply(f64::from(window.col), f64::from(window.row));

@@ -13,6 +13,7 @@ mod bare;
 mod build;
 mod check;
 mod delta;
+mod export;
 mod file;
 mod inputs;
 mod items;
@@ -32,6 +33,7 @@ pub use self::open::{AssetInfo, Entries, Index, Indexed, Info, Select};
 pub use self::{
     build::{BuildProgress, BuildReport, Builder, Failed, Source},
     check::{CheckOptions, CheckReport, check},
+    export::{Exported, Format, LeftOut, export},
     merge::merge,
     write::Writer,
 };

@@ -135,6 +135,8 @@ pub struct Indexed {
     pub collection: Option<String>,
     /// The asset's key.
     pub asset: String,
+    /// When the item is: its time, or the start of it; none if it says neither.
+    pub datetime: Option<DateTime<Utc>>,
     /// Where the file is, and what is known of it.
     pub entry: Entry,
 }
@@ -721,7 +723,8 @@ impl Entries<'_> {
             .map(|asset| (asset.as_str(), column_of(asset)))
             .collect();
         let hrefs: Vec<[&str; 3]> = columns.keys().map(|key| [ASSETS, key, "href"]).collect();
-        let mut paths: Vec<&[&str]> = vec![&["id"], &["collection"]];
+        let mut paths: Vec<&[&str]> =
+            vec![&["id"], &["collection"], &["datetime"], &["start_datetime"]];
         let tops: Vec<[&str; 1]> = columns.values().map(|column| [column.as_str()]).collect();
         paths.extend(tops.iter().map(|path| path.as_slice()));
         paths.extend(hrefs.iter().map(|path| path.as_slice()));
@@ -731,6 +734,11 @@ impl Entries<'_> {
         let collections: Option<&StringArray> = batch
             .column_by_name("collection")
             .and_then(|column| column.as_string_opt());
+        let times = ["datetime", "start_datetime"].map(|name| {
+            let column: &TimestampMicrosecondArray =
+                batch.column_by_name(name)?.as_any().downcast_ref()?;
+            Some(column)
+        });
         let mut parts = Vec::new();
         for (key, column) in &columns {
             parts.push((
@@ -757,6 +765,11 @@ impl Entries<'_> {
             let collection = collections
                 .filter(|column| column.is_valid(row))
                 .map(|column| column.value(row).to_owned());
+            let datetime = times
+                .iter()
+                .flatten()
+                .find(|times| times.is_valid(row))
+                .and_then(|times| DateTime::from_timestamp_micros(times.value(row)));
             for (key, column, hrefs) in &parts {
                 if !column.is_there(row) {
                     continue;
@@ -771,6 +784,7 @@ impl Entries<'_> {
                         item: id.to_owned(),
                         collection: collection.clone(),
                         asset: (*key).to_owned(),
+                        datetime,
                         entry,
                     });
                 }

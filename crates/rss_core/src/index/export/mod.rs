@@ -1,0 +1,238 @@
+//! An index in the formats of others: Zarr references and GDAL's virtual rasters. No pixel is read or
+//! copied; what is written names the bytes of the files where they are.
+//!
+//! What a format cannot say exactly is left out, with the reason: an export never shows other pixels
+//! than the file. Signatures and tokens in addresses are left out too. Writing the file is all the IO.
+
+mod address;
+mod cube;
+mod encoding;
+mod references;
+mod vrt;
+mod zarr;
+
+use std::{
+    fmt,
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+    str::FromStr,
+};
+
+use super::{Indexed, file::keep};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    store::of_io,
+};
+
+/// What an index is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// [Kerchunk references](https://fsspec.github.io/kerchunk/spec.html) to Zarr v2: a group
+    /// `<item>/<asset>/<level>` for each level of each file.
+    Kerchunk,
+    /// The same with a time axis: a group `<asset>/<grid>/<level>` for the files of an asset that share
+    /// grid, type and compression; grids are numbered from 0 in the order of the index.
+    KerchunkCube,
+    /// A [GDAL virtual raster](https://gdal.org/en/stable/drivers/raster/vrt.html): one mosaic for each
+    /// asset and band, the newest item on top.
+    Vrt,
+    /// The same with a band for each item, asset and band, the oldest item first.
+    VrtStack,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 4] = [
+        Self::Kerchunk,
+        Self::KerchunkCube,
+        Self::Vrt,
+        Self::VrtStack,
+    ];
+
+    /// Returns the name that the command line uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kerchunk => "kerchunk",
+            Self::KerchunkCube => "kerchunk-cube",
+            Self::Vrt => "vrt",
+            Self::VrtStack => "vrt-stack",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|format| format.name() == text)
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                let message = format!("format `{}` is not one of {names}", text.escape_debug());
+                Error::new(ErrorKind::InvalidInput, message)
+            })
+    }
+}
+
+/// What became of an export.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Exported {
+    /// Files that are in it.
+    pub written: usize,
+    /// What is not, in the order it was met.
+    pub left_out: Vec<LeftOut>,
+    /// Files that are in it without the signature or token that their address had.
+    pub unsigned: usize,
+}
+
+/// A file, or one level of a file, that is not in an export.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// The item's id.
+    pub item: String,
+    /// The asset's key.
+    pub asset: String,
+    /// The level; none if it is the whole file.
+    pub level: Option<usize>,
+    /// Where the file is.
+    pub location: Location,
+    /// Why.
+    pub error: Error,
+}
+
+impl Exported {
+    fn leave_out(&mut self, file: &Indexed, level: Option<usize>, error: Error) {
+        self.left_out.push(LeftOut {
+            item: file.item.clone(),
+            asset: file.asset.clone(),
+            level,
+            location: file.entry.location.clone(),
+            error: error.at(&file.entry.location),
+        });
+    }
+
+    fn keep(&mut self, file: &Indexed) {
+        self.written += 1;
+        self.unsigned += usize::from(address::is_signed(&file.entry.location));
+    }
+}
+
+/// Writes files of an index in a format; `output` is whole then, or as it was.
+///
+/// References of [`Format::Kerchunk`] are written as the files come; the other formats hold all headers
+/// in memory.
+///
+/// ```
+/// use rss_core::{DataType, Entry, Location, Size, index, reader::{Header, Image, Tiles, Version}};
+/// # let item: stac::Item = serde_json::from_value(serde_json::json!({
+/// #     "type": "Feature", "stac_version": "1.1.0", "id": "a", "geometry": null, "links": [],
+/// #     "properties": {"datetime": "2021-01-01T00:00:00Z"},
+/// #     "assets": {"red": {"href": "s3://bucket/a/red.tif"}},
+/// # }))?;
+/// # let side = Size { width: 512, height: 512 };
+/// # let image = Image::new(side, side, 16, 1, Tiles::new(vec![1024], vec![524_288]));
+/// # let location = Location::parse("s3://bucket/a/red.tif")?;
+/// # let entry = Entry::new(location, Version::of_size(600_000), Header::new(DataType::U16, vec![image]));
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("index.parquet");
+/// # let mut writer = index::Writer::create(&path, [&item], ["red"])?;
+/// # writer.push(&item, &[("red", &entry)])?;
+/// # writer.finish()?;
+///
+/// let index = index::Index::open(&path)?;
+/// let files = index.entries(&index::Select::all())?;
+/// let out = dir.path().join("references.json");
+/// let exported = index::export(files, index::Format::Kerchunk, &out)?;
+/// assert_eq!((exported.written, exported.left_out.len()), (1, 0));
+/// let text = std::fs::read_to_string(&out)?;
+/// assert!(text.contains(r#""a/red/0/red/0.0":["s3://bucket/a/red.tif",1024,524288]"#));
+/// # Ok::<_, anyhow::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::NotFound`] if nothing can be written, with the first reason; those of `files`; as the
+/// file system's.
+pub fn export(
+    files: impl IntoIterator<Item = Result<Indexed>>,
+    format: Format,
+    output: impl AsRef<Path>,
+) -> Result<Exported> {
+    let output = output.as_ref();
+    let wrong = |err: std::io::Error| of_io(&err).at(output.display());
+    let folder = match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let name = output.file_name().and_then(|name| name.to_str());
+    let temp = tempfile::Builder::new()
+        .prefix(&format!(".{}.", name.unwrap_or("export")))
+        .suffix(".tmp")
+        .tempfile_in(folder)
+        .map_err(wrong)?;
+    let mut out = BufWriter::with_capacity(1 << 20, temp.as_file());
+    let files = files.into_iter();
+    let exported = match format {
+        Format::Kerchunk => zarr::write(files, &mut out),
+        Format::KerchunkCube => cube::write(files, &mut out),
+        Format::Vrt => vrt::write(files, vrt::Bands::Mosaic, &mut out),
+        Format::VrtStack => vrt::write(files, vrt::Bands::Stack, &mut out),
+    };
+    let exported = exported.map_err(|err| match err {
+        Failed::Write(err) => wrong(err),
+        Failed::Read(err) => err,
+    })?;
+    out.flush().map_err(wrong)?;
+    drop(out);
+    if exported.written == 0 {
+        let first = exported.left_out.first();
+        let message = match first.map(|one| one.error.message()) {
+            Some(reason) => format!(
+                "none of {} files can be exported: {reason}",
+                exported.left_out.len()
+            ),
+            None => "no file to export".to_owned(),
+        };
+        return Err(Error::new(ErrorKind::NotFound, message));
+    }
+    keep(temp, output)?;
+    Ok(exported)
+}
+
+/// Why an export ends early.
+#[derive(Debug)]
+enum Failed {
+    Read(Error),
+    Write(std::io::Error),
+}
+
+impl From<Error> for Failed {
+    fn from(err: Error) -> Self {
+        Self::Read(err)
+    }
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(err: std::io::Error) -> Self {
+        Self::Write(err)
+    }
+}
+
+/// The buffered file that all writers get.
+type Out<'a> = BufWriter<&'a File>;
+
+fn unsupported(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, message)
+}
