@@ -5,6 +5,8 @@
 mod cli {
     pub(crate) mod absent;
     pub(crate) mod cache;
+    #[cfg(feature = "index")]
+    pub(crate) mod export;
     pub(crate) mod get;
     #[cfg(feature = "index")]
     pub(crate) mod index;

@@ -35,12 +35,6 @@ pub(crate) fn run(args: &IndexExportArgs) -> Result<Found> {
     for one in &exported.left_out {
         output::say(&format!("left out: {}", named(one)));
     }
-    if exported.unsigned > 0 {
-        output::say(&format!(
-            "{} addresses are written without their signature; whoever reads them signs them anew",
-            exported.unsigned
-        ));
-    }
     Ok(Found::Something)
 }
 
@@ -67,6 +61,5 @@ fn facts(args: &IndexExportArgs, exported: &Exported) -> Value {
         "format": args.format.name(),
         "written": exported.written,
         "left_out": left_out.collect::<Value>(),
-        "unsigned": exported.unsigned,
     })
 }

@@ -4,6 +4,7 @@ mod build;
 mod check;
 mod columns;
 mod damage;
+mod export;
 mod lazy;
 
 use std::path::Path;

@@ -44,7 +44,7 @@ pub(super) fn write(
         let file = file?;
         let slice = match slice(&file) {
             Ok((slice, bad)) => {
-                exported.keep(&file);
+                exported.written += 1;
                 for (level, err) in bad {
                     exported.leave_out(&file, Some(level), err);
                 }

@@ -92,8 +92,6 @@ pub struct Exported {
     pub written: usize,
     /// What is not, in the order it was met.
     pub left_out: Vec<LeftOut>,
-    /// Files that are in it without the signature or token that their address had.
-    pub unsigned: usize,
 }
 
 /// A file, or one level of a file, that is not in an export.
@@ -121,11 +119,6 @@ impl Exported {
             location: file.entry.location.clone(),
             error: error.at(&file.entry.location),
         });
-    }
-
-    fn keep(&mut self, file: &Indexed) {
-        self.written += 1;
-        self.unsigned += usize::from(address::is_signed(&file.entry.location));
     }
 }
 

@@ -83,7 +83,7 @@ pub(super) fn write(
                 layer.placed.push(place.of(&source, band));
             }
         }
-        exported.keep(&file);
+        exported.written += 1;
     }
     if bands == Bands::Mosaic {
         // Assets in the order of their keys, whatever the times of their files.
@@ -236,8 +236,9 @@ impl Grid {
                 "its pixels are {width} x {height}, those of most files {own_width} x {own_height}"
             )));
         }
-        let cols = (source.transform.0[0] - self.transform.0[0]) / own_width;
-        let rows = (source.transform.0[3] - self.transform.0[3]) / own_height;
+        // Adding zero makes a negative zero plain.
+        let cols = (source.transform.0[0] - self.transform.0[0]) / own_width + 0.0;
+        let rows = (source.transform.0[3] - self.transform.0[3]) / own_height + 0.0;
         let whole = |pixels: f64| {
             let near =
                 (pixels - pixels.round()).abs() < SLACK && pixels.abs() < f64::from(i32::MAX);

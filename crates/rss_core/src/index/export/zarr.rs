@@ -64,7 +64,7 @@ pub(super) fn write(
                 Err(_) => continue,
             }
         }
-        exported.keep(&file);
+        exported.written += 1;
         let levels = arrays.levels.into_iter().enumerate();
         for (number, err) in levels.filter_map(|(number, level)| Some((number, level.err()?))) {
             exported.leave_out(&file, Some(number), err);
