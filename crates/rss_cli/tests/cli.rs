@@ -5,6 +5,7 @@
 mod cli {
     pub(crate) mod absent;
     pub(crate) mod cache;
+    pub(crate) mod gather;
     pub(crate) mod get;
     pub(crate) mod manners;
     pub(crate) mod raster;

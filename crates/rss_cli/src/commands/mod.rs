@@ -1,6 +1,7 @@
 //! One module per subcommand.
 
 pub(crate) mod cache;
+pub(crate) mod gather;
 pub(crate) mod get;
 pub(crate) mod info;
 pub(crate) mod read;

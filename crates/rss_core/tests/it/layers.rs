@@ -43,10 +43,16 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "gather",
+        &[
+            "error", "geo", "location", "raster", "stac", "products", "store", "session", "reader",
+        ],
+    ),
+    (
         "blocking",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
-            "reader", "fetch",
+            "reader", "fetch", "gather",
         ],
     ),
 ];
