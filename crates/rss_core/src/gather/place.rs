@@ -61,7 +61,7 @@ impl Request {
             Place::Tile(index) => tile(index.col, index.row)?,
             Place::Window(window) => window,
             Place::TileAt { lon, lat } => {
-                let pixel = pixel(profile, size, lon, lat)?;
+                let pixel = pixel(profile, level, lon, lat)?;
                 let (width, height) = (profile.tile.width, profile.tile.height);
                 tile(pixel.col / width.max(1), pixel.row / height.max(1))?
             }
@@ -70,7 +70,7 @@ impl Request {
                 lat,
                 size: wanted,
             } => {
-                let pixel = pixel(profile, size, lon, lat)?;
+                let pixel = pixel(profile, level, lon, lat)?;
                 let start = |at: u32, length: u32, limit: u32| {
                     at.checked_sub(length / 2)
                         .filter(|start| start.checked_add(length).is_some_and(|end| end <= limit))
@@ -94,7 +94,7 @@ impl Request {
                 }
             }
             Place::Bbox(bbox) => {
-                let grid = profile.geobox(size, &Window::whole(size));
+                let grid = profile.level_geobox(level)?;
                 grid.window_of(&bbox)?.ok_or_else(|| {
                     Error::new(
                         ErrorKind::InvalidInput,
@@ -110,8 +110,8 @@ impl Request {
 }
 
 /// Returns the pixel of a level that holds a point.
-fn pixel(profile: &Profile, size: Size, lon: f64, lat: f64) -> Result<Window> {
-    let grid = profile.geobox(size, &Window::whole(size));
+fn pixel(profile: &Profile, level: usize, lon: f64, lat: f64) -> Result<Window> {
+    let grid = profile.level_geobox(level)?;
     grid.pixel_at(lon, lat)?.ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidInput,

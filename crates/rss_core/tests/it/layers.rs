@@ -64,6 +64,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         &["jpeg_decoder::", "lerc_reader::", "jxl_oxide::", "fax::"],
     ),
     ("reader/gdal", &["use gdal::", "gdal_sys::"]),
+    ("geo", &["proj4rs::", "crs_definitions::"]),
     ("session", &["env::var"]),
 ];
 
