@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Tiles under way at first.
-const FIRST: usize = 16;
+const FIRST: usize = 32;
 /// Tiles under way at most.
 const MOST: usize = 1024;
 /// Tiles that a round has at least: fewer say little of throughput.
