@@ -10,7 +10,7 @@ use crate::{
     location::Location,
     query::{ImageQuery, QueryResult},
     raster::Raster,
-    reader::{self, Backend, OpenOptions, Profile, RasterReader, ReadRequest},
+    reader::{self, Backend, OpenOptions, Profile, RasterReader, ReadRequest, Target},
     session::Session,
 };
 
@@ -58,9 +58,13 @@ impl Session {
     /// # Errors
     ///
     /// As [`reader::open`].
-    pub fn open(&self, location: &Location, options: impl Into<OpenOptions>) -> Result<OpenRaster> {
+    pub fn open<'a>(
+        &self,
+        target: impl Into<Target<'a>>,
+        options: impl Into<OpenOptions>,
+    ) -> Result<OpenRaster> {
         Ok(OpenRaster {
-            reader: self.wait(reader::open(self, location, options))?,
+            reader: self.wait(reader::open(self, target, options))?,
             session: self.clone(),
         })
     }

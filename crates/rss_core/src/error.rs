@@ -17,6 +17,9 @@ pub enum ErrorKind {
     Unavailable,
     /// The bytes are not what the format promises.
     Corrupt,
+    /// The object is no longer the version that an index, or an open reader, knows; opening it anew
+    /// reads the version that is there now.
+    Changed,
     /// The file is valid, but this build cannot read it.
     Unsupported,
     /// The caller asked for something that cannot exist.

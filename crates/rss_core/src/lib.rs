@@ -94,7 +94,8 @@ pub use self::{
     },
     raster::{Complex, DataType, Format, Pixels, Raster, Sample, Sparse},
     reader::{
-        Backend, BandProfile, ColorInterp, Masking, OpenOptions, Profile, RasterReader, ReadRequest,
+        Backend, BandProfile, ColorInterp, Entry, Masking, OpenOptions, Profile, RasterReader,
+        ReadRequest,
     },
     session::{GdalReads, Session, SessionBuilder},
     store::{CacheStats, FileCache, Mode, Registry, Removed, StoreOptions, Traffic},

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::{Backend, Profile, RasterReader, ReadRequest, cog, gdal};
+use super::{Backend, Entry, Profile, RasterReader, ReadRequest, cog, gdal};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
@@ -13,12 +13,13 @@ use crate::{
     session::Session,
 };
 
+/// Opens what `cog`, the COG reader's attempt, cannot read with GDAL.
 pub(super) async fn open(
     session: &Session,
     location: &Location,
-    header_bytes: Option<u64>,
+    cog: impl Future<Output = Result<Arc<dyn RasterReader>>> + Send,
 ) -> Result<Arc<dyn RasterReader>> {
-    let reason = match cog::open(session, location, header_bytes).await {
+    let reason = match cog.await {
         Ok(cog) => {
             return Ok(Arc::new(Auto {
                 session: session.clone(),
@@ -73,6 +74,10 @@ impl RasterReader for Fallback {
 
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
         self.reader.read_many(requests).await
+    }
+
+    async fn entry(&self) -> Result<Entry> {
+        self.reader.entry().await
     }
 }
 
@@ -148,5 +153,9 @@ impl RasterReader for Auto {
             Ok(rasters) => Ok(rasters),
             Err(err) => self.instead(err).await?.read_many(requests).await,
         }
+    }
+
+    async fn entry(&self) -> Result<Entry> {
+        self.cog.entry().await
     }
 }

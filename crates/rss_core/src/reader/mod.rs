@@ -4,6 +4,7 @@
 
 mod auto;
 pub(crate) mod cog;
+mod entry;
 #[cfg(all(fuzzing, feature = "async-tiff"))]
 #[doc(hidden)]
 pub use self::cog::fuzzing;
@@ -17,7 +18,11 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-pub use self::profile::{BandProfile, ColorInterp, Masking, Profile};
+pub use self::{
+    entry::{Entry, Header, Image, Tiles},
+    profile::{BandProfile, ColorInterp, Masking, Profile},
+};
+pub use crate::store::Version;
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Size, Window},
@@ -217,6 +222,19 @@ pub trait RasterReader: fmt::Debug + Send + Sync {
     ///
     /// As [`RasterReader::read`]; the first error ends the call.
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>>;
+
+    /// Returns what an index keeps of this file: all of its header, so that [`open`] takes the entry in
+    /// place of the location and reads tiles without asking for the header again. Asks for parts of
+    /// very large tables of tiles that were not read yet, else for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if GDAL reads this file, or an image has more than 4,194,304 tiles;
+    /// as [`RasterReader::read`] for the network.
+    async fn entry(&self) -> Result<Entry> {
+        let message = "an index knows what the COG reader reads, and no other file";
+        Err(Error::new(ErrorKind::Unsupported, message).at(self.location()))
+    }
 }
 
 /// How a raster is opened.
@@ -258,24 +276,59 @@ impl From<Backend> for OpenOptions {
     }
 }
 
-/// Opens a raster. Costs the COG reader one request; a second where the header lies elsewhere or is
-/// larger than thought.
+/// What [`open`] opens.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// A file of which nothing is known.
+    Location(&'a Location),
+    /// A file that an index knows.
+    Entry(&'a Entry),
+}
+
+impl<'a> From<&'a Location> for Target<'a> {
+    fn from(location: &'a Location) -> Self {
+        Self::Location(location)
+    }
+}
+
+impl<'a> From<&'a Entry> for Target<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        Self::Entry(entry)
+    }
+}
+
+/// Opens a raster: a `&Location`, or a `&Entry` of an index.
+///
+/// Costs the COG reader one request; a second where the header lies elsewhere or is larger than
+/// thought. An entry costs none: the first request is the one for a tile, and it checks that the object
+/// is still the version of the entry. GDAL makes no use of what an entry knows.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`], [`ErrorKind::Unavailable`] for the location;
-/// [`ErrorKind::Corrupt`] if it is no raster; [`ErrorKind::Unsupported`] if this build's backends
-/// cannot read it, naming the feature.
-pub async fn open(
+/// [`ErrorKind::Corrupt`] if it is no raster, or the entry contradicts itself;
+/// [`ErrorKind::Unsupported`] if this build's backends cannot read it, naming the feature. What an
+/// entry points to is asked for by the first read, which may fail with [`ErrorKind::Changed`].
+pub async fn open<'a>(
     session: &Session,
-    location: &Location,
+    target: impl Into<Target<'a>>,
     options: impl Into<OpenOptions>,
 ) -> Result<Arc<dyn RasterReader>> {
-    let options = options.into();
+    let (target, options) = (target.into(), options.into());
+    let location = match target {
+        Target::Location(location) => location,
+        Target::Entry(entry) => &entry.location,
+    };
+    let cog = async {
+        match target {
+            Target::Location(location) => cog::open(session, location, options.header_bytes).await,
+            Target::Entry(entry) => cog::open_entry(session, entry).await,
+        }
+    };
     match options.backend {
-        Backend::AsyncTiff => cog::open(session, location, options.header_bytes).await,
+        Backend::AsyncTiff => cog.await,
         Backend::Gdal => gdal::open(session, location).await,
-        Backend::Auto => auto::open(session, location, options.header_bytes).await,
+        Backend::Auto => auto::open(session, location, cog).await,
     }
 }
 
@@ -321,7 +374,7 @@ pub async fn read_many(
         })
         .collect();
     stream::iter(reads.iter().map(|(location, request, file)| async move {
-        let opening = || open(session, location, options);
+        let opening = || open(session, *location, options);
         file.get_or_try_init(opening).await?.read(request).await
     }))
     .buffered(FILES_AT_ONCE)

@@ -80,7 +80,8 @@ impl Fault {
                 }
                 (409, Some(code)) if code.contains("PublicAccess") => ErrorKind::Denied,
                 (408 | 425 | 429 | 500.., _) => ErrorKind::Unavailable,
-                (412 | 416, _) => ErrorKind::Corrupt,
+                (412, _) => ErrorKind::Changed,
+                (416, _) => ErrorKind::Corrupt,
                 _ => ErrorKind::InvalidInput,
             },
             Self::Answer(_) => ErrorKind::Corrupt,
@@ -256,7 +257,7 @@ pub(crate) fn error(err: impl Borrow<object_store::Error>, location: &Location) 
             (ErrorKind::Denied, "the store refused access".to_owned())
         }
         E::Precondition { .. } => (
-            ErrorKind::Corrupt,
+            ErrorKind::Changed,
             "the file was replaced while it was read".to_owned(),
         ),
         E::NotSupported { .. } | E::NotImplemented { .. } => {
@@ -369,7 +370,7 @@ mod tests {
             (409, Some("PublicAccessNotPermitted"), ErrorKind::Denied),
             (429, None, ErrorKind::Unavailable),
             (503, Some("SlowDown"), ErrorKind::Unavailable),
-            (412, None, ErrorKind::Corrupt),
+            (412, None, ErrorKind::Changed),
             (416, None, ErrorKind::Corrupt),
         ] {
             let code = code.map(str::to_owned);

@@ -13,6 +13,7 @@ mod ranges;
 mod registry;
 mod retry;
 mod sign;
+mod version;
 mod watched;
 mod wire;
 
@@ -33,6 +34,7 @@ pub use self::{
     meter::Traffic,
     options::StoreOptions,
     registry::Registry,
+    version::Version,
 };
 #[cfg(any(feature = "async-tiff", feature = "gdal"))]
 pub(crate) use self::{

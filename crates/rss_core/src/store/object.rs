@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, GetRange, GetResult, ObjectStore, path::Path};
 
-use super::{Registry, fault};
+use super::{Registry, Version, fault};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
@@ -27,7 +27,7 @@ thread_local! {
 pub(crate) struct Object {
     holder: Holder,
     location: Location,
-    size: u64,
+    version: Version,
 }
 
 /// Who holds the bytes.
@@ -36,8 +36,6 @@ enum Holder {
     Store {
         store: Arc<dyn ObjectStore>,
         path: Path,
-        /// A strong ETag, if the store gave one.
-        etag: Option<String>,
     },
     Disk(Disk),
 }
@@ -47,6 +45,18 @@ enum Holder {
 pub(crate) struct Disk(Arc<File>);
 
 impl Disk {
+    /// Opens a file where waiting is allowed.
+    async fn open(path: &std::path::Path) -> Result<(Self, Version)> {
+        let wrong = |err: io::Error| fault::of_io(&err);
+        let file = tokio::fs::File::open(path).await.map_err(wrong)?;
+        let meta = file.metadata().await.map_err(wrong)?;
+        if meta.is_dir() {
+            return Err(wrong(io::ErrorKind::IsADirectory.into()));
+        }
+        let version = Version::of_file(&meta);
+        Ok((Self(Arc::new(file.into_std().await)), version))
+    }
+
     /// Reads a range on this thread and hands it to `then`.
     pub(crate) fn with<R>(
         &self,
@@ -118,17 +128,47 @@ impl Object {
         };
         let fail = |err: object_store::Error| fault::error(&err, location);
         let answer = store.get_opts(&path, options).await.map_err(fail)?;
-        let meta = answer.meta.clone();
+        let version = Version::of_meta(&answer.meta);
         let promised = answer.range.end - answer.range.start;
         let bytes = answer.bytes().await.map_err(fail)?;
         check_length(bytes.len() as u64, promised).map_err(|err| err.at(location))?;
-        let etag = meta.e_tag.filter(|etag| !etag.starts_with("W/"));
         let object = Self {
-            holder: Holder::Store { store, path, etag },
+            holder: Holder::Store { store, path },
             location: location.clone(),
-            size: meta.size,
+            version,
         };
         Ok((object, bytes))
+    }
+
+    /// Names an object of a version that was seen before. Asks a store for nothing; a file of this
+    /// machine is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Changed`] if a file is another by now.
+    pub(crate) async fn known(
+        stores: &Registry,
+        location: &Location,
+        version: &Version,
+    ) -> Result<Self> {
+        let holder = match location.as_local() {
+            Some(path) => {
+                let (disk, now) = Disk::open(path).await.map_err(|err| err.at(location))?;
+                if version.differs(&now) {
+                    return Err(changed(location));
+                }
+                Holder::Disk(disk)
+            }
+            None => {
+                let (store, path) = stores.store(location)?;
+                Holder::Store { store, path }
+            }
+        };
+        Ok(Self {
+            holder,
+            location: location.clone(),
+            version: version.clone(),
+        })
     }
 
     async fn open_file(
@@ -136,25 +176,24 @@ impl Object {
         location: &Location,
         length: u64,
     ) -> Result<(Self, Bytes)> {
-        let wrong = |err: io::Error| fault::of_io(&err);
-        let file = tokio::fs::File::open(path).await.map_err(wrong)?;
-        let meta = file.metadata().await.map_err(wrong)?;
-        if meta.is_dir() {
-            return Err(wrong(io::ErrorKind::IsADirectory.into()));
-        }
-        let disk = Disk(Arc::new(file.into_std().await));
-        let bytes = disk.fetch(0..length.min(meta.len())).await?;
+        let (disk, version) = Disk::open(path).await?;
+        let bytes = disk.fetch(0..length.min(version.size)).await?;
         let object = Self {
             holder: Holder::Disk(disk),
             location: location.clone(),
-            size: meta.len(),
+            version,
         };
         Ok((object, bytes))
     }
 
     /// Returns the object's size in bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.size
+        self.version.size
+    }
+
+    /// Returns the version whose bytes are read.
+    pub(crate) fn version(&self) -> &Version {
+        &self.version
     }
 
     /// Returns the file, if it is on this machine: it is best read where it is decoded.
@@ -175,14 +214,15 @@ impl Object {
     ///
     /// [`ErrorKind::Corrupt`] if it does not.
     pub(crate) fn check(&self, range: &Range<u64>) -> Result<()> {
-        if range.end <= self.size {
+        if range.end <= self.size() {
             return Ok(());
         }
         Err(Error::new(
             ErrorKind::Corrupt,
             format!(
                 "it points to bytes up to {}, but has {} bytes",
-                range.end, self.size
+                range.end,
+                self.size()
             ),
         )
         .at(&self.location))
@@ -194,8 +234,8 @@ impl Object {
         let promised = range.end - range.start;
         let bytes = match &self.holder {
             Holder::Disk(disk) => disk.fetch(range).await,
-            Holder::Store { store, path, etag } => {
-                let answer = self.ask(store, path, etag.clone(), range).await?;
+            Holder::Store { store, path } => {
+                let answer = self.ask(store, path, range).await?;
                 let bytes = answer.bytes().await;
                 bytes.map_err(|err| fault::error(&err, &self.location))
             }
@@ -224,8 +264,8 @@ impl Object {
                         .map_err(|err| err.at(&self.location))?;
                     stream::iter([Ok(bytes)]).boxed()
                 }
-                Holder::Store { store, path, etag } => {
-                    let answer = self.ask(store, path, etag.clone(), range).await?;
+                Holder::Store { store, path } => {
+                    let answer = self.ask(store, path, range).await?;
                     let chunks = answer.into_stream();
                     chunks
                         .map_err(|err| fault::error(&err, &self.location))
@@ -258,25 +298,22 @@ impl Object {
         &self,
         store: &Arc<dyn ObjectStore>,
         path: &Path,
-        etag: Option<String>,
         range: Range<u64>,
     ) -> Result<GetResult> {
-        let changed = || {
-            let message = "the object changed between its header and its tiles";
-            Error::new(ErrorKind::Corrupt, message).at(&self.location)
-        };
         let options = GetOptions {
             range: Some(GetRange::Bounded(range)),
-            if_match: etag,
+            if_match: self.version.strong_etag().map(str::to_owned),
             ..GetOptions::default()
         };
         let answer = store.get_opts(path, options).await;
         let answer = answer.map_err(|err| match err {
-            object_store::Error::Precondition { .. } => changed(),
+            object_store::Error::Precondition { .. } => changed(&self.location),
+            // The range lies inside the version that was seen.
+            err if fault::status_of(&err) == Some(416) => changed(&self.location),
             err => fault::error(&err, &self.location),
         })?;
-        if answer.meta.size != self.size {
-            return Err(changed());
+        if self.version.differs(&Version::of_meta(&answer.meta)) {
+            return Err(changed(&self.location));
         }
         Ok(answer)
     }
@@ -325,6 +362,11 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> Arriving<S> {
         }
         Ok(Some(whole.into()))
     }
+}
+
+fn changed(location: &Location) -> Error {
+    let message = "the object changed: it is not the version whose header was read";
+    Error::new(ErrorKind::Changed, message).at(location)
 }
 
 fn check_length(length: u64, promised: u64) -> Result<()> {

@@ -146,10 +146,10 @@ async fn an_object_that_changes_is_never_mixed() {
             .times(1),
     );
     let err = cog.read(&ReadRequest::new()).await.unwrap_err();
-    assert_eq!(err.kind(), ErrorKind::Corrupt);
+    assert_eq!(err.kind(), ErrorKind::Changed);
     assert!(
         err.to_string()
-            .ends_with("the object changed between its header and its tiles"),
+            .ends_with("it is not the version whose header was read"),
         "{err}"
     );
 }

@@ -7,6 +7,7 @@ mod cog;
 mod corpora;
 mod damaged;
 mod download;
+mod entries;
 #[cfg(feature = "gdal")]
 mod gdal;
 #[cfg(feature = "gdal")]

@@ -1,6 +1,6 @@
 //! How files are read: what is asked for, what is held, and what a result says of itself.
 
-mod tiff;
+pub(crate) mod tiff;
 mod windows;
 
 use std::path::Path;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    reader::RasterReader,
+    reader::{Entry, RasterReader},
     session::Session,
 };
 
@@ -14,9 +14,14 @@ pub(crate) async fn open(
     location: &Location,
     _header_bytes: Option<u64>,
 ) -> Result<Arc<dyn RasterReader>> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "built without the `async-tiff` feature",
-    )
-    .at(location))
+    Err(without(location))
+}
+
+pub(crate) async fn open_entry(_session: &Session, entry: &Entry) -> Result<Arc<dyn RasterReader>> {
+    Err(without(&entry.location))
+}
+
+fn without(location: &Location) -> Error {
+    let message = "built without the `async-tiff` feature";
+    Error::new(ErrorKind::Unsupported, message).at(location)
 }

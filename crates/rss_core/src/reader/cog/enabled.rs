@@ -15,7 +15,7 @@ use super::{
     decode::{self, Job, Target},
     directory::{Parts, Stop},
     index::{self, Index},
-    level::{Compression, Level, Stored},
+    level::{Compression, Level, Stored, Tables},
     plan::{self, Needed},
     samples::{self, Value},
 };
@@ -24,7 +24,7 @@ use crate::{
     geo::{TileIndex, Window},
     location::Location,
     raster::{Raster, Sample, Sparse, with_type},
-    reader::{Backend, Masking, Profile, RasterReader, ReadRequest, Resolved, mask},
+    reader::{Backend, Entry, Masking, Profile, RasterReader, ReadRequest, Resolved, Tiles, mask},
     session::Session,
     store::{Disk, Fetch, Merge, Object, coalesce},
 };
@@ -47,6 +47,10 @@ const BYTES_AT_ONCE: usize = 512 << 20;
 /// Bytes that a compressed tile may have besides four times those of its samples: tables and
 /// metadata of its codec.
 const MOST_CODEC_BYTES: u64 = 1 << 20;
+/// Tiles of one image that an index may hold: those of a million pixels square.
+const MOST_INDEXED: u64 = 4 << 20;
+/// Entries of tile tables that are read at once to fill an index.
+const INDEXED_AT_ONCE: usize = 1 << 20;
 
 pub(crate) async fn open(
     session: &Session,
@@ -65,22 +69,20 @@ pub(crate) async fn open(
     let index = complete(&object, &mut parts, index::parse)
         .await
         .map_err(|err| err.at(location))?;
-    let profile = profile(&index).map_err(|err| err.at(location))?;
-    for level in &index.levels {
-        decode::tile_bytes(level).map_err(|err| err.at(location))?;
-    }
     // Directories at the end of a file say nothing of how much of its start is worth asking for.
     if index.header_bytes <= MOST_HEADER_BYTES {
         session.learn_header(location, index.header_bytes);
     }
-    Ok(Arc::new(Cog(Arc::new(Inner {
-        session: session.clone(),
-        location: location.clone(),
-        object,
-        index,
-        profile,
-        parts: Mutex::new(parts),
-    }))))
+    Ok(Arc::new(Cog::new(session, location, object, index, parts)?))
+}
+
+/// Opens a file that an index knows, without a request.
+pub(crate) async fn open_entry(session: &Session, entry: &Entry) -> Result<Arc<dyn RasterReader>> {
+    let location = &entry.location;
+    let index = Index::of_header(&entry.header).map_err(|err| err.at(location))?;
+    let object = Object::known(session.stores(), location, &entry.version).await?;
+    let cog = Cog::new(session, location, object, index, Parts::default())?;
+    Ok(Arc::new(cog))
 }
 
 /// Runs `step` until the bytes it needs are there; bytes in several places are fetched at once.
@@ -234,6 +236,18 @@ impl RasterReader for Cog {
         read.map_err(|err| err.at(&self.0.location))
     }
 
+    async fn entry(&self) -> Result<Entry> {
+        let inner = &self.0;
+        let mut tiles = Vec::new();
+        for level in inner.index.images() {
+            tiles.push(self.tiles(level).await?);
+        }
+        let header = inner.index.header(tiles);
+        let header = header.map_err(|err| err.at(&inner.location))?;
+        let version = inner.object.version().clone();
+        Ok(Entry::new(inner.location.clone(), version, header))
+    }
+
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
         stream::iter(requests.to_vec())
             .map(|request| async move { self.read(&request).await })
@@ -293,6 +307,51 @@ struct Batch<T> {
 }
 
 impl Cog {
+    fn new(
+        session: &Session,
+        location: &Location,
+        object: Object,
+        index: Index,
+        parts: Parts,
+    ) -> Result<Self> {
+        let profile = profile(&index).map_err(|err| err.at(location))?;
+        for level in &index.levels {
+            decode::tile_bytes(level).map_err(|err| err.at(location))?;
+        }
+        Ok(Self(Arc::new(Inner {
+            session: session.clone(),
+            location: location.clone(),
+            object,
+            index,
+            profile,
+            parts: Mutex::new(parts),
+        })))
+    }
+
+    /// Returns where the tiles of an image lie.
+    async fn tiles(&self, level: &Level) -> Result<Tiles> {
+        if let Tables::Known(tiles) = &level.tables {
+            return Ok(Tiles::clone(tiles));
+        }
+        let count = level.tiles();
+        if count > MOST_INDEXED {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("an image of {count} tiles, past the limit of {MOST_INDEXED} of an index"),
+            )
+            .at(&self.0.location));
+        }
+        let mut tiles = Tiles::default();
+        let numbers: Vec<u64> = (0..count).collect();
+        for numbers in numbers.chunks(INDEXED_AT_ONCE) {
+            for range in self.ranges(level, numbers).await? {
+                tiles.offsets.push(range.start);
+                tiles.byte_counts.push(range.end - range.start);
+            }
+        }
+        Ok(tiles)
+    }
+
     /// Reads one window: fetches run at once, and each tile is decoded as it arrives. What is not
     /// stored is added to `sparse`.
     async fn samples<T: Value>(

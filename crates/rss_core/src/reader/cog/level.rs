@@ -1,6 +1,6 @@
 //! One image of a TIFF file: how it is laid out, and where the bytes of its tiles lie. No IO.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::{
     directory::{Entry, Parts, Reader, Stop, corrupt, unsupported},
     table::Table,
 };
-use crate::{geo::Size, raster::DataType};
+use crate::{geo::Size, raster::DataType, reader::Tiles};
 
 /// Bands that one file may have.
 const MOST_BANDS: usize = 65_536;
@@ -38,9 +38,20 @@ pub(super) struct Level {
     /// True if the writer says that tiles lie one behind the other, each with its size before it and
     /// its last bytes again behind it.
     pub(super) back_to_back: bool,
-    offsets: Table,
-    /// Some writers leave out how long samples are that they did not compress.
-    counts: Option<Table>,
+    pub(super) tables: Tables,
+}
+
+/// What says where the tiles of an image lie.
+#[derive(Clone, Debug)]
+pub(super) enum Tables {
+    /// Tables of the file, read when their numbers are needed.
+    InFile {
+        offsets: Table,
+        /// Some writers leave out how long samples are that they did not compress.
+        byte_counts: Option<Table>,
+    },
+    /// An index knew it.
+    Known(Arc<Tiles>),
 }
 
 /// How one sample lies in a decompressed tile.
@@ -94,7 +105,11 @@ pub(super) enum Fax {
 }
 
 impl Compression {
-    fn of_code(code: u16) -> Result<Self, Stop> {
+    /// Returns the compression of a code, with what `option` says where that code has options.
+    pub(super) fn of_code(
+        code: u16,
+        option: impl FnOnce() -> Result<u16, Stop>,
+    ) -> Result<Self, Stop> {
         let name = match code {
             1 => return Ok(Self::None),
             5 => return Ok(Self::Lzw),
@@ -105,13 +120,21 @@ impl Compression {
             50000 => return Ok(Self::Zstd),
             50001 => return Ok(Self::WebP),
             2 => return Ok(Self::Fax(Fax::Huffman)),
-            // The options of these two stand in tags of their own.
             3 => {
                 return Ok(Self::Fax(Fax::Group3 {
-                    two_dimensions: false,
+                    two_dimensions: option()? & 1 != 0,
                 }));
             }
-            34887 => return Ok(Self::Lerc(LercIn::Nothing)),
+            34887 => {
+                return Ok(Self::Lerc(match option()? {
+                    0 => LercIn::Nothing,
+                    1 => LercIn::Deflate,
+                    2 => LercIn::Zstd,
+                    other => {
+                        return unsupported(format!("LERC inside codec {other} is not supported"));
+                    }
+                }));
+            }
             4 => return Ok(Self::Fax(Fax::Group4)),
             50002 | 52546 => return Ok(Self::JpegXl),
             6 => "old JPEG",
@@ -122,6 +145,27 @@ impl Compression {
             _ => return unsupported(format!("compression {code} is not supported")),
         };
         unsupported(format!("compression {name} ({code}) is not supported"))
+    }
+
+    /// Returns the code and the option that make this compression.
+    pub(super) fn code(self) -> (u16, u16) {
+        match self {
+            Self::None => (1, 0),
+            Self::Lzw => (5, 0),
+            Self::Jpeg => (7, 0),
+            Self::Deflate => (8, 0),
+            Self::PackBits => (32773, 0),
+            Self::Lzma => (34925, 0),
+            Self::Zstd => (50000, 0),
+            Self::WebP => (50001, 0),
+            Self::Lerc(LercIn::Nothing) => (34887, 0),
+            Self::Lerc(LercIn::Deflate) => (34887, 1),
+            Self::Lerc(LercIn::Zstd) => (34887, 2),
+            Self::JpegXl => (50002, 0),
+            Self::Fax(Fax::Huffman) => (2, 0),
+            Self::Fax(Fax::Group3 { two_dimensions }) => (3, u16::from(two_dimensions)),
+            Self::Fax(Fax::Group4) => (4, 0),
+        }
     }
 
     /// Returns GDAL's name.
@@ -157,6 +201,12 @@ impl Level {
         u64::from(self.size.height.div_ceil(self.tile.height))
     }
 
+    /// Returns how many tiles all bands have.
+    pub(super) fn tiles(&self) -> u64 {
+        let planes = if self.planar { self.bands as u64 } else { 1 };
+        self.tiles_per_plane().saturating_mul(planes)
+    }
+
     /// Returns how many tiles one band (or all, where they share tiles) has.
     fn tiles_per_plane(&self) -> u64 {
         self.tiles_across() * self.tiles_down()
@@ -179,15 +229,23 @@ impl Level {
         little_endian: bool,
         parts: &Parts,
     ) -> Result<Vec<Range<u64>>, Stop> {
-        let counts_of = |numbers: &[u64]| match self.counts {
+        let (offsets, byte_counts) = match &self.tables {
+            Tables::Known(tiles) => return known(tiles, numbers),
+            Tables::InFile {
+                offsets,
+                byte_counts,
+            } => (offsets, byte_counts),
+        };
+        let counts_of = |numbers: &[u64]| match byte_counts {
             Some(counts) => counts.read(numbers, little_endian, parts),
             None => Ok(vec![None; numbers.len()]),
         };
-        let tables = [Some(self.offsets), self.counts];
-        if self.back_to_back && !tables.iter().flatten().all(Table::is_small) {
-            return self.ranges_between(numbers, little_endian, parts, counts_of);
+        let mut tables = [Some(offsets), byte_counts.as_ref()].into_iter().flatten();
+        if self.back_to_back && !tables.all(Table::is_small) {
+            let offsets_of = |numbers: &[u64]| offsets.read(numbers, little_endian, parts);
+            return self.ranges_between(numbers, offsets_of, counts_of);
         }
-        let offsets = self.offsets.read(numbers, little_endian, parts);
+        let offsets = offsets.read(numbers, little_endian, parts);
         let counts = counts_of(numbers);
         let (offsets, counts) = match (offsets, counts) {
             (Ok(offsets), Ok(counts)) => (offsets, counts),
@@ -227,15 +285,14 @@ impl Level {
     fn ranges_between(
         &self,
         numbers: &[u64],
-        little_endian: bool,
-        parts: &Parts,
+        offsets_of: impl Fn(&[u64]) -> Result<Vec<Option<u64>>, Stop>,
         counts_of: impl Fn(&[u64]) -> Result<Vec<Option<u64>>, Stop>,
     ) -> Result<Vec<Range<u64>>, Stop> {
         let pairs: Vec<u64> = numbers
             .iter()
             .flat_map(|&number| [number, number.saturating_add(1)])
             .collect();
-        let offsets = self.offsets.read(&pairs, little_endian, parts)?;
+        let offsets = offsets_of(&pairs)?;
         let (pairs, _) = offsets.as_chunks::<2>();
         // A tile that was written again lies at the end of the file, far from the one before it.
         let plain = self.row_bytes().unwrap_or(0) as u64 * u64::from(self.tile.height);
@@ -301,7 +358,14 @@ impl Level {
 
     /// Returns where the tables of a level end, if they are read with the header.
     pub(super) fn tables_end(&self) -> u64 {
-        let tables = [Some(self.offsets), self.counts].into_iter().flatten();
+        let Tables::InFile {
+            offsets,
+            byte_counts,
+        } = self.tables
+        else {
+            return 0;
+        };
+        let tables = [Some(offsets), byte_counts].into_iter().flatten();
         if !tables.clone().all(|table| table.is_small()) {
             return 0;
         }
@@ -313,6 +377,67 @@ impl Level {
             .max()
             .unwrap_or(0)
     }
+}
+
+impl Level {
+    /// Checks that samples laid out like this can be decoded.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, naming what is not.
+    pub(super) fn check(&self) -> Result<(), Stop> {
+        let predictor = self.predictor;
+        if !matches!(predictor, 1..=3) {
+            return unsupported(format!("predictor {predictor} is not supported"));
+        }
+        if predictor == 3 && !matches!(self.dtype, DataType::F32 | DataType::F64)
+            || predictor == 2
+                && (!matches!(self.stored, Stored::Whole | Stored::Half)
+                    || matches!(self.dtype, DataType::C64 | DataType::C128))
+        {
+            return unsupported(format!(
+                "predictor {predictor} with samples of this kind is not supported"
+            ));
+        }
+        if self.compression == Compression::Jpeg
+            && !(self.dtype == DataType::U8 && matches!(self.photometric, 0..=3 | 6))
+        {
+            return unsupported("JPEG of this colour space is not supported");
+        }
+        if self.compression == Compression::Jpeg && !self.planar && !matches!(self.bands, 1 | 3 | 4)
+        {
+            return unsupported(format!(
+                "JPEG of {} bands in one is not supported",
+                self.bands
+            ));
+        }
+        if self.compression == Compression::WebP
+            && !(self.dtype == DataType::U8 && !self.planar && matches!(self.bands, 3 | 4))
+        {
+            return unsupported("WebP of other than 3 or 4 bands of bytes is not supported");
+        }
+        if matches!(self.compression, Compression::Fax(_))
+            && !(self.stored == Stored::Bits(1) && (self.bands == 1 || self.planar))
+        {
+            return unsupported("CCITT of other than one band of bits is not supported");
+        }
+        if self.photometric == 6 && self.compression != Compression::Jpeg {
+            return unsupported("YCbCr without JPEG is not supported");
+        }
+        Ok(())
+    }
+}
+
+/// Returns the byte ranges of tiles that an index knows.
+fn known(tiles: &Tiles, numbers: &[u64]) -> Result<Vec<Range<u64>>, Stop> {
+    let range = |&number: &u64| {
+        let tile = usize::try_from(number).ok();
+        match tile.and_then(|tile| tiles.range(tile)) {
+            Some(range) => Ok(range),
+            None => corrupt(format!("tile {number} has no entry in the index")),
+        }
+    };
+    numbers.iter().map(range).collect()
 }
 
 impl Level {
@@ -359,38 +484,18 @@ impl Reader<'_> {
         if bands == 0 || bands > MOST_BANDS {
             return corrupt(format!("{bands} samples per pixel"));
         }
-        let mut compression = Compression::of_code(small(259, 1)?)?;
-        match &mut compression {
-            Compression::Fax(Fax::Group3 { two_dimensions }) => {
-                *two_dimensions = self.number(entries, 292)?.unwrap_or(0) & 1 != 0;
-            }
-            Compression::Lerc(inside) => {
-                *inside = match self.numbers(entries, 50674)?.get(1) {
-                    None | Some(0) => LercIn::Nothing,
-                    Some(1) => LercIn::Deflate,
-                    Some(2) => LercIn::Zstd,
-                    Some(other) => {
-                        return unsupported(format!("LERC inside codec {other} is not supported"));
-                    }
-                };
-            }
-            _ => {}
-        }
+        let code = small(259, 1)?;
+        // The options of some stand in tags of their own.
+        let compression = Compression::of_code(code, || {
+            let option = match code {
+                3 => self.number(entries, 292)?,
+                _ => self.numbers(entries, 50674)?.get(1).copied(),
+            };
+            Ok(u16::try_from(option.unwrap_or(0)).unwrap_or(u16::MAX))
+        })?;
         let photometric = small(262, 1)?;
         let (dtype, stored) = self.dtype(entries)?;
         let predictor = small(317, 1)?;
-        if !matches!(predictor, 1..=3) {
-            return unsupported(format!("predictor {predictor} is not supported"));
-        }
-        if predictor == 3 && !matches!(dtype, DataType::F32 | DataType::F64)
-            || predictor == 2
-                && (!matches!(stored, Stored::Whole | Stored::Half)
-                    || matches!(dtype, DataType::C64 | DataType::C128))
-        {
-            return unsupported(format!(
-                "predictor {predictor} with samples of this kind is not supported"
-            ));
-        }
         let is_tiled = entries.iter().any(|entry| entry.tag == 322);
         let tile = if is_tiled {
             Size {
@@ -423,7 +528,7 @@ impl Reader<'_> {
             )
         });
         let tables = tables.filter(|(_, counts)| counts.is_some() || plain);
-        let Some((offsets, counts)) = tables else {
+        let Some((offsets, byte_counts)) = tables else {
             return unsupported("it has no table of tile offsets and byte counts");
         };
         // JPEG has an order of its own.
@@ -441,30 +546,12 @@ impl Reader<'_> {
             bits_reversed,
             jpeg_tables: self.value(entries, 347)?.map(|(_, bytes)| bytes),
             back_to_back: false,
-            offsets,
-            counts,
+            tables: Tables::InFile {
+                offsets,
+                byte_counts,
+            },
         };
-        if compression == Compression::Jpeg
-            && !(dtype == DataType::U8 && matches!(photometric, 0..=3 | 6))
-        {
-            return unsupported("JPEG of this colour space is not supported");
-        }
-        if compression == Compression::Jpeg && !level.planar && !matches!(bands, 1 | 3 | 4) {
-            return unsupported(format!("JPEG of {bands} bands in one is not supported"));
-        }
-        if compression == Compression::WebP
-            && !(dtype == DataType::U8 && !level.planar && matches!(bands, 3 | 4))
-        {
-            return unsupported("WebP of other than 3 or 4 bands of bytes is not supported");
-        }
-        if matches!(compression, Compression::Fax(_))
-            && !(stored == Stored::Bits(1) && (bands == 1 || level.planar))
-        {
-            return unsupported("CCITT of other than one band of bits is not supported");
-        }
-        if photometric == 6 && compression != Compression::Jpeg {
-            return unsupported("YCbCr without JPEG is not supported");
-        }
+        level.check()?;
         Ok(level)
     }
 
@@ -477,37 +564,42 @@ impl Reader<'_> {
         }
         let bits = bits.first().copied().unwrap_or(1);
         let format = formats.first().copied().unwrap_or(1);
-        let of_bits = || {
-            u8::try_from(bits)
-                .map(Stored::Bits)
-                .unwrap_or(Stored::Whole)
-        };
-        Ok(match (format, bits) {
-            (1 | 4, 8) => (DataType::U8, Stored::Whole),
-            (1 | 4, 16) => (DataType::U16, Stored::Whole),
-            (1 | 4, 32) => (DataType::U32, Stored::Whole),
-            (1 | 4, 64) => (DataType::U64, Stored::Whole),
-            (2, 8) => (DataType::I8, Stored::Whole),
-            (2, 16) => (DataType::I16, Stored::Whole),
-            (2, 32) => (DataType::I32, Stored::Whole),
-            (2, 64) => (DataType::I64, Stored::Whole),
-            (3, 16) => (DataType::F32, Stored::Half),
-            (3, 24) => (DataType::F32, Stored::ThreeByteFloat),
-            (3, 32) => (DataType::F32, Stored::Whole),
-            (3, 64) => (DataType::F64, Stored::Whole),
-            // As GDAL: the smallest type that holds them.
-            (1 | 4, 1..8) => (DataType::U8, of_bits()),
-            (1 | 4, 9..16) => (DataType::U16, of_bits()),
-            (1 | 4, 17..32) => (DataType::U32, of_bits()),
-            (5, 32) => (DataType::C64, Stored::ComplexInt(16)),
-            (5, 64) => (DataType::C64, Stored::ComplexInt(32)),
-            (6, 64) => (DataType::C64, Stored::Whole),
-            (6, 128) => (DataType::C128, Stored::Whole),
-            (_, bits) => {
-                return unsupported(format!(
-                    "samples of {bits} bits (format {format}) are not supported"
-                ));
-            }
-        })
+        samples(format, bits)
     }
+}
+
+/// Returns the type of samples of a format (tag 339) and so many bits, and how they are stored.
+pub(super) fn samples(format: u64, bits: u64) -> Result<(DataType, Stored), Stop> {
+    let of_bits = || {
+        u8::try_from(bits)
+            .map(Stored::Bits)
+            .unwrap_or(Stored::Whole)
+    };
+    Ok(match (format, bits) {
+        (1 | 4, 8) => (DataType::U8, Stored::Whole),
+        (1 | 4, 16) => (DataType::U16, Stored::Whole),
+        (1 | 4, 32) => (DataType::U32, Stored::Whole),
+        (1 | 4, 64) => (DataType::U64, Stored::Whole),
+        (2, 8) => (DataType::I8, Stored::Whole),
+        (2, 16) => (DataType::I16, Stored::Whole),
+        (2, 32) => (DataType::I32, Stored::Whole),
+        (2, 64) => (DataType::I64, Stored::Whole),
+        (3, 16) => (DataType::F32, Stored::Half),
+        (3, 24) => (DataType::F32, Stored::ThreeByteFloat),
+        (3, 32) => (DataType::F32, Stored::Whole),
+        (3, 64) => (DataType::F64, Stored::Whole),
+        // As GDAL: the smallest type that holds them.
+        (1 | 4, 1..8) => (DataType::U8, of_bits()),
+        (1 | 4, 9..16) => (DataType::U16, of_bits()),
+        (1 | 4, 17..32) => (DataType::U32, of_bits()),
+        (5, 32) => (DataType::C64, Stored::ComplexInt(16)),
+        (5, 64) => (DataType::C64, Stored::ComplexInt(32)),
+        (6, 64) => (DataType::C64, Stored::Whole),
+        (6, 128) => (DataType::C128, Stored::Whole),
+        (_, bits) => {
+            return unsupported(format!(
+                "samples of {bits} bits (format {format}) are not supported"
+            ));
+        }
+    })
 }

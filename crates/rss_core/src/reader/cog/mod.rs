@@ -7,7 +7,7 @@
 //! into samples ([`codec`] undoes the compression, [`samples`] byte order and predictor, [`canvas`] is
 //! where they go). Only fetching waits; only `decode` touches pixels.
 
-pub(crate) use self::inner::open;
+pub(crate) use self::inner::{open, open_entry};
 
 use crate::error::{Error, ErrorKind};
 
@@ -36,6 +36,8 @@ pub mod fuzzing;
 mod geokeys;
 #[cfg(feature = "async-tiff")]
 mod index;
+#[cfg(feature = "async-tiff")]
+mod known;
 #[cfg(feature = "async-tiff")]
 mod level;
 #[cfg(feature = "async-tiff")]

@@ -22,11 +22,12 @@ const MOST_CHARS: usize = 300;
 /// Begins a message of ours, which GDAL carries back: the kind, the message and the location follow.
 const OURS: &str = "rss_core: ";
 /// The kinds that a message of ours names.
-const KINDS: [ErrorKind; 6] = [
+const KINDS: [ErrorKind; 7] = [
     ErrorKind::NotFound,
     ErrorKind::Denied,
     ErrorKind::Unavailable,
     ErrorKind::Corrupt,
+    ErrorKind::Changed,
     ErrorKind::Unsupported,
     ErrorKind::InvalidInput,
 ];

@@ -1,0 +1,109 @@
+//! Which version of an object was seen.
+
+use chrono::{DateTime, SubsecRound, Utc};
+
+/// A version of an object: what tells that it is still the one whose header was read.
+///
+/// A strong ETag decides by itself, in the request for the tile (`If-Match`). Without one the size and
+/// the time of the last change that come with the answer are compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Version {
+    /// Bytes of the whole object.
+    pub size: u64,
+    /// The ETag as the server gave it, weak ones with their `W/`.
+    pub etag: Option<String>,
+    /// When the object was changed last, if that is known; whole milliseconds.
+    pub last_modified: Option<DateTime<Utc>>,
+    /// `file:checksum` of the STAC asset, if it has one. It is kept for whoever lists the catalogue
+    /// again; no request can be checked by it.
+    pub checksum: Option<String>,
+}
+
+impl Version {
+    /// Returns the version of an object of which only the size is known.
+    pub fn of_size(size: u64) -> Self {
+        Self {
+            size,
+            ..Self::default()
+        }
+    }
+
+    /// Sets the ETag.
+    #[must_use]
+    pub fn with_etag(mut self, etag: Option<String>) -> Self {
+        self.etag = etag;
+        self
+    }
+
+    /// Sets when the object was changed last.
+    #[must_use]
+    pub fn with_last_modified(mut self, time: Option<DateTime<Utc>>) -> Self {
+        self.last_modified = time.map(|time| time.trunc_subsecs(3));
+        self
+    }
+
+    /// Sets the asset's checksum.
+    #[must_use]
+    pub fn with_checksum(mut self, checksum: Option<String>) -> Self {
+        self.checksum = checksum;
+        self
+    }
+
+    /// Returns the ETag if it is a strong one: two bodies under it are equal byte for byte. See
+    /// [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-8.8.1).
+    pub fn strong_etag(&self) -> Option<&str> {
+        self.etag
+            .as_deref()
+            .filter(|etag| !etag.starts_with("W/") && !etag.is_empty())
+    }
+}
+
+impl Version {
+    /// Returns the version that an answer of a store is of.
+    pub(super) fn of_meta(meta: &object_store::ObjectMeta) -> Self {
+        let known = meta.last_modified > DateTime::UNIX_EPOCH;
+        Self::of_size(meta.size)
+            .with_etag(meta.e_tag.clone())
+            .with_last_modified(known.then_some(meta.last_modified))
+    }
+
+    /// Returns the version of a file of this machine.
+    pub(super) fn of_file(meta: &std::fs::Metadata) -> Self {
+        Self::of_size(meta.len()).with_last_modified(meta.modified().ok().map(DateTime::from))
+    }
+
+    /// Returns true if what is seen now is another version. Times count where neither ETag decides.
+    pub(super) fn differs(&self, now: &Self) -> bool {
+        if self.size != now.size {
+            return true;
+        }
+        match (self.strong_etag(), now.strong_etag()) {
+            (Some(then), Some(now)) => then != now,
+            _ => match (self.last_modified, now.last_modified) {
+                (Some(then), Some(now)) => then != now,
+                _ => false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_strongest_mark_that_both_have_decides() {
+        let at = |seconds| DateTime::from_timestamp(seconds, 0);
+        let then = Version::of_size(9)
+            .with_etag(Some("\"a\"".to_owned()))
+            .with_last_modified(at(1));
+        let touched = then.clone().with_last_modified(at(2));
+        assert!(!then.differs(&touched), "the ETag says that it is the same");
+        let weak = touched.clone().with_etag(Some("W/\"a\"".to_owned()));
+        assert!(then.differs(&weak), "the time says that it is another");
+        assert!(!then.differs(&Version::of_size(9)));
+        assert!(then.differs(&Version::of_size(8)));
+        assert_eq!(weak.strong_etag(), None);
+    }
+}
