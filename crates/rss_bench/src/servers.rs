@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use rss_testbed::{Layout, Service, Testbed, geotiff};
+use rss_testbed::{Service, Testbed};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     gather,
-    ranges::{self, File, Network},
+    ranges::{self, File, Image, Network},
 };
 
 /// The bucket that holds the files.
@@ -33,7 +33,7 @@ pub(crate) enum Stock {
     /// The files of a gather, behind one server.
     Gather { files: usize, latency_ms: u64 },
     /// A striped and a tiled file, behind each of these servers.
-    Ranges { scale: f64, servers: Vec<Network> },
+    Ranges { servers: Vec<(Network, Image)> },
 }
 
 /// What a server was asked since it was asked last.
@@ -172,21 +172,29 @@ fn start(stock: &Stock) -> Result<Vec<Testbed>> {
             }
             Ok(vec![bed])
         }
-        Stock::Ranges { scale, servers } => {
-            let image = ranges::Image::of(*scale);
-            let file = |width, layout| geotiff(width, image.height, layout, ranges::pixel);
-            let striped = file(image.width, Layout::Strips(ranges::STRIP))?;
-            // One column of tiles more, so that the window's rows do not touch.
-            let tiled = file(image.width + gather::TILE, Layout::Tiles)?;
-            servers
-                .iter()
-                .map(|network| {
-                    let bed = Testbed::builder().profile(network.profile()).start()?;
-                    bed.put(BUCKET, File::Striped.key(), striped.clone());
-                    bed.put(BUCKET, File::Tiled.key(), tiled.clone());
-                    Ok(bed)
-                })
-                .collect()
+        Stock::Ranges { servers } => {
+            let mut made: Vec<(Image, [Bytes; 2])> = Vec::new();
+            let mut beds = Vec::new();
+            for (network, image) in servers {
+                let known = made.iter().find(|(other, _)| other == image);
+                let files = match known {
+                    Some((_, files)) => files.clone(),
+                    None => {
+                        let files = [
+                            ranges::content(File::Striped, *image)?,
+                            ranges::content(File::Tiled, *image)?,
+                        ];
+                        made.push((*image, files.clone()));
+                        files
+                    }
+                };
+                let bed = Testbed::builder().profile(network.profile()).start()?;
+                for (file, content) in File::ALL.iter().zip(files) {
+                    bed.put(BUCKET, file.key(), content);
+                }
+                beds.push(bed);
+            }
+            Ok(beds)
         }
     }
 }

@@ -95,31 +95,35 @@ impl Backend {
         Ok(())
     }
 
-    /// Returns a reader that knows nothing: new connections, new threads.
-    pub(super) fn reader(
+    /// Returns a reader for each worker. They know nothing: new connections, new threads. A worker over
+    /// GDAL has a thread of its own, where it opens and reads, as a program over GDAL does; the others
+    /// share one session.
+    pub(super) fn readers(
         self,
         endpoint: &str,
         settings: &Settings,
         at_once: usize,
         index: &Index,
-    ) -> Result<Reader> {
+    ) -> Result<Vec<Reader>> {
         let session = Session::builder()
             .s3_endpoint(endpoint)
             .cpu_threads(settings.threads)
-            .gdal_threads(at_once)
+            .gdal_threads(1)
             .requests_per_host(at_once);
-        Ok(match self {
-            Self::Gdal => Reader::Session(
-                session
-                    .gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE")
-                    .build()?,
-                Core::Gdal,
-            ),
-            Self::GdalTuned => Reader::Session(session.build()?, Core::Gdal),
+        let shared = match self {
+            Self::Gdal | Self::GdalTuned => {
+                let session = match self {
+                    Self::Gdal => session.gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE"),
+                    _ => session,
+                };
+                let own = |_| Ok(Reader::Session(session.clone().build()?, Core::Gdal));
+                return (0..at_once).map(own).collect();
+            }
             Self::AsyncTiff => Reader::Session(session.build()?, Core::AsyncTiff),
             Self::Index => Reader::Index(session.build()?, index.clone()),
             Self::PlainAsyncTiff => Reader::Plain(Plain::new(endpoint, BUCKET, settings.threads)?),
-        })
+        };
+        Ok(vec![shared; at_once])
     }
 }
 

@@ -5,17 +5,17 @@ use serde::Serialize;
 use super::{Backend, DecodeLimit, Run, Settings};
 use crate::{Origin, Spread};
 
-/// Bins of a latency histogram: four for each doubling, from a quarter of a millisecond on.
-const BINS: usize = 60;
+/// Bins of a latency histogram: four for each doubling, from 16 microseconds to 16 seconds.
+const BINS: usize = 80;
 
 /// Returns the edges of the bins of all histograms, in milliseconds: one more than there are bins.
 pub fn bin_edges_ms() -> Vec<f64> {
-    (0..=BINS).map(|n| (n as f64 / 4.0 - 2.0).exp2()).collect()
+    (0..=BINS).map(|n| (n as f64 / 4.0 - 6.0).exp2()).collect()
 }
 
 /// Returns the bin of a latency; what is past the ends is in the first or the last.
 pub(super) fn bin_of(ms: f64) -> usize {
-    let at = ((ms.max(1e-6).log2() + 2.0) * 4.0).max(0.0);
+    let at = ((ms.max(1e-6).log2() + 6.0) * 4.0).max(0.0);
     (at as usize).min(BINS - 1)
 }
 

@@ -101,13 +101,13 @@ pub(super) struct Measured {
     cpu: Duration,
 }
 
-/// Reads a tile of each file.
-pub(super) async fn measure(reader: &Reader, files: usize, at_once: usize) -> Result<Measured> {
+/// Reads a tile of each file, by a worker for each reader.
+pub(super) async fn measure(readers: &[Reader], files: usize) -> Result<Measured> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
     let cpu = cpu_time()?;
     let start = Instant::now();
-    for _ in 0..at_once {
+    for reader in readers {
         let (reader, next) = (reader.clone(), Arc::clone(&next));
         workers.spawn(async move {
             let mut done = Vec::new();

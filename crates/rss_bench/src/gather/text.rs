@@ -145,8 +145,8 @@ impl Report {
             ),
             format!(
                 "Servers on loopback in another process; each answer begins after {} ms. Bandwidth is that of \
-                 loopback. New threads and connections in each run; {} threads decode, GDAL's are as many as \
-                 files at once. Runs: {} of each, interleaved; the best by peak is shown, all are in the JSON.",
+                 loopback. New threads and connections in each run; {} threads decode, each \
+                 GDAL worker has a thread of its own. Runs: {} of each, interleaved; the best by peak is shown, all are in the JSON.",
                 settings.latency_ms, settings.threads, settings.repeats
             ),
             format!(

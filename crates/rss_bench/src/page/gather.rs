@@ -87,10 +87,10 @@ impl Report {
                 "Peak throughput",
                 "tiles per second",
                 "More is better. The whisker spans the repeats of the run that is shown; the number of files at \
-                 once stands behind.",
+                 once stands behind the peak.",
                 &|run| {
                     let Spread { min, max, .. } = self.repeats(run);
-                    let label = format!("{:.0}, {} at once", run.peak_tiles_per_s, run.concurrency);
+                    let label = format!("{:.0} at {}", run.peak_tiles_per_s, run.concurrency);
                     bar(run, run.peak_tiles_per_s, Some([min, max]), label)
                 },
             )?,

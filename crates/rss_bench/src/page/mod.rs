@@ -31,9 +31,9 @@ h2{font-size:1.2rem;margin:2rem 0 .5rem}
 h3{font-size:1rem;margin:0}
 p{max-width:46rem;margin:.5rem 0}
 .faint,figcaption{color:var(--faint);font-size:.9rem}
-.plots{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}
+.plots{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,21rem),1fr))}
 .plots>*{min-width:0}
-figure{margin:0;padding:.75rem;background:var(--box);border-radius:.5rem}
+figure{margin:0;max-width:38rem;padding:.75rem;background:var(--box);border-radius:.5rem}
 svg{display:block;width:100%;height:auto}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.1rem 1rem;margin:.25rem 0;padding:0;font-size:.9rem}
 .legend i{display:inline-block;width:.8em;height:.8em;border-radius:.15em;margin-right:.4em}

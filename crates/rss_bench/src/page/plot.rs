@@ -16,9 +16,9 @@ const INK: RGBColor = RGBColor(0x1A, 0x1D, 0x21);
 const FAINT: RGBColor = RGBColor(0x5A, 0x62, 0x6B);
 const GRID: RGBColor = RGBColor(0xD9, 0xDD, 0xE2);
 const WIDTH: u32 = 840;
-const FONT: u32 = 30;
+const FONT: u32 = 36;
 /// Room at the left for names of rows, in pixels.
-const NAMES: i32 = 230;
+const NAMES: i32 = 280;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -81,11 +81,11 @@ pub(super) fn lines(lines: &[Line], x: Axis<'_>, y: Axis<'_>, marks: Marks) -> R
         let mut chart = ChartBuilder::on(area)
             .margin(12)
             .margin_right(36)
-            .x_label_area_size(92)
-            .y_label_area_size(128)
+            .x_label_area_size(108)
+            .y_label_area_size(150)
             .build_cartesian_2d(across.clone(), up.clone())?;
         let ticks = |range: &std::ops::Range<f64>, scale| match scale {
-            Scale::Linear => 6,
+            Scale::Linear => 5,
             Scale::Doubling => ((range.end - range.start).ceil() as usize + 1).min(12),
         };
         chart
@@ -164,9 +164,9 @@ pub(super) fn bars(bars: &[Bar], unit: &str) -> Result<String> {
     });
     let most = most.fold(1e-9, f64::max);
     // The number stands behind the longest bar.
-    let room = f64::from(WIDTH as i32 - NAMES - 210);
+    let room = f64::from(WIDTH as i32 - NAMES - 190);
     let at = |value: f64| NAMES + (value / most * room) as i32;
-    draw(u32::try_from(rows * ROW + 60)?, |area| {
+    draw(u32::try_from(rows * ROW + 68)?, |area| {
         for (bar, row) in bars.iter().zip(0..) {
             let (top, bottom) = (row * ROW + 12, (row + 1) * ROW - 8);
             let middle = i32::midpoint(top, bottom);
@@ -192,7 +192,7 @@ pub(super) fn bars(bars: &[Bar], unit: &str) -> Result<String> {
             vec![(NAMES, 6), (NAMES, rows * ROW)],
             FAINT.stroke_width(2),
         ))?;
-        text(area, unit, (NAMES, rows * ROW + 32), FAINT, HPos::Left)
+        text(area, unit, (NAMES, rows * ROW + 36), FAINT, HPos::Left)
     })
 }
 
@@ -224,10 +224,10 @@ pub(super) fn ridges(ridges: &[Ridge<'_>], edges: &[f64]) -> Result<String> {
         .map_or(1.0, |bin| edge(bin + 1).ceil());
     let room = f64::from(WIDTH as i32 - LEFT - 40);
     let at = |place: f64| LEFT + ((place - low) / (high - low).max(1.0) * room) as i32;
-    draw(u32::try_from(rows * ROW + 96)?, |area| {
+    draw(u32::try_from(rows * ROW + 112)?, |area| {
         let floor = rows * ROW;
         let steps = (high - low).max(1.0) as i32;
-        let every = (steps / 7).max(1);
+        let every = (steps / 5).max(1);
         for step in 0..=steps {
             let place = low + f64::from(step);
             let x = at(place);
@@ -239,7 +239,7 @@ pub(super) fn ridges(ridges: &[Ridge<'_>], edges: &[f64]) -> Result<String> {
                 text(
                     area,
                     &number(place.exp2()),
-                    (x, floor + 24),
+                    (x, floor + 28),
                     FAINT,
                     HPos::Center,
                 )?;
@@ -268,7 +268,7 @@ pub(super) fn ridges(ridges: &[Ridge<'_>], edges: &[f64]) -> Result<String> {
                 ];
                 area.draw(&Rectangle::new(corners, ridge.colour.filled()))?;
             }
-            let x = at(ridge.median.max(1e-9).log2());
+            let x = at(ridge.median.max(1e-9).log2().clamp(low, high));
             area.draw(&PathElement::new(
                 vec![(x, top - 6), (x, base)],
                 INK.stroke_width(3),
@@ -282,7 +282,7 @@ pub(super) fn ridges(ridges: &[Ridge<'_>], edges: &[f64]) -> Result<String> {
         text(
             area,
             "milliseconds, each step doubles",
-            (middle, floor + 68),
+            (middle, floor + 82),
             INK,
             HPos::Center,
         )

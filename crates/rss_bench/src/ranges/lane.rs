@@ -6,15 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
 use futures::future::try_join_all;
+use ndarray::{Array2, Axis};
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, path::Path as Key};
 use rss_core::{
-    Backend, Location, RasterReader, ReadRequest, Session, Window,
+    Backend, Location, Pixels, RasterReader, ReadRequest, Session, Window,
     reader::{self, Entry},
 };
 use serde::Serialize;
+use tokio::sync::mpsc;
 
 use super::{
     File, Image, Network, PAIRS, TILE, Way,
@@ -89,12 +91,13 @@ struct Read {
     took: Duration,
     /// Of the serial way.
     times: Vec<Times>,
-    sha256: String,
+    pixels: Array2<i16>,
 }
 
-/// What reads.
-struct Reader {
-    way: Way,
+/// What reads, with connections of its own that are not made yet.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) plan: Plan,
     store: Arc<dyn ObjectStore>,
     key: Key,
     layout: Arc<Layout>,
@@ -105,6 +108,8 @@ struct Reader {
 /// What all ways know of a file before they read: they differ in how they read the window alone.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
+    file: File,
+    image: Image,
     layout: Arc<Layout>,
     entry: Entry,
 }
@@ -117,23 +122,25 @@ impl Known {
         let session = session(endpoint)?;
         let raster = reader::open(&session, &location, Backend::AsyncTiff).await?;
         Ok(Self {
+            file,
+            image,
             layout: Arc::new(Layout::of(file, image, &open.stored()?)?),
             entry: raster.entry().await?,
         })
     }
+
+    pub(super) fn is_of(&self, file: File, image: Image) -> bool {
+        self.file == file && self.image == image
+    }
 }
 
-/// Runs a lane; `step` is called after each read that counts.
+/// Runs a lane; `done` is told of each read that counts.
 pub(super) async fn run(
-    plan: Plan,
-    known: &Known,
-    endpoint: &str,
-    image: Image,
+    reader: Reader,
     iterations: usize,
-    step: impl Fn(),
+    done: mpsc::UnboundedSender<Plan>,
 ) -> Result<Lane> {
-    let Plan { network, file, way } = plan;
-    let reader = Reader::new(way, endpoint, known, image).await?;
+    let Plan { network, file, way } = reader.plan;
     let ranges = reader.layout.ranges();
     let cold = reader.read().await?;
     for _ in 1..WARM_UP {
@@ -143,19 +150,20 @@ pub(super) async fn run(
     for _ in 0..iterations {
         let read = reader.read().await?;
         ensure!(
-            read.sha256 == cold.sha256,
+            read.pixels == cold.pixels,
             "{} of the {} file returns other pixels the second time",
             way.name(),
             file.name()
         );
-        reads.push(read);
-        step();
+        reads.push((read.took, read.times));
+        // Nobody listens where the whole has failed.
+        let _ = done.send(reader.plan);
     }
     let rows = ranges.iter().enumerate().filter_map(|(n, range)| {
         let cold = cold.times.get(n)?;
         let warm: Vec<Times> = reads
             .iter()
-            .filter_map(|read| read.times.get(n).copied())
+            .filter_map(|(_, times)| times.get(n).copied())
             .collect();
         Some(Row {
             start: range.start,
@@ -173,9 +181,9 @@ pub(super) async fn run(
         requests: 0.0,
         bytes: ranges.iter().map(|range| range.end - range.start).sum(),
         cold_ms: ms(cold.took),
-        warm_ms: Spread::of_ms(reads.iter().map(|read| read.took)),
+        warm_ms: Spread::of_ms(reads.iter().map(|(took, _)| *took)),
         ranges: rows.collect(),
-        sha256: cold.sha256,
+        sha256: layout::digest(cold.pixels.iter()),
     })
 }
 
@@ -185,13 +193,13 @@ fn session(endpoint: &str) -> Result<Session> {
 }
 
 impl Reader {
-    async fn new(way: Way, endpoint: &str, known: &Known, image: Image) -> Result<Self> {
+    pub(super) async fn new(plan: Plan, endpoint: &str, known: &Known) -> Result<Self> {
         let session = session(endpoint)?;
         let (store, key) = session.stores().store(&known.entry.location)?;
         // Costs no request: the entry knows the header.
         let raster = reader::open(&session, &known.entry, Backend::AsyncTiff).await?;
         Ok(Self {
-            way,
+            plan,
             store,
             key,
             layout: Arc::clone(&known.layout),
@@ -199,7 +207,7 @@ impl Reader {
             window: Window {
                 col: 0,
                 row: TILE,
-                width: image.width,
+                width: known.image.width,
                 height: PAIRS * TILE,
             },
         })
@@ -210,16 +218,18 @@ impl Reader {
         let start = Instant::now();
         let ranges = self.layout.ranges();
         let mut times = Vec::new();
-        let fetched = match self.way {
+        let fetched = match self.plan.way {
             Way::Coalesced => {
                 let request = ReadRequest::new().with_window(self.window);
                 let raster = self.raster.read(&request).await?;
                 let took = start.elapsed();
-                let pixels = raster.pixels.view::<i16>().context("not int16")?;
+                let Pixels::I16(pixels) = raster.pixels else {
+                    bail!("not int16");
+                };
                 return Ok(Read {
                     took,
                     times,
-                    sha256: layout::digest(pixels.iter()),
+                    pixels: pixels.index_axis_move(Axis(0), 0),
                 });
             }
             Way::Serial => {
@@ -242,7 +252,7 @@ impl Reader {
         Ok(Read {
             took: start.elapsed(),
             times,
-            sha256: layout::digest(pixels.iter()),
+            pixels,
         })
     }
 

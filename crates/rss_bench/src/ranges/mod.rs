@@ -12,9 +12,10 @@ mod text;
 use std::{fmt, str::FromStr, time::Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use futures::{StreamExt, TryStreamExt, stream};
-use rss_testbed::Profile;
+use bytes::Bytes;
+use rss_testbed::{Layout, Profile, geotiff};
 use serde::{Deserialize, Serialize};
+use tokio::{sync::mpsc, task::JoinSet};
 
 pub(crate) use self::text::ranges_table;
 pub use self::{
@@ -27,7 +28,7 @@ use crate::{
 };
 
 /// Rows of a strip.
-pub(crate) const STRIP: u32 = 64;
+const STRIP: u32 = 64;
 /// Pixels a side of a tile.
 const TILE: u32 = 512;
 /// Tiles of the window from top to bottom: each row of them is one pair of ranges.
@@ -36,8 +37,10 @@ const PAIRS: u32 = 5;
 const FULL_COLS: f64 = 6.0;
 /// Bytes of the first range of a pair.
 const FIRST_BYTES: u64 = 64 << 10;
-/// A line slower than this leaves the machine idle: what reads over such lines runs side by side.
+/// A line slower than this leaves the machine idle.
 const SLOW_BYTES_PER_S: u64 = 8_000_000;
+/// The scale over the slowest line: 12 MB over it would take half a minute each time.
+const HOME_SCALE: f64 = 1.0 / 6.0;
 
 /// A network between reader and bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,8 +188,9 @@ pub struct Settings {
     pub profiles: Vec<Network>,
     /// The sizes of pieces, in bytes.
     pub pieces: Vec<u64>,
-    /// The width of the window: 1 is six tiles, as many bytes as the document's window.
-    pub scale: f64,
+    /// The width of the window: 1 is six tiles, as many bytes as the document's window. None is 1, but
+    /// a sixth for the home line, so that all ends in some two minutes.
+    pub scale: Option<f64>,
 }
 
 impl Settings {
@@ -196,15 +200,17 @@ impl Settings {
     ///
     /// The first number that is out of range.
     pub fn check(&self) -> Result<()> {
-        let (iterations, scale) = (self.iterations, self.scale);
+        let iterations = self.iterations;
         ensure!(
             (1..=1000).contains(&iterations),
             "--iterations is {iterations}, expected 1 to 1000"
         );
-        ensure!(
-            scale > 0.0 && scale <= 2.0,
-            "--scale is {scale}, expected more than 0 and at most 2"
-        );
+        if let Some(scale) = self.scale {
+            ensure!(
+                scale > 0.0 && scale <= 2.0,
+                "--scale is {scale}, expected more than 0 and at most 2"
+            );
+        }
         ensure!(!self.profiles.is_empty(), "--profile names none");
         for &bytes in &self.pieces {
             ensure!(
@@ -213,6 +219,14 @@ impl Settings {
             );
         }
         Ok(())
+    }
+
+    /// Returns the images over a network.
+    pub(crate) fn image(&self, network: Network) -> Image {
+        Image::of(self.scale.unwrap_or(match network {
+            Network::Home => HOME_SCALE,
+            Network::OtherRegion | Network::SameRegion => 1.0,
+        }))
     }
 
     fn ways(&self) -> Vec<Way> {
@@ -226,7 +240,7 @@ impl Settings {
 }
 
 /// The images that hold the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Image {
     /// Of the window in pixels; the tiled image has one more column of tiles.
     pub(crate) width: u32,
@@ -244,8 +258,17 @@ impl Image {
     }
 }
 
+/// Returns the bytes of a file.
+pub(crate) fn content(file: File, image: Image) -> Result<Bytes> {
+    match file {
+        File::Striped => geotiff(image.width, image.height, Layout::Strips(STRIP), pixel),
+        // One column of tiles more, so that the window's rows do not touch.
+        File::Tiled => geotiff(image.width + TILE, image.height, Layout::Tiles, pixel),
+    }
+}
+
 /// Returns a pixel. Each row of tiles compresses to another size, as real ones do.
-pub(crate) fn pixel(col: u32, row: u32) -> i16 {
+fn pixel(col: u32, row: u32) -> i16 {
     let amplitude = [2048, 2048, 1450, 1024, 700, 512];
     let amplitude = amplitude.get((row / TILE) as usize).copied().unwrap_or(512);
     gather::noisy(77, amplitude, col, row)
@@ -279,86 +302,96 @@ pub async fn run(
         now: "making files",
     });
     // A server of its own for each: lines are not shared.
-    let servers = plans.iter().map(|plan| plan.network).collect();
+    let placed = |plan: &lane::Plan| (plan.network, settings.image(plan.network));
     let stock = Stock::Ranges {
-        scale: settings.scale,
-        servers,
+        servers: plans.iter().map(placed).collect(),
     };
     let mut servers = Servers::start(program, &stock).await?;
-    let image = Image::of(settings.scale);
-    // The last server gives the headers: networks are named slowest first.
-    let quick = servers.endpoints.len().saturating_sub(1);
-    let endpoint = servers.endpoints.get(quick).cloned().unwrap_or_default();
-    let striped = lane::Known::of(File::Striped, &endpoint, image).await?;
-    let tiled = lane::Known::of(File::Tiled, &endpoint, image).await?;
-    servers.asked(quick).await?;
-    let done = std::sync::atomic::AtomicUsize::new(0);
-    let step = |plan: &lane::Plan| {
-        let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-        let now = format!(
-            "{}, {}, {}",
-            plan.network,
-            plan.file.name(),
-            plan.way.name()
-        );
-        watch(Step {
-            done,
-            of,
-            now: &now,
-        });
-    };
-    let named: Vec<_> = plans.iter().zip(servers.endpoints.clone()).collect();
-    let (slow, fast): (Vec<_>, Vec<_>) = named
+    let readers = readers(settings, &plans, &servers.endpoints).await?;
+    for server in 0..readers.len() {
+        servers.asked(server).await?;
+    }
+    // Lines are slow and leave the machine idle, so the ways over them run side by side: those over slow
+    // lines first, then the others, which need some of the machine.
+    let (slow, fast): (Vec<_>, Vec<_>) = readers
         .into_iter()
-        .partition(|(plan, _)| plan.network.is_slow());
-    let run = |(plan, endpoint): (&lane::Plan, String)| {
-        let (plan, step) = (*plan, &step);
-        let known = match plan.file {
-            File::Striped => &striped,
-            File::Tiled => &tiled,
-        };
-        async move {
-            let done = || step(&plan);
-            lane::run(plan, known, &endpoint, image, settings.iterations, done).await
+        .partition(|reader| reader.plan.network.is_slow());
+    let mut found: Vec<Lane> = Vec::with_capacity(plans.len());
+    let mut done = 0;
+    for side_by_side in [slow, fast] {
+        let mut tasks = JoinSet::new();
+        let (say, mut said) = mpsc::unbounded_channel();
+        for reader in side_by_side {
+            tasks.spawn(lane::run(reader, settings.iterations, say.clone()));
         }
-    };
-    let fast: Vec<Lane> = stream::iter(fast.into_iter().map(run))
-        .buffered(1)
-        .try_collect()
-        .await?;
-    let at_once = slow.len().max(1);
-    let slow: Vec<Lane> = stream::iter(slow.into_iter().map(run))
-        .buffered(at_once)
-        .try_collect()
-        .await?;
+        drop(say);
+        while let Some(lane::Plan { network, file, way }) = said.recv().await {
+            done += 1;
+            watch(Step {
+                done,
+                of,
+                now: &format!("{network}, {}, {}", file.name(), way.name()),
+            });
+        }
+        while let Some(lane) = tasks.join_next().await {
+            found.push(lane??);
+        }
+    }
     let mut lanes: Vec<Lane> = Vec::with_capacity(plans.len());
     let reads = (settings.iterations + lane::WARM_UP) as f64;
     for (server, plan) in plans.iter().enumerate() {
         let ran = |lane: &&Lane| {
             lane.network == plan.network && lane.file == plan.file && lane.way == plan.way
         };
-        let found = slow.iter().chain(&fast).find(ran);
-        let mut lane = found.context("a way was not run")?.clone();
+        let mut lane = found.iter().find(ran).context("a way was not run")?.clone();
         lane.requests = servers.asked(server).await?.requests as f64 / reads;
         lanes.push(lane);
     }
-    if let Some(first) = lanes.first() {
-        for lane in &lanes {
-            if lane.sha256 != first.sha256 {
-                bail!(
-                    "{} of the {} file returns other pixels than {}",
-                    lane.way.name(),
-                    lane.file.name(),
-                    first.way.name()
-                );
-            }
-        }
-    }
+    check_pixels(&lanes)?;
     Ok(Report::new(
         origin,
         settings.clone(),
-        image,
         lanes,
         start.elapsed(),
     ))
+}
+
+/// Returns what reads each lane. Each header is read once.
+async fn readers(
+    settings: &Settings,
+    plans: &[lane::Plan],
+    endpoints: &[String],
+) -> Result<Vec<lane::Reader>> {
+    let mut all: Vec<lane::Known> = Vec::new();
+    let mut readers = Vec::with_capacity(plans.len());
+    for (&plan, endpoint) in plans.iter().zip(endpoints) {
+        let image = settings.image(plan.network);
+        let known = match all.iter().find(|known| known.is_of(plan.file, image)) {
+            Some(known) => known.clone(),
+            None => {
+                let known = lane::Known::of(plan.file, endpoint, image).await?;
+                all.push(known.clone());
+                known
+            }
+        };
+        readers.push(lane::Reader::new(plan, endpoint, &known).await?);
+    }
+    Ok(readers)
+}
+
+/// Checks that all ways over a network returned the same pixels.
+fn check_pixels(lanes: &[Lane]) -> Result<()> {
+    for lane in lanes {
+        let first = lanes.iter().find(|first| first.network == lane.network);
+        if let Some(first) = first.filter(|first| first.sha256 != lane.sha256) {
+            bail!(
+                "{} of the {} file returns other pixels than {} of the {} file",
+                lane.way.name(),
+                lane.file.name(),
+                first.way.name(),
+                first.file.name()
+            );
+        }
+    }
+    Ok(())
 }

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{File, Image, Lane, Network, PAIRS, Settings, TILE, Way};
+use super::{File, Lane, Network, PAIRS, Settings, TILE, Way};
 use crate::Origin;
 
 /// Whether a way pays, beside the serial one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Its slowest read took less time than the fastest serial one.
+    /// Its slowest read took less time than the fastest serial one, and it is a fifth faster or more.
     Faster,
+    /// Its slowest read took less time than the fastest serial one, and it is less than a fifth faster.
+    Little,
     /// Its fastest read took more time than the slowest serial one.
     Slower,
     /// The spreads overlap.
@@ -35,6 +37,20 @@ pub struct Finding {
     pub verdict: Verdict,
 }
 
+/// What was read over a network.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Read {
+    /// The network.
+    pub network: Network,
+    /// What it does to answers.
+    pub about: String,
+    /// Width and height of the window in pixels.
+    pub window: [u32; 2],
+    /// The digest of its pixels, the same in all ways.
+    pub sha256: String,
+}
+
 /// A comparison, as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -46,12 +62,10 @@ pub struct Report {
     pub origin: Origin,
     /// What was compared.
     pub settings: Settings,
-    /// Width and height of the window in pixels.
-    pub window: [u32; 2],
+    /// What was read over each network.
+    pub windows: Vec<Read>,
     /// How long all of it took.
     pub took_s: f64,
-    /// The digest of the window's pixels, the same in all ways.
-    pub sha256: String,
     /// Each way over each network.
     pub lanes: Vec<Lane>,
     /// What is so.
@@ -62,7 +76,6 @@ impl Report {
     pub(super) fn new(
         origin: Origin,
         settings: Settings,
-        image: Image,
         lanes: Vec<Lane>,
         took: Duration,
     ) -> Self {
@@ -82,8 +95,10 @@ impl Report {
                     file: lane.file,
                     way: lane.way,
                     speedup: serial.median / own.median.max(1e-9),
-                    verdict: if own.max < serial.min {
+                    verdict: if own.max < serial.min && own.median * 1.2 <= serial.median {
                         Verdict::Faster
+                    } else if own.max < serial.min {
+                        Verdict::Little
                     } else if own.min > serial.max {
                         Verdict::Slower
                     } else {
@@ -92,16 +107,22 @@ impl Report {
                 })
             })
             .collect();
+        let windows = settings.profiles.iter().map(|&network| {
+            let lane = lanes.iter().find(|lane| lane.network == network);
+            Read {
+                network,
+                about: network.about(),
+                window: [settings.image(network).width, PAIRS * TILE],
+                sha256: lane.map(|lane| lane.sha256.clone()).unwrap_or_default(),
+            }
+        });
+        let windows = windows.collect();
         Self {
             bench: "ranges",
             origin,
             settings,
-            window: [image.width, PAIRS * TILE],
+            windows,
             took_s: took.as_secs_f64(),
-            sha256: lanes
-                .first()
-                .map(|lane| lane.sha256.clone())
-                .unwrap_or_default(),
             lanes,
             findings,
         }
@@ -126,7 +147,10 @@ impl Finding {
     pub fn words(&self) -> String {
         match self.verdict {
             Verdict::Faster => format!("pays: {:.2} times as fast as serial", self.speedup),
-            Verdict::Slower => format!("does not pay: {:.2} times as fast as serial", self.speedup),
+            Verdict::Little => {
+                format!("gains little: {:.2} times as fast as serial", self.speedup)
+            }
+            Verdict::Slower => format!("is slower: {:.2} times as fast as serial", self.speedup),
             Verdict::NoDifference => {
                 format!(
                     "no difference beyond the spread ({:.2} times as fast)",
