@@ -46,6 +46,11 @@ pub(crate) enum Command {
         after_help = "Example:\n  rss read B04.tif --window 0,0,512,512 -o block.npy\n  rss read B04.tif --level 3 -o look.png"
     )]
     Read(ReadArgs),
+    /// Reads one tile from each of many files.
+    #[command(
+        after_help = "Example:\n  rss gather files.txt --json\n  rss gather files.txt --index scenes.parquet -o tiles.npy\n  rss gather files.txt --index scenes.parquet --explain\n  rss gather files.txt --backend gdal --concurrency 16"
+    )]
+    Gather(GatherArgs),
     /// Looks after the file cache.
     #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
     Cache(CacheArgs),
@@ -234,6 +239,78 @@ pub(crate) struct ReadArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct GatherArgs {
+    /// A file with one location a line; `-` is stdin. Empty lines and lines after `#` do not count.
+    pub(crate) list: String,
+    /// The tile, from 0 at the top left. The one in the middle if absent.
+    #[arg(long, value_name = "COL,ROW", group = "place")]
+    pub(crate) tile: Option<String>,
+    /// A rectangle in pixels of the level.
+    #[arg(long, value_name = "COL,ROW,WIDTH,HEIGHT", group = "place")]
+    pub(crate) window: Option<String>,
+    /// The tile that holds a point, in degrees; with --size, so many pixels around it.
+    #[arg(
+        long,
+        value_name = "LON,LAT",
+        group = "place",
+        allow_hyphen_values = true
+    )]
+    pub(crate) point: Option<String>,
+    /// Pixels around --point.
+    #[arg(long, value_name = "WIDTH,HEIGHT", requires = "point")]
+    pub(crate) size: Option<String>,
+    /// The pixels under a box, in degrees.
+    #[arg(
+        long,
+        value_name = "W,S,E,N",
+        group = "place",
+        allow_hyphen_values = true
+    )]
+    pub(crate) bbox: Option<String>,
+    /// 0 is full resolution, 1.. are the overviews.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) level: usize,
+    /// A band, counted from 1. All bands if absent.
+    #[arg(long, value_name = "N")]
+    pub(crate) band: Option<usize>,
+    /// Tiles under way at once. Found by itself if absent; with gdal, its threads.
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<usize>,
+    /// auto, async-tiff or gdal.
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+    /// What is done about a file that is not the one the index knows.
+    #[arg(long, value_enum, default_value_t = OnChangeArg::Report)]
+    pub(crate) on_change: OnChangeArg,
+    /// Ask a second time for tiles that take longer than this part of those before, such as 0.95.
+    #[arg(long, value_name = "PART")]
+    pub(crate) hedge: Option<f64>,
+    /// How often a tile is tried again, beyond the retries of each request.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) retries: u32,
+    /// Say what would be asked for, and what it costs; ask for nothing.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// A table of prices in place of the built-in one, for --explain.
+    #[arg(long, value_name = "FILE", requires = "explain")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Write the tiles as one array (file, band, y, x) of this .npy file.
+    #[arg(short, long, value_name = "OUT.npy", conflicts_with = "explain")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON document about how it went.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnChangeArg {
+    /// An error row.
+    Report,
+    /// Its header is read anew, then the tile.
+    Reindex,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
     pub(crate) action: CacheAction,
@@ -279,13 +356,13 @@ pub(crate) enum Comparison {
     #[command(
         after_help = "Example:\n  rss bench gather --files 200 --latency 30 --concurrency 1,4,16,64 --html gather.html\n  rss bench gather --backends gdal-tuned,async-tiff --repeats 3 --json gather.json"
     )]
-    Gather(GatherArgs),
+    Gather(BenchGatherArgs),
     /// One window by ranged requests: serial, parallel, in pieces, merged; over three networks.
     /// Takes about two minutes.
     #[command(
         after_help = "Example:\n  rss bench ranges --html ranges.html\n  rss bench ranges --profile same-region --scale 1 --pieces 10000,262144,1048576 --json -"
     )]
-    Ranges(RangesArgs),
+    Ranges(BenchRangesArgs),
     /// Is the servers of a comparison.
     #[command(hide = true)]
     Serve {
@@ -296,7 +373,7 @@ pub(crate) enum Comparison {
 
 #[cfg(feature = "bench")]
 #[derive(Debug, Args)]
-pub(crate) struct GatherArgs {
+pub(crate) struct BenchGatherArgs {
     /// Files to read one tile of. Each takes half a megabyte of memory.
     #[arg(long, value_name = "N", default_value_t = 1278)]
     pub(crate) files: usize,
@@ -326,7 +403,7 @@ pub(crate) struct GatherArgs {
 
 #[cfg(feature = "bench")]
 #[derive(Debug, Args)]
-pub(crate) struct RangesArgs {
+pub(crate) struct BenchRangesArgs {
     /// Reads of each way that count.
     #[arg(long, value_name = "N", default_value_t = 21)]
     pub(crate) iterations: usize,

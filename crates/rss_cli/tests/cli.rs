@@ -7,6 +7,7 @@ mod cli {
     #[cfg(feature = "bench")]
     pub(crate) mod bench;
     pub(crate) mod cache;
+    pub(crate) mod gather;
     pub(crate) mod get;
     pub(crate) mod manners;
     pub(crate) mod raster;

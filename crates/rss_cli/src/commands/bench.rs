@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 
 use crate::{
     Found,
-    args::{BenchArgs, Comparison, GatherArgs, RangesArgs, ReportArgs},
+    args::{BenchArgs, BenchGatherArgs, BenchRangesArgs, Comparison, ReportArgs},
     output,
 };
 
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &BenchArgs) -> Result<Found> {
     }
 }
 
-async fn gather(args: &GatherArgs) -> Result<Found> {
+async fn gather(args: &BenchGatherArgs) -> Result<Found> {
     let backends: Vec<gather::Backend> = named(&args.backends)?;
     let settings = gather::Settings {
         files: args.files,
@@ -58,7 +58,7 @@ async fn gather(args: &GatherArgs) -> Result<Found> {
     sheets.fill(&report, html)
 }
 
-async fn ranges(args: &RangesArgs) -> Result<Found> {
+async fn ranges(args: &BenchRangesArgs) -> Result<Found> {
     let settings = ranges::Settings {
         iterations: args.iterations,
         profiles: named(&args.profile)?,

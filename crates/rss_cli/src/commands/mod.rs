@@ -3,6 +3,7 @@
 #[cfg(feature = "bench")]
 pub(crate) mod bench;
 pub(crate) mod cache;
+pub(crate) mod gather;
 pub(crate) mod get;
 pub(crate) mod info;
 pub(crate) mod read;

@@ -43,10 +43,16 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "gather",
+        &[
+            "error", "geo", "location", "raster", "stac", "products", "store", "session", "reader",
+        ],
+    ),
+    (
         "blocking",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
-            "reader", "fetch",
+            "reader", "fetch", "gather",
         ],
     ),
 ];
@@ -58,6 +64,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         &["jpeg_decoder::", "lerc_reader::", "jxl_oxide::", "fax::"],
     ),
     ("reader/gdal", &["use gdal::", "gdal_sys::"]),
+    ("geo", &["proj4rs::", "crs_definitions::"]),
     ("session", &["env::var"]),
 ];
 
