@@ -240,3 +240,25 @@ async fn tile(start: Instant, raster: Arc<dyn RasterReader>) -> Result<Tile> {
         pixels,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_backend_is_found_by_its_name() {
+        for &backend in Backend::ALL {
+            assert_eq!(backend.name().parse::<Backend>().unwrap(), backend);
+        }
+        let err = "rasterio".parse::<Backend>().unwrap_err().to_string();
+        assert!(err.contains("gdal-tuned"), "{err}");
+    }
+
+    #[cfg(not(feature = "gdal"))]
+    #[test]
+    fn a_backend_that_this_build_lacks_is_refused() {
+        let err = Backend::Gdal.check_built().unwrap_err().to_string();
+        assert!(err.contains("feature gdal"), "{err}");
+        assert!(!Backend::built().contains(&Backend::GdalTuned));
+    }
+}

@@ -197,7 +197,7 @@ pub(crate) fn content(number: usize) -> Result<Bytes> {
 /// Returns the noise of the file at a share of all, sorted by size.
 fn amplitude(share: f64) -> u64 {
     // Most files lie above the middle of the sizes, as in the published report.
-    let bits = 11.7 - 6.5 * (1.0 - share).powf(2.2);
+    let bits = 11.7 - 6.5 * (1.0 - share).powf(1.7);
     bits.exp2() as u64
 }
 

@@ -135,13 +135,14 @@ impl Report {
         vec![
             format!(
                 "One tile of {width} x {height} pixels, the centre one, from each of {} files ({} distinct contents \
-                 under as many keys): {}, {}, predictor {}, {:.0} bytes as stored (median [least .. most]).",
+                 under as many keys): {}, {}, predictor {}, {:.0} bytes as stored (median [least .. most]), {} in the mean.",
                 work.files,
                 work.contents,
                 work.dtype,
                 work.compression,
                 work.predictor,
-                work.chunk_bytes
+                work.chunk_bytes,
+                grouped(work.total_bytes / work.files.max(1) as u64)
             ),
             format!(
                 "Servers on loopback in another process; each answer begins after {} ms. Bandwidth is that of \
