@@ -54,6 +54,12 @@ pub(crate) enum Command {
     /// Looks after the file cache.
     #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
     Cache(CacheArgs),
+    /// Compares ways to the same pixels on servers of its own, and reports.
+    #[cfg(feature = "bench")]
+    #[command(
+        after_help = "Example:\n  rss bench gather --files 200 --latency 30 --concurrency 1,4,16,64 --html report.html"
+    )]
+    Bench(BenchArgs),
 }
 
 /// What to look for.
@@ -333,4 +339,106 @@ pub(crate) enum CacheAction {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) comparison: Comparison,
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum Comparison {
+    /// One tile from each of many files: by several readers, several at once. As many files and runs as
+    /// in the published report take most of an hour.
+    #[command(
+        after_help = "Example:\n  rss bench gather --files 200 --latency 30 --concurrency 1,4,16,64 --html gather.html\n  rss bench gather --backends gdal-tuned,async-tiff --repeats 3 --json gather.json"
+    )]
+    Gather(BenchGatherArgs),
+    /// One window by ranged requests: serial, parallel, in pieces, merged; over three networks.
+    /// Takes about two minutes.
+    #[command(
+        after_help = "Example:\n  rss bench ranges --html ranges.html\n  rss bench ranges --profile same-region --scale 1 --pieces 10000,262144,1048576 --json -"
+    )]
+    Ranges(BenchRangesArgs),
+    /// Is the servers of a comparison.
+    #[command(hide = true)]
+    Serve {
+        /// What they hold.
+        stock: String,
+    },
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchGatherArgs {
+    /// Files to read one tile of. Each takes half a megabyte of memory.
+    #[arg(long, value_name = "N", default_value_t = 1278)]
+    pub(crate) files: usize,
+    /// The time before the first byte of each answer.
+    #[arg(long, value_name = "MS", default_value_t = 30)]
+    pub(crate) latency: u64,
+    /// Files under way at once, a run for each; threads, for GDAL.
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "1,2,4,8,16,32,64,128,256"
+    )]
+    pub(crate) concurrency: Vec<usize>,
+    /// gdal, gdal-tuned, plain-async-tiff, async-tiff, index. All of this build if absent.
+    #[arg(long, value_name = "B,..", value_delimiter = ',')]
+    pub(crate) backends: Vec<String>,
+    /// Runs of each backend at each concurrency; the best is compared.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    pub(crate) repeats: usize,
+    /// Threads that decode, where the backend is not GDAL. One per core if absent.
+    #[arg(long, value_name = "T")]
+    pub(crate) threads: Option<usize>,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchRangesArgs {
+    /// Reads of each way that count.
+    #[arg(long, value_name = "N", default_value_t = 21)]
+    pub(crate) iterations: usize,
+    /// Networks: home, other-region, same-region.
+    #[arg(
+        long,
+        value_name = "P,..",
+        value_delimiter = ',',
+        default_value = "home,other-region,same-region"
+    )]
+    pub(crate) profile: Vec<String>,
+    /// Most bytes of a piece, a way for each.
+    #[arg(
+        long,
+        value_name = "BYTES,..",
+        value_delimiter = ',',
+        default_value = "10000,262144"
+    )]
+    pub(crate) pieces: Vec<u64>,
+    /// The width of the window: 1 reads 12 MB, as the published measurement. 1 if absent, but a sixth
+    /// over the home line: 1 takes ten minutes there.
+    #[arg(long, value_name = "S")]
+    pub(crate) scale: Option<f64>,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+/// Where a report goes, beside the text on stdout.
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Write one JSON document; `-` or nothing prints it in place of the text.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<String>,
+    /// Write one HTML page that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }

@@ -4,6 +4,8 @@
 
 mod cli {
     pub(crate) mod absent;
+    #[cfg(feature = "bench")]
+    pub(crate) mod bench;
     pub(crate) mod cache;
     pub(crate) mod gather;
     pub(crate) mod get;

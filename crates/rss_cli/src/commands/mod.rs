@@ -1,5 +1,7 @@
 //! One module per subcommand.
 
+#[cfg(feature = "bench")]
+pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod gather;
 pub(crate) mod get;
