@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    num::NonZeroUsize,
     str::FromStr,
     sync::Arc,
     time::{Duration, Instant},
@@ -11,11 +12,12 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt};
 use rss_core::{
     Backend as Core, Location, Pixels, RasterReader, ReadRequest, Session, Window,
+    gather::{Concurrency, Request},
     reader::{self, Entry},
 };
 use serde::Serialize;
 
-use super::{CENTRE, Settings, TILE, href, key};
+use super::{CENTRE, MOST_AT_ONCE, Settings, TILE, href, key};
 use crate::{plain::Plain, servers::BUCKET};
 
 /// Headers that are read at once for an index.
@@ -35,6 +37,8 @@ pub enum Backend {
     AsyncTiff,
     /// The same with an index that knows the headers: the tile.
     Index,
+    /// The same, and how many are under way is found while gathering.
+    IndexAdaptive,
 }
 
 impl Backend {
@@ -45,6 +49,7 @@ impl Backend {
         Self::PlainAsyncTiff,
         Self::AsyncTiff,
         Self::Index,
+        Self::IndexAdaptive,
     ];
 
     /// Returns the name that the command line uses.
@@ -55,6 +60,7 @@ impl Backend {
             Self::PlainAsyncTiff => "plain-async-tiff",
             Self::AsyncTiff => "async-tiff",
             Self::Index => "index",
+            Self::IndexAdaptive => "index-adaptive",
         }
     }
 
@@ -69,11 +75,15 @@ impl Backend {
                 "a program over the crate async-tiff 0.4: its read-ahead cache, its decoders"
             }
             Self::AsyncTiff => {
-                "the COG reader of rss_core: one request for the header, one for the tile"
+                "gather() of rss_core by its COG reader: one request for the header, one for the tile"
             }
             Self::Index => {
-                "the COG reader of rss_core with an index, made before, that knows all headers: one \
-                 request for the tile"
+                "gather() of rss_core with an index, made before, that knows all headers: one request \
+                 for the tile"
+            }
+            Self::IndexAdaptive => {
+                "the same, and gather() finds by itself how many to have under way; run once in each \
+                 round, with the number it ended at"
             }
         }
     }
@@ -119,11 +129,38 @@ impl Backend {
                 let own = |_| Ok(Reader::Session(session.clone().build()?, Core::Gdal));
                 return (0..at_once).map(own).collect();
             }
-            Self::AsyncTiff => Reader::Session(session.build()?, Core::AsyncTiff),
-            Self::Index => Reader::Index(session.build()?, index.clone()),
+            Self::AsyncTiff => {
+                let locations = (0..settings.files).map(|file| Location::parse(&href(file)));
+                let requests = locations.map(|location| Ok(Request::new(location?)));
+                let concurrency = fixed(at_once);
+                return Ok(vec![Reader::Gather(Gathering {
+                    session: session.build()?,
+                    requests: requests.collect::<Result<_>>()?,
+                    concurrency,
+                })]);
+            }
+            Self::Index | Self::IndexAdaptive => {
+                let (session, concurrency) = match self.is_told() {
+                    true => (session, fixed(at_once)),
+                    false => (
+                        session.requests_per_host(MOST_AT_ONCE),
+                        Concurrency::Adaptive,
+                    ),
+                };
+                return Ok(vec![Reader::Gather(Gathering {
+                    session: session.build()?,
+                    requests: index.0.iter().cloned().map(Request::new).collect(),
+                    concurrency,
+                })]);
+            }
             Self::PlainAsyncTiff => Reader::Plain(Plain::new(endpoint, BUCKET, settings.threads)?),
         };
         Ok(vec![shared; at_once])
+    }
+
+    /// Returns true if it is told how many are under way.
+    pub(super) fn is_told(self) -> bool {
+        self != Self::IndexAdaptive
     }
 }
 
@@ -153,7 +190,8 @@ pub(super) struct Index(Arc<Vec<Entry>>);
 impl Index {
     /// Reads the header of each file, where a backend wants them.
     pub(super) async fn of(settings: &Settings, endpoint: &str) -> Result<Self> {
-        if !settings.backends.contains(&Backend::Index) {
+        let wants = |backend: &Backend| matches!(backend, Backend::Index | Backend::IndexAdaptive);
+        if !settings.backends.iter().any(wants) {
             return Ok(Self::default());
         }
         let session = Session::builder().s3_endpoint(endpoint).build()?;
@@ -172,8 +210,21 @@ impl Index {
 #[derive(Clone, Debug)]
 pub(super) enum Reader {
     Session(Session, Core),
-    Index(Session, Index),
     Plain(Plain),
+    /// Not a worker: one call reads all files.
+    Gather(Gathering),
+}
+
+/// A call of `gather`.
+#[derive(Clone, Debug)]
+pub(super) struct Gathering {
+    pub(super) session: Session,
+    pub(super) requests: Vec<Request>,
+    pub(super) concurrency: Concurrency,
+}
+
+fn fixed(at_once: usize) -> Concurrency {
+    Concurrency::Fixed(NonZeroUsize::new(at_once).unwrap_or(NonZeroUsize::MIN))
 }
 
 /// What one file gave.
@@ -194,11 +245,7 @@ impl Reader {
                 let raster = reader::open(session, &location, *backend).await?;
                 tile(start, raster).await
             }
-            Self::Index(session, index) => {
-                let entry = index.0.get(file).context("a file that the index lacks")?;
-                let raster = reader::open(session, entry, Core::AsyncTiff).await?;
-                tile(start, raster).await
-            }
+            Self::Gather(_) => bail!("a gather reads all files in one call"),
             Self::Plain(plain) => {
                 let open = plain.open(&key(file)).await.context("plain async-tiff")?;
                 let opened = Instant::now();
@@ -218,7 +265,7 @@ impl Reader {
         match self {
             Self::Session(session, Core::Gdal) => Ok(reader::clear_caches(session).await?),
             // They keep nothing but connections, which go with them.
-            Self::Session(..) | Self::Index(..) | Self::Plain(_) => Ok(()),
+            Self::Session(..) | Self::Gather(_) | Self::Plain(_) => Ok(()),
         }
     }
 }

@@ -103,7 +103,12 @@ pub async fn run(
     watch: Watch<'_>,
 ) -> Result<Report> {
     settings.check()?;
-    let rounds = settings.repeats * settings.concurrency.len() * settings.backends.len();
+    let of_round = |backend: &Backend| match backend.is_told() {
+        true => settings.concurrency.len(),
+        false => 1,
+    };
+    let rounds: usize = settings.backends.iter().map(of_round).sum();
+    let rounds = rounds * settings.repeats;
     let step = |done: usize, now: &str| {
         watch(Step {
             done,
@@ -131,6 +136,10 @@ pub async fn run(
         for &at_once in &settings.concurrency {
             // Side by side in time, so that a busy minute of the machine falls on all.
             for &backend in &settings.backends {
+                // What finds the number by itself runs once in each round, last.
+                if !backend.is_told() && Some(&at_once) != settings.concurrency.last() {
+                    continue;
+                }
                 step(runs.len(), &format!("{backend}, {at_once} at once"));
                 let readers = backend.readers(&endpoint, settings, at_once, &index)?;
                 servers.asked(0).await?;

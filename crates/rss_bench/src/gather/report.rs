@@ -106,8 +106,14 @@ impl Report {
     ) -> Self {
         let mut best = Vec::new();
         for &backend in &settings.backends {
-            for &at_once in &settings.concurrency {
-                let of = |run: &Run| run.backend == backend && run.concurrency == at_once;
+            let told = match backend.is_told() {
+                true => settings.concurrency.iter().copied().map(Some).collect(),
+                false => vec![None],
+            };
+            for at_once in told {
+                let of = |run: &Run| {
+                    run.backend == backend && at_once.is_none_or(|at| at == run.concurrency)
+                };
                 let found = runs.iter().enumerate().filter(|(_, run)| of(run));
                 let found = found
                     .max_by(|(_, a), (_, b)| a.peak_tiles_per_s.total_cmp(&b.peak_tiles_per_s));
@@ -144,7 +150,10 @@ impl Report {
 
     /// Returns the least and the most that the repeats of a run came to.
     pub fn repeats(&self, of: &Run) -> Spread {
-        let same = |run: &&Run| run.backend == of.backend && run.concurrency == of.concurrency;
+        let same = |run: &&Run| {
+            let is_told = of.backend.is_told();
+            run.backend == of.backend && (!is_told || run.concurrency == of.concurrency)
+        };
         Spread::of(
             self.runs
                 .iter()

@@ -9,15 +9,18 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rss_core::Pixels;
+use futures::StreamExt;
+use rss_core::{
+    Backend, Pixels,
+    gather::{self, Concurrency, Options, Order},
+};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
 use super::{
-    Backend,
-    backend::Reader,
+    backend::{Gathering, Reader},
     report::{Histogram, bin_of},
     seconds,
 };
@@ -31,7 +34,7 @@ const POINTS: usize = 200;
 #[non_exhaustive]
 pub struct Run {
     /// The reader.
-    pub backend: Backend,
+    pub backend: super::Backend,
     /// Files under way at once.
     pub concurrency: usize,
     /// Which of the repeats, from 0.
@@ -99,10 +102,60 @@ pub(super) struct Measured {
     done: Vec<Done>,
     wall: Duration,
     cpu: Duration,
+    /// Files under way at last, where the reader found that by itself.
+    found: Option<usize>,
+}
+
+/// Reads a tile of each file by one call of `gather`.
+async fn gathered(gathering: &Gathering) -> Result<Measured> {
+    let Gathering {
+        session,
+        requests,
+        concurrency,
+    } = gathering.clone();
+    let at_once = match concurrency {
+        Concurrency::Fixed(at_once) => Some(at_once.get()),
+        _ => None,
+    };
+    // Rows are kept as they are done; nothing waits for its turn.
+    let options = Options::new()
+        .with_backend(Backend::AsyncTiff)
+        .with_concurrency(concurrency)
+        .with_order(Order::Arrival);
+    let mut done: Vec<Done> = Vec::with_capacity(requests.len());
+    let cpu = cpu_time()?;
+    let mut rows = gather::gather(&session, requests, options)?;
+    while let Some(row) = rows.next().await {
+        done.push(Done {
+            file: row.number,
+            // What starts with the gather meets new connections.
+            is_first: row.number < at_once.unwrap_or(1),
+            open: row.open,
+            read: row.read,
+            at: row.finished,
+            pixels: row.tile?.pixels,
+        });
+    }
+    let cpu = cpu_time()?.saturating_sub(cpu);
+    let found = match at_once {
+        Some(_) => None,
+        None => Some(rows.report().concurrency),
+    };
+    done.sort_by_key(|done| done.at);
+    let wall = done.last().map_or(Duration::ZERO, |done| done.at);
+    Ok(Measured {
+        done,
+        wall,
+        cpu,
+        found,
+    })
 }
 
 /// Reads a tile of each file, by a worker for each reader.
 pub(super) async fn measure(readers: &[Reader], files: usize) -> Result<Measured> {
+    if let [Reader::Gather(gathering)] = readers {
+        return gathered(gathering).await;
+    }
     let next = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
     let cpu = cpu_time()?;
@@ -136,13 +189,18 @@ pub(super) async fn measure(readers: &[Reader], files: usize) -> Result<Measured
     let cpu = cpu_time()?.saturating_sub(cpu);
     done.sort_by_key(|done| done.at);
     let wall = done.last().map_or(Duration::ZERO, |done| done.at);
-    Ok(Measured { done, wall, cpu })
+    Ok(Measured {
+        done,
+        wall,
+        cpu,
+        found: None,
+    })
 }
 
 impl Measured {
     pub(super) fn run(
         self,
-        backend: Backend,
+        backend: super::Backend,
         concurrency: usize,
         repeat: usize,
         asked: Asked,
@@ -174,7 +232,7 @@ impl Measured {
         }
         Run {
             backend,
-            concurrency,
+            concurrency: self.found.unwrap_or(concurrency),
             repeat,
             files,
             wall_s: seconds(self.wall),
