@@ -46,6 +46,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  rss read B04.tif --window 0,0,512,512 -o block.npy\n  rss read B04.tif --level 3 -o look.png"
     )]
     Read(ReadArgs),
+    /// Keeps the headers of many files in one Parquet file, so that a tile costs one request.
+    #[cfg(feature = "index")]
+    #[command(
+        after_help = "Example:\n  rss search dea sentinel2 --scene 56jns --json | rss index build --items - -o scenes.parquet\n  rss index info scenes.parquet"
+    )]
+    Index(IndexArgs),
     /// Reads one tile from each of many files.
     #[command(
         after_help = "Example:\n  rss gather files.txt --json\n  rss gather files.txt --index scenes.parquet -o tiles.npy\n  rss gather files.txt --index scenes.parquet --explain\n  rss gather files.txt --backend gdal --concurrency 16"
@@ -238,10 +244,124 @@ pub(crate) struct ReadArgs {
     pub(crate) json: bool,
 }
 
+#[cfg(feature = "index")]
+#[derive(Debug, Args)]
+pub(crate) struct IndexArgs {
+    #[command(subcommand)]
+    pub(crate) action: IndexAction,
+}
+
+#[cfg(feature = "index")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum IndexAction {
+    /// Reads the header of each file, once, and writes the index.
+    #[command(
+        after_help = "A build that was stopped goes on where it was when the same command is started again.\n\nExample:\n  rss index build list.txt -o files.parquet\n  rss search dea sentinel2 --scene 56jns --json | rss index build --items - --assets nbart_red -o scenes.parquet\n  rss index build --prefix s3://bucket/folder -o folder.parquet\n  rss index build --parquet items.parquet -o items-indexed.parquet"
+    )]
+    Build(IndexBuildArgs),
+    /// Prints what an index holds.
+    #[command(after_help = "Example:\n  rss index info scenes.parquet --json")]
+    Info {
+        /// The index.
+        #[arg(value_name = "INDEX")]
+        index: PathBuf,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Asks whether the files are still what the index says: one small request for each.
+    #[command(
+        after_help = "Example:\n  rss index check scenes.parquet --sample 100\n  rss index check scenes.parquet --update"
+    )]
+    Check {
+        /// The index.
+        #[arg(value_name = "INDEX")]
+        index: PathBuf,
+        /// Only so many files, spread evenly over the index.
+        #[arg(long, value_name = "N")]
+        sample: Option<usize>,
+        /// Read the headers of changed files again, and put them into the index.
+        #[arg(long)]
+        update: bool,
+        /// Files at once.
+        #[arg(long, value_name = "N")]
+        concurrency: Option<usize>,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes one index of several: of an item that several hold, the last one counts.
+    #[command(after_help = "Example:\n  rss index merge 2020.parquet 2021.parquet -o all.parquet")]
+    Merge {
+        /// The indexes.
+        #[arg(value_name = "INDEX", required = true)]
+        indexes: Vec<PathBuf>,
+        /// The index to write.
+        #[arg(short, long, value_name = "OUT")]
+        output: PathBuf,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[cfg(feature = "index")]
+#[derive(Debug, Args)]
+pub(crate) struct IndexBuildArgs {
+    /// A file with one LOCATION a line; `-` is stdin.
+    #[arg(
+        value_name = "LIST",
+        required_unless_present_any = ["items", "prefix", "parquet"],
+        conflicts_with_all = ["items", "prefix", "parquet"]
+    )]
+    pub(crate) list: Option<String>,
+    /// A STAC Item, ItemCollection or catalogue: a file, a URL, or `-` for stdin.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prefix", "parquet"])]
+    pub(crate) items: Option<String>,
+    /// All TIFFs below a prefix of a bucket, or below a folder.
+    #[arg(long, value_name = "URL", conflicts_with = "parquet")]
+    pub(crate) prefix: Option<String>,
+    /// A stac-geoparquet file; its columns stay as they are.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parquet: Option<PathBuf>,
+    /// The index to write.
+    #[arg(short, long, value_name = "INDEX")]
+    pub(crate) output: PathBuf,
+    /// Assets by their keys. All GeoTIFFs but thumbnails if absent.
+    #[arg(long, value_name = "A,..", value_delimiter = ',')]
+    pub(crate) assets: Vec<String>,
+    /// Add to the index if it is there: files that it knows are not asked for.
+    #[arg(long)]
+    pub(crate) append: bool,
+    /// Files at once.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub(crate) concurrency: usize,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct GatherArgs {
-    /// A file with one location a line; `-` is stdin. Empty lines and lines after `#` do not count.
-    pub(crate) list: String,
+    /// A file with one location a line; `-` is stdin. Empty lines and those that begin with `#` do not
+    /// count. Without a list, all files of the index.
+    #[cfg_attr(feature = "index", arg(required_unless_present = "index"))]
+    #[cfg_attr(not(feature = "index"), arg(required = true))]
+    pub(crate) list: Option<String>,
+    /// An index of the files: each tile costs one request. Files that it lacks are read without it.
+    #[cfg(feature = "index")]
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) index: Option<PathBuf>,
+    /// Assets of the index, by their keys, where no list is given. All if absent.
+    #[cfg(feature = "index")]
+    #[arg(
+        long,
+        value_name = "A,..",
+        value_delimiter = ',',
+        requires = "index",
+        conflicts_with = "list"
+    )]
+    pub(crate) assets: Vec<String>,
     /// The tile, from 0 at the top left. The one in the middle if absent.
     #[arg(long, value_name = "COL,ROW", group = "place")]
     pub(crate) tile: Option<String>,

@@ -1,4 +1,4 @@
-//! The `rss` command line: search, get, remote, info, read, gather, cache, bench.
+//! The `rss` command line: search, get, remote, info, read, index, gather, cache, bench.
 //!
 //! Arguments in, exit code out: 0 done, 1 nothing found, 2 error. Everything else is in `rss_core`.
 
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(err) => return ExitCode::from(failed(&err.into())),
     };
+    let interrupted = interrupted(&cli.command);
     let result = runtime.block_on(async {
         // A task of its own: what waits for stdin or stdout must not keep Ctrl-C from being heard.
         let mut task = tokio::spawn(async move { run(&cli.command).await });
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
                 // What is half done goes with the task.
                 task.abort();
                 let _ = tokio::time::timeout(GRACE, task).await;
-                Err(anyhow::anyhow!("interrupted"))
+                Err(anyhow::Error::msg(interrupted))
             }
         }
     });
@@ -70,9 +71,24 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
         Command::Info(args) => commands::info::run(args).await,
         Command::Read(args) => commands::read::run(args).await,
         Command::Gather(args) => commands::gather::run(args).await,
+        #[cfg(feature = "index")]
+        Command::Index(args) => commands::index::run(args).await,
         Command::Cache(args) => commands::cache::run(args).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args).await,
+    }
+}
+
+/// Returns what is said when a command is interrupted.
+fn interrupted(command: &Command) -> String {
+    let goes_on = match command {
+        #[cfg(feature = "index")]
+        Command::Index(args) => commands::index::goes_on(args),
+        _ => None,
+    };
+    match goes_on {
+        Some(how) => format!("interrupted; {how}"),
+        None => "interrupted".to_owned(),
     }
 }
 

@@ -9,6 +9,8 @@ mod cli {
     pub(crate) mod cache;
     pub(crate) mod gather;
     pub(crate) mod get;
+    #[cfg(feature = "index")]
+    pub(crate) mod index;
     pub(crate) mod manners;
     pub(crate) mod raster;
     pub(crate) mod remote;

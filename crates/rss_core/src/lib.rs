@@ -62,6 +62,7 @@
 //! | `async-tiff` | yes | the COG backend, pure Rust |
 //! | `gdal` | yes | the GDAL backend and `get()`; links the system's libgdal, 3.6 or newer |
 //! | `gdal-bundled` | no | builds GDAL from source, for machines without it: long, and without ZSTD and WebP |
+//! | `index` | no | the index: headers of many files in one Parquet file; the `index` module |
 //! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback |
 //!
 //! `--no-default-features --features async-tiff` is pure Rust, without GDAL and OpenSSL.
@@ -71,6 +72,8 @@ mod error;
 mod fetch;
 pub mod gather;
 mod geo;
+#[cfg(feature = "index")]
+pub mod index;
 mod location;
 mod products;
 mod query;

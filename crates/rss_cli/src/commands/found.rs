@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Read};
 
 use anyhow::{Context, Result, bail, ensure};
 use rss_core::{
-    Cmp, Collection, Date, ImageQueryBuilder, Intersects, Manifest, QueryResult, Session, Source,
-    Trust,
+    Cmp, Collection, Date, ImageQueryBuilder, Intersects, Location, Manifest, QueryResult, Session,
+    Source, Trust,
 };
 
 use crate::{
@@ -87,9 +87,7 @@ pub(super) async fn items(session: &Session, args: &Items) -> Result<QueryResult
         }
         None if stdin_waits() => from_stdin(session)?,
         None => bail!("no SOURCE and no --items; name one of them, or pipe items in"),
-        Some("-") => from_stdin(session)?,
-        Some(text) if text.contains("://") => QueryResult::from_url_async(session, text).await?,
-        Some(path) => QueryResult::from_file_async(session, path).await?,
+        Some(text) => read(session, text).await?,
     };
     notes(&found);
     let wanted = &args.selection;
@@ -104,6 +102,15 @@ pub(super) async fn items(session: &Session, args: &Items) -> Result<QueryResult
         None => manifest_of(&found)?,
     };
     Ok(found.with_canonical_bands(&manifest, &wanted.canonical)?)
+}
+
+/// Reads items from a file, a URL or stdin.
+pub(super) async fn read(session: &Session, text: &str) -> Result<QueryResult> {
+    Ok(match text {
+        "-" => from_stdin(session)?,
+        url if url.contains("://") => QueryResult::from_url_async(session, url).await?,
+        path => QueryResult::from_file_async(session, path).await?,
+    })
 }
 
 fn from_stdin(session: &Session) -> Result<QueryResult> {
@@ -138,7 +145,7 @@ fn manifest_of(found: &QueryResult) -> Result<Manifest> {
 }
 
 /// Says on stderr what a user would want to know of a search.
-fn notes(found: &QueryResult) {
+pub(super) fn notes(found: &QueryResult) {
     let report = found.report();
     for filter in &report.filters_ignored {
         output::say(&format!(
@@ -157,6 +164,29 @@ fn notes(found: &QueryResult) {
     if report.skipped.len() > 10 {
         output::say(&format!("note: skipped {} more", report.skipped.len() - 10));
     }
+}
+
+/// Reads a list of locations, one a line; `-` is stdin. Empty lines and those that begin with `#` do not
+/// count.
+pub(super) fn locations(list: &str) -> Result<Vec<Location>> {
+    let text = match list {
+        "-" => {
+            let mut text = String::new();
+            std::io::stdin()
+                .lock()
+                .read_to_string(&mut text)
+                .context("stdin")?;
+            text
+        }
+        path => std::fs::read_to_string(path).with_context(|| path.to_owned())?,
+    };
+    let lines = text.lines().map(str::trim).zip(1..);
+    lines
+        .filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(line, number)| {
+            Location::parse(line).with_context(|| format!("line {number} of {list}"))
+        })
+        .collect()
 }
 
 /// Parses four numbers between commas.

@@ -1,7 +1,6 @@
 //! `rss gather`: one tile from each of many files.
 
 use std::{
-    io::Read,
     num::NonZeroUsize,
     path::Path,
     time::{Duration, Instant},
@@ -10,14 +9,19 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+#[cfg(feature = "index")]
+use rss_core::index::{Index, Select};
 use rss_core::{
     Backend, Bbox, Error, Location, NpyStack, Raster, Session, SessionBuilder, Size, TileIndex,
     Window,
-    gather::{self, Concurrency, OnChange, Options, Place, Plan, Prices, Report, Request, Spread},
+    gather::{
+        self, Concurrency, File, OnChange, Options, Place, Plan, Prices, Report, Request, Spread,
+    },
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::found;
 use crate::{
     Found,
     args::{GatherArgs, OnChangeArg},
@@ -56,18 +60,16 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
         None => Prices::default(),
     };
 
-    let requests: Vec<Request> = locations(&args.list)?
+    let requests: Vec<Request> = files(args)?
         .into_iter()
-        .map(|location| {
-            let mut request = Request::new(location)
-                .with_place(place)
-                .with_level(args.level);
+        .map(|file| {
+            let mut request = Request::new(file).with_place(place).with_level(args.level);
             request.bands = args.band.map(|band| vec![band]);
             request
         })
         .collect();
     if requests.is_empty() {
-        output::say("the list names no file");
+        output::say("no file to read");
         return Ok(Found::Nothing);
     }
     if args.explain {
@@ -338,24 +340,47 @@ fn explain(plan: &Plan, requests: &[Request], prices: &Prices, as_json: bool) ->
     Ok(Found::Something)
 }
 
-/// Reads a list of locations.
-fn locations(list: &str) -> Result<Vec<Location>> {
-    let text = if list == "-" {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text)?;
-        text
-    } else {
-        std::fs::read_to_string(Path::new(list)).with_context(|| list.to_owned())?
+/// Returns the files of the list, with what the index knows of them; without a list, those of the index.
+fn files(args: &GatherArgs) -> Result<Vec<File>> {
+    let listed = args.list.as_deref().map(found::locations).transpose()?;
+    #[cfg(feature = "index")]
+    if let Some(path) = &args.index {
+        return indexed(listed, path, &args.assets);
+    }
+    Ok(listed.into_iter().flatten().map(File::Location).collect())
+}
+
+#[cfg(feature = "index")]
+fn indexed(listed: Option<Vec<Location>>, path: &Path, assets: &[String]) -> Result<Vec<File>> {
+    let index = Index::open(path)?;
+    let Some(listed) = listed else {
+        let mut select = Select::all();
+        if let Some(key) = assets.iter().find(|key| {
+            let known = index.info().assets;
+            !known.iter().any(|asset| asset.key == **key)
+        }) {
+            bail!("{}: the index has no asset `{key}`", path.display());
+        }
+        if !assets.is_empty() {
+            select = select.with_assets(assets);
+        }
+        let entries = index.entries(&select)?;
+        return Ok(entries
+            .map(|found| Ok(File::Entry(found?.entry)))
+            .collect::<rss_core::Result<_>>()?);
     };
-    let named = text.lines().enumerate().filter_map(|(number, line)| {
-        let line = line.trim();
-        (!line.is_empty() && !line.starts_with('#')).then_some((number + 1, line))
-    });
-    named
-        .map(|(number, line)| {
-            Location::parse(line).with_context(|| format!("line {number} of {list}"))
-        })
-        .collect()
+    let found = index.find(&listed)?;
+    let missing = found.iter().filter(|entry| entry.is_none()).count();
+    if missing > 0 {
+        output::say(&format!(
+            "note: {missing} of {} files are not in the index; each costs a request more",
+            listed.len()
+        ));
+    }
+    let files = listed.into_iter().zip(found);
+    Ok(files
+        .map(|(location, entry)| entry.map_or(File::Location(location), File::Entry))
+        .collect())
 }
 
 fn place(args: &GatherArgs) -> Result<Place> {

@@ -5,6 +5,8 @@ pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod gather;
 pub(crate) mod get;
+#[cfg(feature = "index")]
+pub(crate) mod index;
 pub(crate) mod info;
 pub(crate) mod read;
 pub(crate) mod remote;

@@ -243,3 +243,75 @@ fn bad_input_is_one_clear_line() {
     let none = stage.write("empty.txt", "# nothing\n");
     assert_eq!(stage.run(&["gather", &none]).code, Some(1));
 }
+
+#[cfg(feature = "index")]
+#[test]
+fn with_an_index_each_tile_is_one_request() {
+    let stage = Stage::new();
+    let (list, files) = list(&stage);
+    let index = stage.path("files.parquet");
+    let built = json(&stage, &["index", "build", &list, "-o", &index, "--json"]);
+    assert_eq!(
+        (&built["files"], &built["requests"]),
+        (&8.into(), &8.into())
+    );
+    let without = json(&stage, &["gather", &list, "--json"]);
+    stage.bed.clear_log();
+
+    let args = ["gather", &list, "--index", &index, "--json"];
+    let plan = json(&stage, &[&args[..], &["--explain"]].concat());
+    assert_eq!(stage.fetches(), 0);
+    let said = json(&stage, &args);
+    assert_eq!(stage.fetches(), files.len());
+    assert_eq!(said["sha256"], without["sha256"]);
+    for key in ["requests", "bytes"] {
+        assert_eq!(said[key], plan[key], "{key}");
+    }
+    assert_eq!(plan["guessed"], 0);
+    // All files of the index, without a list: in the order of the index, which is that of the list.
+    let said = json(&stage, &["gather", "--index", &index, "--json"]);
+    assert_eq!(said["sha256"], without["sha256"]);
+
+    // What the index lacks is read without it.
+    let more = fs::read_to_string(&list).unwrap();
+    stage.bed.put(
+        BUCKET,
+        "more.tif",
+        fs::read(stage.bed.scenes()[0].file(Band::Red).unwrap()).unwrap(),
+    );
+    let more = stage.write("more.txt", more + &format!("s3://{BUCKET}/more.tif\n"));
+    stage.bed.clear_log();
+    let ran = stage.run(&["gather", &more, "--index", &index, "--json"]);
+    assert_eq!((ran.code, stage.fetches()), (Some(0), 10));
+    assert!(
+        ran.stderr.contains("1 of 9 files are not in the index"),
+        "{}",
+        ran.stderr
+    );
+
+    // A file that was replaced is reported, or read anew.
+    let key = stage.bed.scenes()[0].key(Band::Red).to_owned();
+    let other = fs::read(stage.bed.scenes()[1].file(Band::Red).unwrap()).unwrap();
+    stage.bed.put(BUCKET, &key, other);
+    let ran = stage.run(&args);
+    assert_eq!(ran.code, Some(2));
+    let said: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert!(
+        said["failed"][0]["error"]
+            .as_str()
+            .unwrap()
+            .contains("changed"),
+        "{said}"
+    );
+    let anew = json(&stage, &[&args[..], &["--on-change", "reindex"]].concat());
+    assert_eq!((&anew["ok"], &anew["reindexed"]), (&8.into(), &1.into()));
+
+    let ran = stage.run(&["gather", "--index", &index, "--assets", "blue"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.stderr.contains("the index has no asset `blue`"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(stage.run(&["gather"]).code, Some(2));
+}

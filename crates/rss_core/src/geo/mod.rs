@@ -24,3 +24,5 @@ pub use self::{
 };
 
 pub(crate) use self::mgrs::MgrsTile;
+#[cfg(feature = "index")]
+pub(crate) use self::utm::UtmZone;

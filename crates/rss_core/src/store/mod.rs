@@ -19,6 +19,8 @@ mod wire;
 
 #[cfg(feature = "gdal")]
 pub(crate) use self::bucket::Hosting;
+#[cfg(feature = "index")]
+pub(crate) use self::cache::{has_secrets, without_secrets};
 #[cfg(feature = "async-tiff")]
 pub(crate) use self::object::Disk;
 pub(crate) use self::{

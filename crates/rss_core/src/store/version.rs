@@ -74,7 +74,7 @@ impl Version {
     }
 
     /// Returns true if what is seen now is another version. Times count where neither ETag decides.
-    pub(super) fn differs(&self, now: &Self) -> bool {
+    pub(crate) fn differs(&self, now: &Self) -> bool {
         if self.size != now.size {
             return true;
         }

@@ -36,6 +36,13 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "index",
+        &[
+            "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
+            "reader",
+        ],
+    ),
+    (
         "fetch",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
@@ -62,6 +69,17 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     (
         "reader/cog",
         &["jpeg_decoder::", "lerc_reader::", "jxl_oxide::", "fax::"],
+    ),
+    (
+        "index",
+        &[
+            "arrow_array::",
+            "arrow_buffer::",
+            "arrow_ipc::",
+            "arrow_schema::",
+            "arrow_select::",
+            "parquet::",
+        ],
     ),
     ("reader/gdal", &["use gdal::", "gdal_sys::"]),
     ("geo", &["proj4rs::", "crs_definitions::"]),

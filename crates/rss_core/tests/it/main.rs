@@ -17,6 +17,8 @@ mod gdal;
 mod gdal_by_stores;
 #[cfg(feature = "gdal")]
 mod geokeys;
+#[cfg(feature = "index")]
+mod index;
 mod layers;
 mod mutants;
 mod products;

@@ -129,7 +129,7 @@ fn canonical(location: &Location, authority: Option<&str>) -> String {
         return format!("s3://{authority}/{}/{}", s3.bucket, s3.key);
     }
     match location {
-        Location::Http(url) => canonical_url(url),
+        Location::Http(url) => without_secrets(url).to_string(),
         Location::Local(path) => {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             // A local file has no tag: its size and time stand for its content.
@@ -147,7 +147,17 @@ fn canonical(location: &Location, authority: Option<&str>) -> String {
     }
 }
 
-fn canonical_url(url: &Url) -> String {
+/// Returns true if a URL carries a signature, a token, a user name or a password.
+#[cfg(feature = "index")]
+pub(crate) fn has_secrets(url: &Url) -> bool {
+    let signed = is_signed(url);
+    !url.username().is_empty()
+        || url.password().is_some()
+        || url.query_pairs().any(|(name, _)| is_secret(&name, signed))
+}
+
+/// Returns a URL without signature, token, user name and fragment: what may be kept on disk.
+pub(crate) fn without_secrets(url: &Url) -> Url {
     let mut url = url.clone();
     url.set_fragment(None);
     // Both fail for URLs without a host only, which `http` ones have.
@@ -167,7 +177,7 @@ fn canonical_url(url: &Url) -> String {
             .finish();
         url.set_query(Some(&query));
     }
-    url.to_string()
+    url
 }
 
 /// Returns true for a query parameter that signs or authorises a request. Short names, as Azure

@@ -27,6 +27,8 @@ use std::{
 
 pub use self::key::Mode;
 pub(crate) use self::key::{CacheKey, hex};
+#[cfg(feature = "index")]
+pub(crate) use self::key::{has_secrets, without_secrets};
 use self::{
     entry::{Found, Place, RECORD_ENDING, Record},
     scratch::{Desk, Pin, Scratch, sessions},

@@ -1,0 +1,288 @@
+//! `rss index`: headers of many files in one Parquet file.
+
+use std::{path::Path, time::Instant};
+
+use anyhow::{Result, bail, ensure};
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use rss_core::{
+    ErrorKind, Location, Session,
+    index::{self, BuildReport, Builder, CheckOptions, CheckReport, Index, Info, Source},
+};
+use serde_json::{Map, Value, json};
+
+use super::found;
+use crate::{
+    Found,
+    args::{IndexAction, IndexArgs, IndexBuildArgs},
+    output,
+};
+
+pub(crate) async fn run(args: &IndexArgs) -> Result<Found> {
+    match &args.action {
+        IndexAction::Build(args) => build(args).await,
+        IndexAction::Info { index, json } => info(index, *json).await,
+        IndexAction::Check {
+            index,
+            sample,
+            update,
+            concurrency,
+            json,
+        } => {
+            let mut options = CheckOptions::new();
+            (options.sample, options.update) = (*sample, *update);
+            if let Some(files) = concurrency {
+                ensure!(*files > 0, "--concurrency is 0, expected at least 1");
+                options = options.with_concurrency(*files);
+            }
+            check(index, options, *json).await
+        }
+        IndexAction::Merge {
+            indexes,
+            output,
+            json,
+        } => {
+            let info = index::merge(indexes, output).await?;
+            print(&info, *json)?;
+            Ok(Found::Something)
+        }
+    }
+}
+
+/// Says how an interrupted command goes on.
+pub(crate) fn goes_on(args: &IndexArgs) -> Option<String> {
+    match &args.action {
+        IndexAction::Build(args) => Some(format!(
+            "what was read is in {}.partial: the same command goes on from there",
+            args.output.display()
+        )),
+        _ => None,
+    }
+}
+
+async fn build(args: &IndexBuildArgs) -> Result<Found> {
+    ensure!(
+        args.concurrency > 0,
+        "--concurrency is 0, expected at least 1"
+    );
+    let session = Session::from_env()?;
+    let source = source(&session, args).await?;
+    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
+        "{bar:30} {pos}/{len} files, {msg} {elapsed}",
+    )?);
+    let shown = bar.clone();
+    let mut builder = Builder::new(&session)
+        .concurrency(args.concurrency)
+        .progress(move |progress| {
+            shown.set_length(progress.files_total as u64);
+            shown.set_position(progress.files_done as u64);
+            shown.set_message(format!(
+                "{} requests, {}",
+                progress.requests,
+                HumanBytes(progress.bytes)
+            ));
+        });
+    if !args.assets.is_empty() {
+        builder = builder.assets(&args.assets);
+    }
+    if args.append && args.output.exists() {
+        builder = builder.append_to(&args.output);
+    }
+    let start = Instant::now();
+    let report = builder.build(source, &args.output).await;
+    bar.finish_and_clear();
+    let report = match report {
+        Err(err) if err.kind() == ErrorKind::NotFound && err.location().is_none() => {
+            output::say(err.message());
+            return Ok(Found::Nothing);
+        }
+        report => report?,
+    };
+    let facts = facts(&report, start.elapsed().as_secs_f64());
+    if args.json {
+        output::json(&facts)?;
+    } else {
+        output::lines([format!(
+            "{}: {} items, {} of {} files{}, {} requests, {}",
+            report.output.display(),
+            report.items,
+            report.ok,
+            report.files,
+            match report.resumed {
+                0 => String::new(),
+                resumed => format!(" ({resumed} read before)"),
+            },
+            report.requests,
+            HumanBytes(report.output_bytes)
+        )])?;
+    }
+    for one in &report.failed {
+        output::say(&failure(&one.location, &one.error));
+    }
+    if !report.failed.is_empty() {
+        bail!(
+            "{} of {} files were not indexed",
+            report.failed.len(),
+            report.files
+        );
+    }
+    Ok(Found::Something)
+}
+
+/// Names the file once: most errors do.
+fn failure(location: &str, error: &rss_core::Error) -> String {
+    match error.location() {
+        Some(_) => error.to_string(),
+        None => format!("{location}: {error}"),
+    }
+}
+
+fn facts(report: &BuildReport, wall_s: f64) -> Value {
+    json!({
+        "files": report.files,
+        "ok": report.ok,
+        "failed": failed(&report.failed),
+        "items": report.items,
+        "requests": report.requests,
+        "bytes": report.bytes,
+        "wall_s": wall_s,
+        "output": report.output.to_string_lossy(),
+        "output_bytes": report.output_bytes,
+        "resumed": report.resumed,
+    })
+}
+
+fn failed(failed: &[index::Failed]) -> Vec<Value> {
+    let one =
+        |one: &index::Failed| json!({ "location": one.location, "error": one.error.message() });
+    failed.iter().map(one).collect()
+}
+
+async fn source(session: &Session, args: &IndexBuildArgs) -> Result<Source> {
+    if let Some(list) = &args.list {
+        return Ok(Source::locations(found::locations(list)?));
+    }
+    if let Some(items) = &args.items {
+        let found = found::read(session, items).await?;
+        found::notes(&found);
+        found::complete(&found)?;
+        return Ok(Source::from(&found));
+    }
+    if let Some(prefix) = &args.prefix {
+        return Ok(Source::prefix(Location::parse(prefix)?));
+    }
+    match &args.parquet {
+        Some(path) => Ok(Source::parquet(path)),
+        None => bail!("nothing to index; name a LIST, --items, --prefix or --parquet"),
+    }
+}
+
+async fn info(index: &Path, json: bool) -> Result<Found> {
+    let index = Index::open(index)?;
+    print(&index.info(), json)?;
+    Ok(Found::Something)
+}
+
+fn print(info: &Info, json: bool) -> Result<()> {
+    if json {
+        let assets: Map<String, Value> = info
+            .assets
+            .iter()
+            .map(|asset| {
+                let facts = json!({ "files": asset.files, "tiles": asset.tiles });
+                (asset.key.clone(), facts)
+            })
+            .collect();
+        return output::json(&json!({
+            "version": info.version,
+            "items": info.items,
+            "files": info.files,
+            "assets": assets,
+            "bytes": info.bytes,
+            "row_groups": info.row_groups,
+        }));
+    }
+    output::lines([format!(
+        "version {}, {} items, {} files, {}, {} row groups",
+        info.version,
+        info.items,
+        info.files,
+        HumanBytes(info.bytes),
+        info.row_groups
+    )])?;
+    let rows: Vec<Vec<String>> = info
+        .assets
+        .iter()
+        .map(|asset| {
+            vec![
+                asset.key.clone(),
+                asset.files.to_string(),
+                asset.tiles.to_string(),
+            ]
+        })
+        .collect();
+    output::table(&["asset", "files", "tiles"], &rows)
+}
+
+async fn check(path: &Path, options: CheckOptions, json: bool) -> Result<Found> {
+    let session = Session::from_env()?;
+    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
+        "{bar:30} {pos}/{len} files {elapsed}",
+    )?);
+    let shown = bar.clone();
+    let options = options.with_progress(move |done, total| {
+        shown.set_length(total as u64);
+        shown.set_position(done as u64);
+    });
+    let report = index::check(&session, path, &options).await;
+    bar.finish_and_clear();
+    let report = report?;
+    if json {
+        output::json(&found_of(&report))?;
+    } else {
+        let said = |what: &str, places: &[Location]| -> Vec<Vec<String>> {
+            let row = |place: &Location| vec![what.to_owned(), place.to_string()];
+            places.iter().map(row).collect()
+        };
+        let rows = [
+            said("changed", &report.changed),
+            said("missing", &report.missing),
+        ];
+        if !rows.concat().is_empty() {
+            output::table(&["state", "file"], &rows.concat())?;
+        }
+        output::lines([format!(
+            "{} checked, {} ok, {} changed, {} missing, {} failed, {} updated",
+            report.checked,
+            report.ok,
+            report.changed.len(),
+            report.missing.len(),
+            report.failed.len(),
+            report.updated
+        )])?;
+    }
+    for one in &report.failed {
+        output::say(&failure(&one.location, &one.error));
+    }
+    let stale = report.changed.len().saturating_sub(report.updated);
+    let wrong = stale + report.missing.len() + report.failed.len();
+    if wrong > 0 {
+        bail!(
+            "{wrong} of {} files are not what the index says",
+            report.checked
+        );
+    }
+    Ok(Found::Something)
+}
+
+fn found_of(report: &CheckReport) -> Value {
+    let hrefs =
+        |places: &[Location]| -> Vec<String> { places.iter().map(ToString::to_string).collect() };
+    json!({
+        "checked": report.checked,
+        "ok": report.ok,
+        "changed": hrefs(&report.changed),
+        "missing": hrefs(&report.missing),
+        "failed": failed(&report.failed),
+        "updated": report.updated,
+    })
+}

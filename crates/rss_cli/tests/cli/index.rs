@@ -1,0 +1,311 @@
+//! `rss index`: built once, gone on with after a kill, checked, merged.
+
+use std::{fs, io::Write, path::Path, process::Stdio};
+
+use rss_testbed::{BUCKET, Band, Fault, Rule, Service};
+
+use super::stage::{CANARY, Ran, SEED, Stage, files, interrupt, wait_until};
+
+/// Writes a list of the red and infrared bands of all scenes.
+fn list(stage: &Stage) -> String {
+    let scenes = stage.bed.scenes().iter();
+    let keys = scenes.flat_map(|scene| [scene.key(Band::Red), scene.key(Band::Nir)]);
+    let lines: String = keys.map(|key| format!("s3://{BUCKET}/{key}\n")).collect();
+    stage.write("list.txt", lines)
+}
+
+fn piped(stage: &Stage, args: &[&str], stdin: &[u8]) -> Ran {
+    let mut child = stage
+        .rss()
+        .args(args)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(stdin).unwrap();
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_list_is_indexed_with_one_request_for_each_file() {
+    let stage = Stage::new();
+    let list = list(&stage);
+    let built = stage
+        .run(&["index", "build", &list, "-o", "a.parquet", "--json"])
+        .json();
+    for (key, expected) in [("files", 8), ("ok", 8), ("requests", 8), ("resumed", 0)] {
+        assert_eq!(built[key], expected, "{built}");
+    }
+    assert_eq!(
+        (&built["output"], built["failed"].as_array().unwrap().len()),
+        (&"a.parquet".into(), 0)
+    );
+    assert_eq!(stage.fetches(), 8);
+    let info = stage.run(&["index", "info", "a.parquet", "--json"]).json();
+    assert_eq!(
+        (&info["version"], &info["items"], &info["files"]),
+        (&1.into(), &8.into(), &8.into())
+    );
+    assert_eq!(info["assets"]["data"]["files"], 8);
+    assert_eq!(info["bytes"], built["output_bytes"]);
+    assert!(
+        stage
+            .run(&["index", "info", "a.parquet"])
+            .text()
+            .contains("8 files")
+    );
+
+    let again = stage
+        .run(&[
+            "index",
+            "build",
+            &list,
+            "-o",
+            "a.parquet",
+            "--append",
+            "--json",
+        ])
+        .json();
+    assert_eq!(
+        (&again["files"], &again["requests"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(stage.fetches(), 8);
+    let checked = stage
+        .run(&["index", "check", "a.parquet", "--sample", "3", "--json"])
+        .json();
+    assert_eq!(
+        (&checked["checked"], &checked["ok"]),
+        (&3.into(), &3.into())
+    );
+    let merge = [
+        "index",
+        "merge",
+        "a.parquet",
+        "a.parquet",
+        "-o",
+        "b.parquet",
+        "--json",
+    ];
+    assert_eq!(stage.run(&merge).json()["files"], 8);
+}
+
+#[test]
+fn items_are_piped_from_a_search() {
+    let stage = Stage::new();
+    let found = stage.seed("search", &["--json"]);
+    let args = [
+        "index",
+        "build",
+        "--items",
+        "-",
+        "--assets",
+        "nbart_red",
+        "-o",
+        "a.parquet",
+    ];
+    let ran = piped(&stage, &args, found.text().as_bytes());
+    assert!(
+        ran.text()
+            .starts_with("a.parquet: 4 items, 4 of 4 files, 4 requests"),
+        "{ran:?}"
+    );
+    let again = [
+        "index",
+        "build",
+        "--parquet",
+        "a.parquet",
+        "-o",
+        "b.parquet",
+        "--json",
+    ];
+    assert_eq!(stage.run(&again).json()["items"], 4);
+    let _ = SEED;
+}
+
+#[test]
+fn what_fails_is_said_and_the_rest_is_written() {
+    let stage = Stage::new();
+    let list = list(&stage);
+    let name = stage.bed.scenes()[1].key(Band::Red).to_owned();
+    stage.bed.fault(Rule::new(Fault::status(404)).path(&name));
+    let ran = stage.run(&["index", "build", &list, "-o", "a.parquet", "--json"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert!(lines[0].contains(&name), "{lines:?}");
+    assert_eq!(lines[1], "rss: 1 of 8 files were not indexed");
+    let built: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(
+        (&built["ok"], built["failed"].as_array().unwrap().len()),
+        (&7.into(), 1)
+    );
+    assert_eq!(
+        stage.run(&["index", "info", "a.parquet", "--json"]).json()["files"],
+        7
+    );
+    let ran = stage.run(&["index", "check", "a.parquet"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[test]
+fn drift_is_named_and_mended() {
+    let stage = Stage::new();
+    let list = list(&stage);
+    stage
+        .run(&["index", "build", &list, "-o", "a.parquet"])
+        .text();
+    let key = stage.bed.scenes()[0].key(Band::Red).to_owned();
+    let other = fs::read(stage.bed.scenes()[1].file(Band::Red).unwrap()).unwrap();
+    stage.bed.put(BUCKET, &key, other);
+    let ran = stage.run(&["index", "check", "a.parquet", "--json"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(
+        ran.stderr,
+        "rss: 1 of 8 files are not what the index says\n"
+    );
+    let checked: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(checked["changed"][0], format!("s3://{BUCKET}/{key}"));
+    let mended = stage
+        .run(&["index", "check", "a.parquet", "--update", "--json"])
+        .json();
+    assert_eq!(mended["updated"], 1);
+    assert_eq!(
+        stage.run(&["index", "check", "a.parquet", "--json"]).json()["ok"],
+        8
+    );
+}
+
+/// Starts a build that hangs at the fifth file, and waits until four are in its journal.
+fn hanging(stage: &Stage, list: &str) -> std::process::Child {
+    stage
+        .bed
+        .fault(Rule::new(Fault::Hang).on(Service::S3).skip(4));
+    let mut command = stage.rss();
+    command.args([
+        "index",
+        "build",
+        list,
+        "-o",
+        "a.parquet",
+        "--concurrency",
+        "1",
+        "--json",
+    ]);
+    let child = command.spawn().unwrap();
+    wait_until(|| stage.fetches() >= 5);
+    let partial = stage.path("a.parquet.partial");
+    let mut last = 0;
+    // The journal is written behind the requests: it is there when it no longer grows.
+    wait_until(|| {
+        let length = fs::metadata(&partial).map_or(0, |meta| meta.len());
+        let still = length == last && length > 1000;
+        last = length;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        still
+    });
+    child
+}
+
+fn goes_on(stage: &Stage, list: &str) {
+    stage.bed.clear_faults();
+    stage.bed.clear_log();
+    let built = stage
+        .run(&["index", "build", list, "-o", "a.parquet", "--json"])
+        .json();
+    assert_eq!(
+        (&built["resumed"], &built["requests"]),
+        (&4.into(), &4.into()),
+        "{built}"
+    );
+    assert_eq!(stage.fetches(), 4);
+    let left: Vec<_> = files(stage.dir.path());
+    let names: Vec<_> = left
+        .iter()
+        .filter_map(|path| Path::new(path).file_name())
+        .collect();
+    assert_eq!(names, ["a.parquet", "list.txt"]);
+}
+
+#[test]
+fn a_build_that_was_killed_asks_only_for_the_rest() {
+    let stage = Stage::new();
+    let list = list(&stage);
+    let mut child = hanging(&stage, &list);
+    // SIGKILL: nothing of it runs any more.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!Path::new(&stage.path("a.parquet")).exists());
+    goes_on(&stage, &list);
+}
+
+#[test]
+fn ctrl_c_says_how_to_go_on() {
+    let stage = Stage::new();
+    let list = list(&stage);
+    let ran = interrupt(hanging(&stage, &list));
+    assert_eq!(
+        ran.error(),
+        "rss: interrupted; what was read is in a.parquet.partial: the same command goes on from there"
+    );
+    goes_on(&stage, &list);
+}
+
+#[test]
+fn no_secret_is_written_or_said() {
+    let stage = Stage::new();
+    let key = stage.bed.scenes()[0].key(Band::Red);
+    let url = stage.bed.http_url(BUCKET, key);
+    let lines = format!("{url}?sig={CANARY}\n{url}.none?sig={CANARY}\n");
+    let ran = piped(
+        &stage,
+        &["index", "build", "-", "-o", "a.parquet"],
+        lines.as_bytes(),
+    );
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(!ran.stderr.contains(CANARY), "{ran:?}");
+    let bytes = fs::read(stage.path("a.parquet")).unwrap();
+    assert!(
+        !bytes
+            .windows(CANARY.len())
+            .any(|window| window == CANARY.as_bytes())
+    );
+}
+
+#[test]
+fn what_is_no_index_or_names_nothing_is_one_line() {
+    let stage = Stage::new();
+    let list = stage.write("list.txt", "");
+    let ran = stage.run(&["index", "build", &list, "-o", "a.parquet"]);
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (Some(1), "rss: nothing to index\n")
+    );
+    for args in [
+        &["index", "info", "none.parquet"][..],
+        &["index", "info", &list],
+        &["index", "check", &list],
+        &["index", "merge", &list, "-o", "b.parquet"],
+        &["index", "build", "-o", "a.parquet"],
+        &["index", "build", "none.txt", "-o", "a.parquet"],
+        &[
+            "index",
+            "build",
+            &list,
+            "--prefix",
+            "s3://b/c",
+            "-o",
+            "a.parquet",
+        ],
+        &[
+            "index",
+            "build",
+            &list,
+            "-o",
+            "a.parquet",
+            "--concurrency",
+            "0",
+        ],
+    ] {
+        stage.run(args).error();
+    }
+    assert_eq!(files(stage.dir.path()).len(), 1);
+}

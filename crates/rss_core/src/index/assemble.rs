@@ -1,0 +1,206 @@
+//! From a plan and its journal to the file: rows in order, a few at a time.
+
+use std::{path::Path, sync::Arc};
+
+use arrow_array::{ArrayRef, ListArray, RecordBatch, StringArray, StructArray, cast::AsArray};
+use arrow_schema::{DataType, Field, SchemaRef};
+
+use super::{
+    bare,
+    file::{Writer, schema_of},
+    inputs::{Chosen, Plan, ROWS_AT_ONCE, Rows, files_of},
+    items::{Columns, Row, stripped},
+    journal::{Journal, Name},
+    schema::{self, column_of},
+    unpack::Column,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+};
+
+/// What was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub(super) items: u64,
+    pub(super) bytes: u64,
+}
+
+/// Writes the index of a plan, whole or not at all.
+///
+/// # Errors
+///
+/// As the file system's.
+pub(super) fn assemble(
+    plan: Plan,
+    keys: Option<&[String]>,
+    journal: &mut Journal,
+    output: &Path,
+) -> Result<Written> {
+    let mut sheet = Sheet {
+        journal,
+        assets: plan.assets,
+        output,
+        writer: None,
+        items: 0,
+    };
+    match plan.rows {
+        Rows::Items(items, trust) => {
+            let mut columns = Columns::default();
+            for item in &items {
+                columns.learn(&Row::of_item(item)?);
+            }
+            sheet.start(columns.fields())?;
+            for items in items.chunks(ROWS_AT_ONCE) {
+                let rows = items.iter().map(Row::of_item);
+                let rows = rows.collect::<Result<Vec<_>>>()?;
+                sheet.write(columns.arrays(&rows), rows.len(), |asset, row| {
+                    let href = &items.get(row)?.assets.get(asset)?.href;
+                    Some(Name::of(&Location::parse_from(href, trust).ok()?))
+                })?;
+            }
+        }
+        Rows::Bare(files) => {
+            let mut columns = Columns::default();
+            columns.learn(&bare::sample());
+            sheet.start(columns.fields())?;
+            for files in files.chunks(ROWS_AT_ONCE) {
+                let names: Vec<_> = files.iter().map(|(_, at)| Some(Name::of(at))).collect();
+                let entries = sheet.journal.column(&names)?;
+                let rows = bare_rows(files, &entries)?;
+                sheet.write(columns.arrays(&rows), rows.len(), |asset, row| {
+                    let name = names.get(row).copied().flatten();
+                    name.filter(|_| asset == bare::ASSET)
+                })?;
+            }
+        }
+        Rows::Table(table, kept) => {
+            let all = table.schema()?;
+            let fields: Vec<Field> = all
+                .fields()
+                .iter()
+                .filter(|field| !field.name().starts_with(schema::PREFIX))
+                .map(|field| field.as_ref().clone())
+                .collect();
+            let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
+            let paths: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
+            let paths: Vec<&[&str]> = paths.iter().map(|path| path.as_slice()).collect();
+            let mask = table.mask(&paths);
+            sheet.start(fields)?;
+            let chosen = Chosen { keys };
+            for (group, rows) in kept.iter().enumerate() {
+                if rows.is_empty() {
+                    continue;
+                }
+                for batch in table.read(group, &mask, Some(rows), ROWS_AT_ONCE)? {
+                    let batch = batch?;
+                    let files = files_of(&batch);
+                    let columns = batch.columns().iter().map(without_secrets).collect();
+                    sheet.write(columns, batch.num_rows(), |asset, row| {
+                        let column = files.iter().find(|column| column.key == asset)?;
+                        let (_, location) = column.file(row, &chosen)?;
+                        Some(Name::of(&location.ok()?))
+                    })?;
+                }
+            }
+        }
+    }
+    sheet.finish()
+}
+
+fn bare_rows(files: &[(String, Location)], entries: &ArrayRef) -> Result<Vec<Row>> {
+    let lost = || Error::new(ErrorKind::Corrupt, "a journal of another kind");
+    let entries = Column::new(entries.as_struct_opt().ok_or_else(lost)?)?;
+    let numbered = files.iter().enumerate();
+    let rows = numbered.map(|(row, (id, location))| {
+        let entry = entries.entry(row, location.clone())?;
+        let header = entry.as_ref().map(|entry| entry.header.as_ref());
+        Ok(bare::row(id, location, header))
+    });
+    rows.collect()
+}
+
+/// The file as it grows.
+struct Sheet<'a> {
+    journal: &'a mut Journal,
+    assets: Vec<String>,
+    output: &'a Path,
+    writer: Option<(Writer, SchemaRef)>,
+    items: u64,
+}
+
+impl Sheet<'_> {
+    fn start(&mut self, mut fields: Vec<Field>) -> Result<()> {
+        for asset in &self.assets {
+            let kind = DataType::Struct(schema::entry());
+            fields.push(schema::field(&column_of(asset), kind));
+        }
+        let columns = schema_of(fields);
+        let writer = Writer::create(self.output, Arc::clone(&columns))?;
+        self.writer = Some((writer, columns));
+        Ok(())
+    }
+
+    /// Writes rows: columns of the catalogue, and the entries of the files that `name` finds.
+    fn write(
+        &mut self,
+        mut columns: Vec<ArrayRef>,
+        rows: usize,
+        name: impl Fn(&str, usize) -> Option<Name>,
+    ) -> Result<()> {
+        for asset in &self.assets {
+            let names: Vec<_> = (0..rows).map(|row| name(asset, row)).collect();
+            columns.push(self.journal.column(&names)?);
+        }
+        let Some((writer, all)) = &mut self.writer else {
+            return Ok(());
+        };
+        let batch = RecordBatch::try_new(Arc::clone(all), columns).map_err(|err| {
+            let message = "items whose columns do not fit together";
+            Error::new(ErrorKind::Corrupt, message).with_source(err)
+        })?;
+        self.items += rows as u64;
+        writer.write(&batch)
+    }
+
+    fn finish(self) -> Result<Written> {
+        let Some((writer, _)) = self.writer else {
+            return Err(Error::new(ErrorKind::InvalidInput, "nothing to write"));
+        };
+        Ok(Written {
+            items: self.items,
+            bytes: writer.finish()?,
+        })
+    }
+}
+
+/// Takes signatures and tokens out of every text of a column.
+fn without_secrets(array: &ArrayRef) -> ArrayRef {
+    if let Some(texts) = array.as_string_opt::<i32>() {
+        if !texts.iter().flatten().any(|text| stripped(text).is_some()) {
+            return Arc::clone(array);
+        }
+        let plain = texts.iter().map(|text| {
+            let text = text?;
+            Some(stripped(text).unwrap_or_else(|| text.to_owned()))
+        });
+        return Arc::new(StringArray::from_iter(plain));
+    }
+    if let Some(rows) = array.as_struct_opt() {
+        let (fields, columns, nulls) = rows.clone().into_parts();
+        let columns = columns.iter().map(without_secrets).collect();
+        return match StructArray::try_new(fields, columns, nulls) {
+            Ok(rows) => Arc::new(rows),
+            Err(_) => Arc::clone(array),
+        };
+    }
+    if let Some(lists) = array.as_list_opt::<i32>() {
+        let (field, ends, values, nulls) = lists.clone().into_parts();
+        let values = without_secrets(&values);
+        return match ListArray::try_new(field, ends, values, nulls) {
+            Ok(lists) => Arc::new(lists),
+            Err(_) => Arc::clone(array),
+        };
+    }
+    Arc::clone(array)
+}

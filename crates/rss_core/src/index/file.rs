@@ -1,0 +1,378 @@
+//! The Parquet file as it is written: how columns are stored, what its metadata says, and that it is
+//! whole or not there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{self, BufWriter},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow_array::{
+    Array, BinaryArray, Float64Array, ListArray, RecordBatch, StructArray, cast::AsArray,
+};
+use arrow_schema::SchemaRef;
+use parquet::{
+    arrow::{ArrowSchemaConverter, ArrowWriter, arrow_writer::ArrowWriterOptions},
+    basic::{Compression, Encoding, ZstdLevel},
+    file::{
+        metadata::KeyValue,
+        properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
+    },
+    schema::types::ColumnPath,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+use super::schema;
+use crate::{
+    error::{Error, ErrorKind, Result},
+    store::of_io,
+};
+
+/// Items of a row group: what is looked through for one id, and what the footer names the columns of.
+const GROUP_ROWS: usize = 8192;
+/// Bytes of a row group, which are held in memory until it is written.
+const GROUP_BYTES: usize = 64 << 20;
+/// Rows of a page of most columns.
+const PAGE_ROWS: usize = 1024;
+const PAGE_BYTES: usize = 64 << 10;
+/// Values after which a page may end, at the end of a row.
+const STEP_VALUES: usize = 256;
+/// Bytes of the distinct values of a column and row group; a column with more stores them plainly.
+const DISTINCT_BYTES: usize = 32 << 10;
+/// Tiles of a row that shares no page with others.
+const LARGE_TILES: usize = 4096;
+
+/// What the file's metadata says of the index.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Said {
+    pub(super) version: u32,
+    #[serde(default)]
+    pub(super) assets: BTreeMap<String, Count>,
+    /// True if the bbox of an item crosses the antimeridian: its west is larger than its east.
+    #[serde(default)]
+    pub(super) crosses_antimeridian: bool,
+}
+
+/// What an index holds of one asset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Count {
+    #[serde(default)]
+    pub(super) files: u64,
+    #[serde(default)]
+    pub(super) tiles: u64,
+}
+
+/// A file that is being written beside the one it becomes.
+pub(super) struct Writer {
+    writer: ArrowWriter<BufWriter<File>>,
+    temp: NamedTempFile,
+    output: PathBuf,
+    said: Said,
+    geometries: BTreeSet<String>,
+    bbox: Option<[f64; 4]>,
+}
+
+impl Writer {
+    /// Starts a file that will be at `output`.
+    ///
+    /// # Errors
+    ///
+    /// As the file system's; [`ErrorKind::Unsupported`] if a column cannot be stored.
+    pub(super) fn create(output: &Path, columns: SchemaRef) -> Result<Self> {
+        let wrong = |err: io::Error| of_io(&err).at(output.display());
+        let folder = match output.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let name = output.file_name().and_then(|name| name.to_str());
+        let prefix = format!(".{}.", name.unwrap_or("index"));
+        let temp = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(".tmp")
+            .tempfile_in(folder)
+            .map_err(wrong)?;
+        let file = temp.as_file().try_clone().map_err(wrong)?;
+        let said = Said {
+            version: schema::VERSION,
+            assets: columns
+                .fields()
+                .iter()
+                .filter_map(|field| field.name().strip_prefix(schema::PREFIX))
+                .map(|asset| (asset.to_owned(), Count::default()))
+                .collect(),
+            ..Said::default()
+        };
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties(&columns)?)
+            // Parquet's own types say all that is needed.
+            .with_skip_arrow_metadata(true);
+        let file = BufWriter::with_capacity(1 << 20, file);
+        let writer = ArrowWriter::try_new_with_options(file, columns, options).map_err(fault)?;
+        Ok(Self {
+            writer,
+            temp,
+            output: output.to_owned(),
+            said,
+            geometries: BTreeSet::new(),
+            bbox: None,
+        })
+    }
+
+    /// Appends rows.
+    ///
+    /// # Errors
+    ///
+    /// As the file system's.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.count(batch);
+        let mut from = 0;
+        // A page ends where a call ends: a row with very many tiles has pages of its own.
+        for large in large_rows(batch) {
+            for (start, end) in [(from, large), (large, large + 1)] {
+                if start < end {
+                    let rows = batch.slice(start, end - start);
+                    self.writer.write(&rows).map_err(fault)?;
+                }
+            }
+            from = large + 1;
+        }
+        if from < batch.num_rows() {
+            let rows = batch.slice(from, batch.num_rows() - from);
+            self.writer.write(&rows).map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what the file's metadata will say.
+    fn count(&mut self, batch: &RecordBatch) {
+        for (asset, count) in &mut self.said.assets {
+            let column = batch.column_by_name(&schema::column_of(asset));
+            let Some(column) = column.and_then(|column| column.as_struct_opt()) else {
+                continue;
+            };
+            count.files += (column.len() - column.null_count()) as u64;
+            count.tiles += tiles_before(column)
+                .and_then(|ends| Some(ends.last()? - ends.first()?))
+                .unwrap_or(0) as u64;
+        }
+        if let Some(column) = batch.column_by_name("geometry")
+            && let Some(column) = column.as_any().downcast_ref::<BinaryArray>()
+        {
+            let names = column.iter().flatten().filter_map(super::wkb::name);
+            self.geometries.extend(names);
+        }
+        let edges = batch.column_by_name("bbox").and_then(|column| {
+            let column = column.as_struct_opt()?;
+            let edge = |name| column.column_by_name(name)?.as_any().downcast_ref();
+            let edges: [&Float64Array; 4] =
+                [edge("xmin")?, edge("ymin")?, edge("xmax")?, edge("ymax")?];
+            Some(edges)
+        });
+        let Some(edges) = edges else { return };
+        for row in 0..batch.num_rows() {
+            if edges.iter().any(|edge| edge.is_null(row)) {
+                continue;
+            }
+            let [west, south, east, north] = edges.map(|edge| edge.value(row));
+            let crosses = west > east;
+            self.said.crosses_antimeridian |= crosses;
+            let (west, east) = if crosses {
+                (-180.0, 180.0)
+            } else {
+                (west, east)
+            };
+            let all = self.bbox.get_or_insert([west, south, east, north]);
+            *all = [
+                all[0].min(west),
+                all[1].min(south),
+                all[2].max(east),
+                all[3].max(north),
+            ];
+        }
+    }
+
+    /// Ends the file and puts it in its place; returns its size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As the file system's; nothing is left then.
+    pub(super) fn finish(mut self) -> Result<u64> {
+        let geo = json!({
+            "version": "1.1.0",
+            "primary_column": "geometry",
+            "columns": { "geometry": {
+                "encoding": "WKB",
+                "geometry_types": self.geometries,
+                "bbox": self.bbox,
+                "covering": { "bbox": {
+                    "xmin": ["bbox", "xmin"],
+                    "ymin": ["bbox", "ymin"],
+                    "xmax": ["bbox", "xmax"],
+                    "ymax": ["bbox", "ymax"],
+                }},
+            }},
+        });
+        let mut geo = geo;
+        if self.bbox.is_none()
+            && let Some(column) = geo.pointer_mut("/columns/geometry")
+            && let Some(column) = column.as_object_mut()
+        {
+            column.remove("bbox");
+        }
+        let said = serde_json::to_string(&self.said).map_err(|err| {
+            Error::new(ErrorKind::InvalidInput, "a key that is no text").with_source(err)
+        })?;
+        let stac = json!({ "version": "1.0.0" });
+        for (key, value) in [
+            (schema::INDEX_KEY, said),
+            ("geo", geo.to_string()),
+            ("stac-geoparquet", stac.to_string()),
+        ] {
+            let pair = KeyValue::new(key.to_owned(), value);
+            self.writer.append_key_value_metadata(pair);
+        }
+        self.writer.finish().map_err(fault)?;
+        drop(self.writer);
+        keep(self.temp, &self.output)
+    }
+}
+
+/// Puts a finished file in its place, so that it is there whole or not at all; returns its size.
+///
+/// # Errors
+///
+/// As the file system's; the file is removed then.
+pub(super) fn keep(temp: NamedTempFile, output: &Path) -> Result<u64> {
+    let wrong = |err: io::Error| of_io(&err).at(output.display());
+    temp.as_file().sync_all().map_err(wrong)?;
+    let bytes = temp.as_file().metadata().map_err(wrong)?.len();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // A temporary file is its owner's alone; what was asked for is as readable as any other.
+        let readable = std::fs::Permissions::from_mode(0o644);
+        temp.as_file().set_permissions(readable).map_err(wrong)?;
+    }
+    temp.persist(output).map_err(|err| wrong(err.error))?;
+    // The name is on disk only when its folder is. Not every system can do this.
+    if let Some(folder) = output.parent().filter(|folder| folder.is_dir())
+        && let Ok(folder) = File::open(folder)
+    {
+        let _ = folder.sync_all();
+    }
+    Ok(bytes)
+}
+
+fn fault(err: parquet::errors::ParquetError) -> Error {
+    Error::new(ErrorKind::Unavailable, "the index cannot be written").with_source(err)
+}
+
+/// Returns where the tiles of each row end, over all images, after where the first row's start.
+fn tiles_before(column: &StructArray) -> Option<Vec<usize>> {
+    let levels: &ListArray = column.column_by_name("levels")?.as_list_opt()?;
+    let images = levels.values().as_struct_opt()?;
+    let tiles: &ListArray = images.column_by_name("byte_counts")?.as_list_opt()?;
+    let ends = tiles.value_offsets();
+    levels
+        .value_offsets()
+        .iter()
+        .map(|&image| {
+            let image = usize::try_from(image).ok()?;
+            usize::try_from(*ends.get(image)?).ok()
+        })
+        .collect()
+}
+
+/// Lists the rows that have very many tiles in one of their files.
+fn large_rows(batch: &RecordBatch) -> BTreeSet<usize> {
+    let mut large = BTreeSet::new();
+    let all = batch.schema();
+    for (field, column) in all.fields().iter().zip(batch.columns()) {
+        if field.name().starts_with(schema::PREFIX)
+            && let Some(column) = column.as_struct_opt()
+            && let Some(ends) = tiles_before(column)
+        {
+            let rows = ends.iter().zip(ends.iter().skip(1)).enumerate();
+            let rows = rows.filter(|(_, (start, end))| end.saturating_sub(**start) > LARGE_TILES);
+            large.extend(rows.map(|(row, _)| row));
+        }
+    }
+    large
+}
+
+/// Returns how each column is stored.
+fn properties(columns: &SchemaRef) -> Result<WriterProperties> {
+    let parquet = ArrowSchemaConverter::new()
+        .convert(columns)
+        .map_err(|err| {
+            let message = "a column that Parquet cannot store";
+            Error::new(ErrorKind::Unsupported, message).with_source(err)
+        })?;
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    let mut all = WriterProperties::builder()
+        .set_created_by(concat!("rss_core ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(zstd)
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_max_row_group_bytes(Some(GROUP_BYTES))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_write_batch_size(STEP_VALUES)
+        .set_dictionary_page_size_limit(DISTINCT_BYTES)
+        // For whole columns: those of pages would have to be read before any page.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_truncate_length(Some(64));
+    for column in parquet.columns() {
+        let path = column.path();
+        let parts: Vec<&str> = path.parts().iter().map(String::as_str).collect();
+        all = store(all, path, &parts);
+    }
+    Ok(all.build())
+}
+
+/// Says how one column is stored.
+fn store(
+    all: WriterPropertiesBuilder,
+    path: &ColumnPath,
+    parts: &[&str],
+) -> WriterPropertiesBuilder {
+    let (path, quiet) = (path.clone(), EnabledStatistics::None);
+    let plain =
+        |all: WriterPropertiesBuilder| all.set_column_dictionary_enabled(path.clone(), false);
+    match parts {
+        [column, rest @ ..] if column.starts_with(schema::PREFIX) => {
+            let all = all.set_column_statistics_enabled(path.clone(), quiet);
+            match rest {
+                [.., "byte_counts" | "gaps", _, _] => plain(all)
+                    .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
+                    // One row, or many that have few tiles together.
+                    .set_column_data_page_row_count_limit(path.clone(), 1),
+                ["size" | "header_bytes" | "last_modified"] => {
+                    plain(all).set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
+                }
+                ["etag" | "checksum"] | ["transform", ..] => plain(all),
+                _ => all,
+            }
+        }
+        ["id"] => plain(all)
+            .set_column_bloom_filter_enabled(path.clone(), true)
+            .set_column_bloom_filter_max_ndv(path.clone(), GROUP_ROWS as u64),
+        ["assets", _, "href"] => plain(all)
+            .set_column_statistics_enabled(path.clone(), quiet)
+            .set_column_bloom_filter_enabled(path.clone(), true)
+            .set_column_bloom_filter_max_ndv(path.clone(), GROUP_ROWS as u64),
+        ["geometry"] | [.., "href"] => {
+            plain(all).set_column_statistics_enabled(path.clone(), quiet)
+        }
+        ["bbox", _] => plain(all),
+        _ => all,
+    }
+}
+
+/// Returns a schema of columns.
+pub(super) fn schema_of(fields: Vec<arrow_schema::Field>) -> SchemaRef {
+    Arc::new(arrow_schema::Schema::new(fields))
+}

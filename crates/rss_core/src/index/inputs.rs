@@ -1,0 +1,530 @@
+//! What a build is made of: items, locations, a prefix of a bucket, or a file of stac-geoparquet; and
+//! which files of it are to be read.
+
+use std::{collections::HashSet, path::PathBuf};
+
+use arrow_array::{Array, ListArray, RecordBatch, StringArray, StructArray, cast::AsArray};
+use futures::TryStreamExt;
+use sha2::{Digest, Sha256};
+use stac::Item;
+
+use super::{
+    bare,
+    journal::Name,
+    open::{Index, href_column},
+    schema::ASSETS,
+    table::Table,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::{Location, Trust},
+    products::sas_of,
+    session::Session,
+    stac as catalogue, store,
+};
+
+/// Rows that are handled at once.
+pub(super) const ROWS_AT_ONCE: usize = 64;
+
+/// Where the items of a build come from.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    Items(Vec<Item>, Trust),
+    Locations(Vec<Location>),
+    Prefix(Location),
+    Parquet(PathBuf),
+}
+
+/// A file to read.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) name: Name,
+    pub(super) location: Location,
+    pub(super) header_bytes: Option<u64>,
+    pub(super) checksum: Option<String>,
+}
+
+/// What an item says of one of its files.
+struct File<'a> {
+    item: &'a str,
+    collection: Option<&'a str>,
+    asset: &'a str,
+}
+
+/// What a build will do.
+pub(super) struct Plan {
+    pub(super) rows: Rows,
+    /// Each file once.
+    pub(super) jobs: Vec<Job>,
+    /// Files that an item names in a way that cannot be followed.
+    pub(super) refused: Vec<(String, Error)>,
+    /// The assets that get a column, sorted.
+    pub(super) assets: Vec<String>,
+    /// What the journal belongs to.
+    pub(super) digest: [u8; 32],
+}
+
+/// The rows of the index, in order.
+pub(super) enum Rows {
+    Items(Vec<Item>, Trust),
+    /// Locations with the ids of the items that are made of them.
+    Bare(Vec<(String, Location)>),
+    /// A table, and which rows of each of its row groups.
+    Table(Box<Table>, Vec<Vec<usize>>),
+}
+
+/// What an index that is added to holds already.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Digests of collection, item, asset and file.
+    files: HashSet<Name>,
+    locations: HashSet<Name>,
+    ids: HashSet<String>,
+}
+
+impl Known {
+    pub(super) fn of(index: &Index) -> Result<Self> {
+        let mut known = Self::default();
+        index.each_file(|listed| {
+            let name = Name::of(&listed.location);
+            let file = File {
+                item: listed.item,
+                collection: listed.collection,
+                asset: listed.asset,
+            };
+            known.files.insert(file.name(name));
+            known.locations.insert(name);
+            if !known.ids.contains(listed.item) {
+                known.ids.insert(listed.item.to_owned());
+            }
+            Ok(())
+        })?;
+        Ok(known)
+    }
+}
+
+impl File<'_> {
+    fn name(&self, location: Name) -> Name {
+        let mut hash = Sha256::new();
+        for part in [self.collection.unwrap_or_default(), self.item, self.asset] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.update(location.bytes());
+        Name::of_digest(hash)
+    }
+}
+
+/// Which assets of items are meant.
+pub(super) struct Chosen<'a> {
+    pub(super) keys: Option<&'a [String]>,
+}
+
+impl Chosen<'_> {
+    /// Returns true if an asset is meant: one that is named, else one that is a GeoTIFF.
+    pub(super) fn takes<'a>(
+        &self,
+        key: &str,
+        href: &str,
+        media: Option<&str>,
+        mut roles: impl Iterator<Item = &'a str>,
+    ) -> bool {
+        if let Some(keys) = self.keys {
+            return keys.iter().any(|one| one == key);
+        }
+        if key == "thumbnail" || roles.any(|role| role == "thumbnail") {
+            return false;
+        }
+        match media {
+            Some(media) => media.to_ascii_lowercase().contains("tiff"),
+            None => is_tiff(href),
+        }
+    }
+
+    fn of_item<'a>(&self, item: &'a Item) -> impl Iterator<Item = (&'a str, &'a stac::Asset)> {
+        item.assets
+            .iter()
+            .filter(|(key, asset)| {
+                let roles = asset.roles.iter().map(String::as_str);
+                self.takes(key, &asset.href, asset.r#type.as_deref(), roles)
+            })
+            .map(|(key, asset)| (key.as_str(), asset))
+    }
+}
+
+/// Returns true if an address ends as a TIFF's does.
+fn is_tiff(href: &str) -> bool {
+    let path = href.split(['?', '#']).next().unwrap_or_default();
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending);
+    ending.is_some_and(|ending| {
+        ending.eq_ignore_ascii_case("tif") || ending.eq_ignore_ascii_case("tiff")
+    })
+}
+
+/// Collects what a plan is made of.
+struct Planner<'a> {
+    known: &'a Known,
+    jobs: Vec<Job>,
+    seen: HashSet<Name>,
+    refused: Vec<(String, Error)>,
+    assets: HashSet<String>,
+    hash: Sha256,
+}
+
+impl Planner<'_> {
+    /// Takes a file; returns false if the index that is added to holds it.
+    fn take(&mut self, file: &File<'_>, location: Location, more: Option<&stac::Asset>) -> bool {
+        let name = Name::of(&location);
+        if self.known.files.contains(&file.name(name)) {
+            return false;
+        }
+        self.hash.update(file.name(name).bytes());
+        if !self.assets.contains(file.asset) {
+            self.assets.insert(file.asset.to_owned());
+        }
+        if self.seen.insert(name) {
+            let checksum = more.and_then(|asset| {
+                let text = asset.additional_fields.get("file:checksum")?.as_str()?;
+                Some(text.to_owned())
+            });
+            self.jobs.push(Job {
+                name,
+                location,
+                header_bytes: more.and_then(catalogue::header_bytes),
+                checksum,
+            });
+        }
+        true
+    }
+
+    fn refuse(&mut self, asset: &str, href: &str, err: Error) {
+        self.assets.insert(asset.to_owned());
+        self.refused.push((crate::location::redact(href), err));
+    }
+}
+
+impl Plan {
+    /// Returns true if no item is to be written.
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.rows {
+            Rows::Items(items, _) => items.is_empty(),
+            Rows::Bare(files) => files.is_empty(),
+            Rows::Table(_, groups) => groups.iter().all(Vec::is_empty),
+        }
+    }
+
+    /// Makes the plan of a build; a prefix is listed, all else is on this machine.
+    ///
+    /// # Errors
+    ///
+    /// As the store's for a listing; [`ErrorKind::Corrupt`] for a file that is no stac-geoparquet.
+    pub(super) async fn of(
+        session: &Session,
+        input: Input,
+        keys: Option<Vec<String>>,
+        known: Known,
+    ) -> Result<Self> {
+        let input = match input {
+            Input::Prefix(prefix) => Input::Locations(listed(session, &prefix).await?),
+            other => other,
+        };
+        let session = session.clone();
+        // It may be long: ids, addresses and digests of every file.
+        let plan = move || Self::on_disk(&session, input, keys.as_deref(), &known);
+        tokio::task::spawn_blocking(plan)
+            .await
+            .map_err(|_| Error::new(ErrorKind::Unavailable, "the planning of the build was lost"))?
+    }
+
+    fn on_disk(
+        session: &Session,
+        input: Input,
+        keys: Option<&[String]>,
+        known: &Known,
+    ) -> Result<Self> {
+        let chosen = Chosen { keys };
+        let mut planner = Planner {
+            known,
+            jobs: Vec::new(),
+            seen: HashSet::new(),
+            refused: Vec::new(),
+            assets: HashSet::new(),
+            hash: Sha256::new(),
+        };
+        let rows = match input {
+            Input::Items(items, trust) => planner.items(session, items, trust, &chosen),
+            Input::Locations(locations) => planner.bare(locations),
+            Input::Parquet(path) => planner.table(Table::open(&path)?, &chosen)?,
+            Input::Prefix(_) => Rows::Bare(Vec::new()),
+        };
+        // Named assets have a column even where no item has them.
+        planner.assets.extend(keys.into_iter().flatten().cloned());
+        let mut assets: Vec<String> = planner.assets.into_iter().collect();
+        assets.sort();
+        Ok(Self {
+            rows,
+            jobs: planner.jobs,
+            refused: planner.refused,
+            assets,
+            digest: planner.hash.finalize().into(),
+        })
+    }
+}
+
+impl Planner<'_> {
+    fn items(
+        &mut self,
+        session: &Session,
+        items: Vec<Item>,
+        trust: Trust,
+        chosen: &Chosen<'_>,
+    ) -> Rows {
+        let kept = items.into_iter().filter(|item| {
+            let (mut files, mut fresh) = (0, 0);
+            for (key, asset) in chosen.of_item(item) {
+                files += 1;
+                let location = Location::parse_from(&asset.href, trust);
+                match location.map(|location| reached(session, item, asset, location)) {
+                    Ok(location) => {
+                        let file = File {
+                            item: &item.id,
+                            collection: item.collection.as_deref(),
+                            asset: key,
+                        };
+                        fresh += usize::from(self.take(&file, location, Some(asset)));
+                    }
+                    Err(err) => {
+                        fresh += 1;
+                        self.refuse(key, &asset.href, err);
+                    }
+                }
+            }
+            // An item without such files is added too, unless it is there.
+            fresh > 0 || (files == 0 && !self.known.ids.contains(&item.id))
+        });
+        Rows::Items(kept.collect(), trust)
+    }
+
+    fn bare(&mut self, locations: Vec<Location>) -> Rows {
+        let mut seen = HashSet::new();
+        let fresh: Vec<Location> = locations
+            .into_iter()
+            .map(|location| match location {
+                // A relative path means another file elsewhere.
+                Location::Local(path) => {
+                    Location::Local(std::path::absolute(&path).unwrap_or(path))
+                }
+                other => other,
+            })
+            .filter(|location| {
+                let name = Name::of(location);
+                seen.insert(name) && !self.known.locations.contains(&name)
+            })
+            .collect();
+        let known = self.known;
+        let ids = bare::ids(&fresh, |id| known.ids.contains(id));
+        let rows: Vec<(String, Location)> = ids.into_iter().zip(fresh).collect();
+        self.assets.insert(bare::ASSET.to_owned());
+        for (id, location) in &rows {
+            let file = File {
+                item: id,
+                collection: None,
+                asset: bare::ASSET,
+            };
+            self.take(&file, location.clone(), None);
+        }
+        Rows::Bare(rows)
+    }
+
+    fn table(&mut self, table: Table, chosen: &Chosen<'_>) -> Result<Rows> {
+        for column in [&["id"][..], &["geometry"]] {
+            if table.leaf(column).is_none() {
+                let message = format!(
+                    "not stac-geoparquet: expected a column `{}`",
+                    column.join(".")
+                );
+                return Err(Error::new(ErrorKind::Corrupt, message).at(table.path().display()));
+            }
+        }
+        let mask = table.mask(&[&["id"], &["collection"], &[ASSETS]]);
+        let mut kept = Vec::new();
+        for group in 0..table.groups() {
+            let mut rows = Vec::new();
+            let mut start = 0;
+            for batch in table.read(group, &mask, None, ROWS_AT_ONCE)? {
+                let batch = batch?;
+                for row in self.batch(&batch, chosen) {
+                    rows.push(start + row);
+                }
+                start += batch.num_rows();
+            }
+            kept.push(rows);
+        }
+        Ok(Rows::Table(Box::new(table), kept))
+    }
+
+    /// Takes the files of a batch; returns the rows that are new.
+    fn batch(&mut self, batch: &RecordBatch, chosen: &Chosen<'_>) -> Vec<usize> {
+        let texts = |name: &str| batch.column_by_name(name)?.as_string_opt::<i32>();
+        let (ids, collections) = (texts("id"), texts("collection"));
+        let columns = files_of(batch);
+        let mut kept = Vec::new();
+        for row in 0..batch.num_rows() {
+            let text = |column: Option<&'_ StringArray>| -> Option<String> {
+                let column = column.filter(|column| column.is_valid(row))?;
+                Some(column.value(row).to_owned())
+            };
+            let id = text(ids).unwrap_or_default();
+            let collection = text(collections);
+            let (mut files, mut fresh) = (0, 0);
+            for column in &columns {
+                let Some((href, location)) = column.file(row, chosen) else {
+                    continue;
+                };
+                files += 1;
+                let file = File {
+                    item: &id,
+                    collection: collection.as_deref(),
+                    asset: column.key,
+                };
+                match location {
+                    Ok(location) => fresh += usize::from(self.take(&file, location, None)),
+                    Err(err) => {
+                        fresh += 1;
+                        self.refuse(column.key, href, err);
+                    }
+                }
+            }
+            if fresh > 0 || (files == 0 && !self.known.ids.contains(&id)) {
+                kept.push(row);
+            }
+        }
+        kept
+    }
+}
+
+/// What a batch of stac-geoparquet says of one asset.
+pub(super) struct Files<'a> {
+    pub(super) key: &'a str,
+    href: &'a StringArray,
+    media: Option<&'a StringArray>,
+    roles: Option<&'a ListArray>,
+}
+
+impl<'a> Files<'a> {
+    /// Returns the file of a row, if it has one that is meant.
+    pub(super) fn file(
+        &self,
+        row: usize,
+        chosen: &Chosen<'_>,
+    ) -> Option<(&'a str, Result<Location>)> {
+        if self.href.is_null(row) {
+            return None;
+        }
+        let href = self.href.value(row);
+        let media = self.media.filter(|media| media.is_valid(row));
+        let roles = self.roles.filter(|roles| roles.is_valid(row));
+        let roles = roles.map(|roles| roles.value(row));
+        let roles = roles
+            .as_ref()
+            .and_then(|roles| roles.as_string_opt::<i32>());
+        let roles = roles.into_iter().flatten().flatten();
+        let media = media.map(|media| media.value(row));
+        let meant = chosen.takes(self.key, href, media, roles);
+        meant.then(|| (href, Location::parse_from(href, Trust::User)))
+    }
+}
+
+/// Returns the assets of a batch.
+pub(super) fn files_of(batch: &RecordBatch) -> Vec<Files<'_>> {
+    let assets = batch
+        .column_by_name(ASSETS)
+        .and_then(|column| column.as_struct_opt());
+    let Some(assets) = assets else {
+        return Vec::new();
+    };
+    let column =
+        |key: &'_ str| -> Option<&StructArray> { assets.column_by_name(key)?.as_struct_opt() };
+    let keys = assets.column_names().into_iter();
+    keys.filter_map(|key| {
+        let column = column(key)?;
+        Some(Files {
+            key,
+            href: href_column(batch, key)?,
+            media: column
+                .column_by_name("type")
+                .and_then(|part| part.as_string_opt()),
+            roles: column
+                .column_by_name("roles")
+                .and_then(|part| part.as_list_opt()),
+        })
+    })
+    .collect()
+}
+
+/// Tells the session's stores how an item's file is reached, and returns where it is.
+pub(super) fn reached(
+    session: &Session,
+    item: &Item,
+    asset: &stac::Asset,
+    location: Location,
+) -> Location {
+    let stores = session.stores();
+    let address = location.as_s3();
+    let location = match &address {
+        Some(s3) => Location::S3 {
+            bucket: s3.bucket.clone(),
+            key: s3.key.clone(),
+        },
+        None => location,
+    };
+    let mut access = stores.access(&location);
+    if access.region.is_none() {
+        let said = catalogue::storage_region(item, asset).filter(|region| is_region(region));
+        access.region = address.and_then(|s3| s3.region).or(said);
+    }
+    access.requester_pays |= catalogue::requester_pays(item, asset);
+    if matches!(location, Location::S3 { .. }) && access != stores.access(&location) {
+        stores.set_access(&location, access);
+    }
+    let mut links = item.links.iter();
+    if let Some(sas) = links.find_map(|link| sas_of(&link.href.to_string())) {
+        stores.sign_with(&location, &sas);
+    }
+    location
+}
+
+/// A region becomes a part of a host name.
+fn is_region(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=40).contains(&text.len()) && text.chars().all(plain)
+}
+
+/// Lists the TIFFs below a prefix of a bucket.
+async fn listed(session: &Session, prefix: &Location) -> Result<Vec<Location>> {
+    if matches!(prefix, Location::Http(_)) {
+        let message = "a listing of a web server: expected s3://, gs://, az:// or a folder";
+        return Err(Error::new(ErrorKind::InvalidInput, message).at(prefix));
+    }
+    let (store, path) = session.stores().store(prefix)?;
+    let found: Vec<object_store::ObjectMeta> = store
+        .list(Some(&path))
+        .try_filter(|meta| std::future::ready(is_tiff(meta.location.as_ref())))
+        .try_collect()
+        .await
+        .map_err(|err| store::error(&err, prefix))?;
+    let mut found: Vec<Location> = found
+        .into_iter()
+        .map(|meta| {
+            let key = meta.location.to_string();
+            match prefix.clone() {
+                Location::S3 { bucket, .. } => Location::S3 { bucket, key },
+                Location::Gcs { bucket, .. } => Location::Gcs { bucket, key },
+                Location::Azure { container, .. } => Location::Azure { container, key },
+                _ => Location::Local(PathBuf::from(format!("/{key}"))),
+            }
+        })
+        .collect();
+    found.sort_by_key(Location::to_href);
+    Ok(found)
+}

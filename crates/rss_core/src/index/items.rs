@@ -1,0 +1,473 @@
+//! Items as columns: the types that their fields have, and the arrays. No IO.
+//!
+//! Columns are those of [stac-geoparquet](https://github.com/radiantearth/stac-geoparquet-spec):
+//! properties stand at the top, an item's bbox is a struct, its geometry WKB. Where two items give one
+//! field two types that are not both numbers, the field is text, and holds JSON.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, ListArray, StringArray,
+    StructArray, TimestampMicrosecondArray,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field, Fields};
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::{schema, wkb};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    store::{has_secrets, without_secrets},
+};
+
+/// Properties that are times.
+const TIMES: [&str; 8] = [
+    "datetime",
+    "start_datetime",
+    "end_datetime",
+    "created",
+    "updated",
+    "published",
+    "expires",
+    "unpublished",
+];
+/// The columns that come first; properties of these names are left out.
+const FIRST: [&str; 9] = [
+    "type",
+    "stac_version",
+    "stac_extensions",
+    "id",
+    "geometry",
+    "bbox",
+    "links",
+    "assets",
+    "collection",
+];
+/// Fields that an object may have to be a struct; one with more is text.
+const MOST_FIELDS: usize = 1000;
+const EDGES: [&str; 4] = ["xmin", "ymin", "xmax", "ymax"];
+
+/// What a field holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// Nulls so far.
+    Nothing,
+    Bool,
+    Whole,
+    Float,
+    Time,
+    Text,
+    List(Box<Kind>),
+    Struct(Vec<(String, Kind)>),
+}
+
+impl Kind {
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Nothing,
+            Value::Bool(_) => Self::Bool,
+            Value::Number(number) if number.is_i64() => Self::Whole,
+            Value::Number(_) => Self::Float,
+            Value::String(_) => Self::Text,
+            Value::Array(list) => {
+                let mut element = Self::Nothing;
+                list.iter().for_each(|value| element.join(Self::of(value)));
+                Self::List(Box::new(element))
+            }
+            Value::Object(fields) if fields.len() > MOST_FIELDS => Self::Text,
+            Value::Object(fields) => Self::Struct(
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.clone(), Self::of(value)))
+                    .collect(),
+            ),
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (_, Self::Nothing) => {}
+            (mine @ Self::Nothing, other) => *mine = other,
+            (Self::Float, Self::Whole) => {}
+            (mine @ Self::Whole, Self::Float) => *mine = Self::Float,
+            (Self::List(mine), Self::List(other)) => mine.join(*other),
+            (Self::Struct(mine), Self::Struct(other)) => {
+                for (place, (name, kind)) in other.into_iter().enumerate() {
+                    add(mine, place, &name, kind);
+                }
+                if mine.len() > MOST_FIELDS {
+                    *self = Self::Text;
+                }
+            }
+            (mine, other) if *mine == other => {}
+            (mine, _) => *mine = Self::Text,
+        }
+    }
+
+    /// Returns the type of the column; none if there is nothing to store.
+    fn data_type(&self) -> Option<DataType> {
+        Some(match self {
+            Self::Bool => DataType::Boolean,
+            Self::Whole => DataType::Int64,
+            Self::Float => DataType::Float64,
+            Self::Time => schema::time(),
+            Self::Nothing | Self::Text => DataType::Utf8,
+            Self::List(element) => {
+                let element = element.data_type().unwrap_or(DataType::Utf8);
+                DataType::List(Arc::new(schema::field("element", element)))
+            }
+            Self::Struct(fields) => {
+                let fields = struct_fields(fields);
+                if fields.is_empty() {
+                    return None;
+                }
+                DataType::Struct(fields)
+            }
+        })
+    }
+}
+
+fn struct_fields(fields: &[(String, Kind)]) -> Fields {
+    let known = fields
+        .iter()
+        .filter_map(|(name, kind)| Some(schema::field(name, kind.data_type()?)));
+    known.collect()
+}
+
+/// Joins a kind into the field of a name, which is mostly at `place`.
+fn add(fields: &mut Vec<(String, Kind)>, place: usize, name: &str, kind: Kind) {
+    let place = match fields.get(place) {
+        Some((known, _)) if known == name => Some(place),
+        _ => fields.iter().position(|(known, _)| known == name),
+    };
+    match place.and_then(|place| fields.get_mut(place)) {
+        Some((_, known)) => known.join(kind),
+        None => fields.push((name.to_owned(), kind)),
+    }
+}
+
+/// One item as a row: its properties beside what it has itself, and no secret.
+#[derive(Clone, Debug)]
+pub(super) struct Row(Map<String, Value>);
+
+impl Row {
+    /// Makes the row of an item.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if it cannot be written as JSON.
+    pub(super) fn of_item(item: &stac::Item) -> Result<Self> {
+        match serde_json::to_value(item) {
+            Ok(Value::Object(item)) => Ok(Self::new(item)),
+            _ => Err(Error::new(ErrorKind::Corrupt, "an item that is no object")),
+        }
+    }
+
+    /// Makes the row of an item as JSON.
+    pub(super) fn new(mut item: Map<String, Value>) -> Self {
+        let properties = match item.remove("properties") {
+            Some(Value::Object(properties)) => properties,
+            _ => Map::new(),
+        };
+        for (name, value) in properties {
+            if !FIRST.contains(&name.as_str()) {
+                item.insert(name, value);
+            }
+        }
+        item.retain(|name, _| !name.starts_with(schema::PREFIX));
+        item.values_mut().for_each(strip);
+        Self(item)
+    }
+}
+
+/// Takes signatures, tokens and passwords out of every address.
+fn strip(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Some(plain) = stripped(text) {
+                *text = plain;
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(strip),
+        Value::Object(fields) => fields.values_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// Returns an address without its secrets, if it has any.
+pub(super) fn stripped(text: &str) -> Option<String> {
+    if !text.contains(['?', '@']) {
+        return None;
+    }
+    let (prefix, address) = match text.strip_prefix("/vsicurl/") {
+        Some(address) => ("/vsicurl/", address),
+        None => ("", text),
+    };
+    let url = Url::parse(address).ok()?;
+    has_secrets(&url).then(|| format!("{prefix}{}", without_secrets(&url)))
+}
+
+/// The columns of some items.
+#[derive(Clone, Debug)]
+pub(super) struct Columns(Vec<(String, Kind)>);
+
+impl Default for Columns {
+    fn default() -> Self {
+        let text = || Kind::Text;
+        let texts = |names: &[&str]| {
+            let fields = names.iter().map(|name| ((*name).to_owned(), text()));
+            Kind::Struct(fields.collect())
+        };
+        let first = FIRST.map(|name| {
+            let kind = match name {
+                "stac_extensions" => Kind::List(Box::new(text())),
+                "links" => Kind::List(Box::new(texts(&["href", "rel", "type", "title"]))),
+                "assets" => Kind::Struct(Vec::new()),
+                _ => text(),
+            };
+            (name.to_owned(), kind)
+        });
+        let mut columns = Vec::from(first);
+        columns.push(("datetime".to_owned(), Kind::Time));
+        Self(columns)
+    }
+}
+
+impl Columns {
+    /// Makes room for what a row holds.
+    pub(super) fn learn(&mut self, row: &Row) {
+        for (place, (name, value)) in row.0.iter().enumerate() {
+            let kind = match (name.as_str(), value) {
+                ("geometry" | "bbox", _) => continue,
+                (name, Value::String(text)) if TIMES.contains(&name) => match time(text) {
+                    Some(_) => Kind::Time,
+                    None => Kind::Text,
+                },
+                _ => Kind::of(value),
+            };
+            add(&mut self.0, place, name, kind);
+        }
+    }
+
+    /// Returns true if a row adds nothing to these columns.
+    pub(super) fn holds(&self, row: &Row) -> bool {
+        let mut more = self.clone();
+        more.learn(row);
+        more.0 == self.0
+    }
+
+    /// Returns the columns' names and types.
+    pub(super) fn fields(&self) -> Vec<Field> {
+        let typed = |(name, kind): &(String, Kind)| {
+            let kind = match name.as_str() {
+                "geometry" => DataType::Binary,
+                "bbox" => DataType::Struct(edges()),
+                _ => kind.data_type()?,
+            };
+            Some(schema::field(name, kind))
+        };
+        self.0.iter().filter_map(typed).collect()
+    }
+
+    /// Returns the arrays of some rows, one for each of [`Columns::fields`].
+    pub(super) fn arrays(&self, rows: &[Row]) -> Vec<ArrayRef> {
+        let array = |(name, kind): &(String, Kind)| {
+            let values: Vec<Option<&Value>> = rows.iter().map(|row| row.0.get(name)).collect();
+            match name.as_str() {
+                "geometry" => {
+                    let list = values.iter().map(|value| wkb::encode((*value)?));
+                    Some(Arc::new(BinaryArray::from_iter(list)) as ArrayRef)
+                }
+                "bbox" => Some(boxes(&values)),
+                _ => encode(kind, &values),
+            }
+        };
+        self.0.iter().filter_map(array).collect()
+    }
+}
+
+fn edges() -> Fields {
+    EDGES
+        .iter()
+        .map(|name| schema::field(name, DataType::Float64))
+        .collect()
+}
+
+/// Returns bboxes of four numbers, or of six without their heights.
+fn boxes(values: &[Option<&Value>]) -> ArrayRef {
+    let boxes: Vec<Option<[f64; 4]>> = values
+        .iter()
+        .map(|value| {
+            let list = value.and_then(Value::as_array)?;
+            let numbers: Vec<f64> = list.iter().filter_map(Value::as_f64).collect();
+            match numbers.as_slice() {
+                [w, s, e, n] | [w, s, _, e, n, _] => Some([*w, *s, *e, *n]),
+                _ => None,
+            }
+        })
+        .collect();
+    let columns = (0..4)
+        .map(|edge| {
+            let edge = boxes.iter().map(|one| one.as_ref()?.get(edge).copied());
+            Arc::new(Float64Array::from_iter(edge)) as ArrayRef
+        })
+        .collect();
+    let nulls = NullBuffer::from_iter(boxes.iter().map(Option::is_some));
+    Arc::new(StructArray::new(edges(), columns, Some(nulls)))
+}
+
+fn time(text: &str) -> Option<DateTime<Utc>> {
+    Some(DateTime::parse_from_rfc3339(text).ok()?.to_utc())
+}
+
+/// Returns values as an array of a kind; none where the kind stores nothing.
+fn encode(kind: &Kind, values: &[Option<&Value>]) -> Option<ArrayRef> {
+    let iter = values.iter().copied();
+    Some(match kind {
+        Kind::Bool => Arc::new(BooleanArray::from_iter(iter.map(|value| value?.as_bool()))),
+        Kind::Whole => Arc::new(Int64Array::from_iter(iter.map(|value| value?.as_i64()))),
+        Kind::Float => Arc::new(Float64Array::from_iter(iter.map(|value| value?.as_f64()))),
+        Kind::Time => {
+            let times = iter.map(|value| Some(time(value?.as_str()?)?.timestamp_micros()));
+            Arc::new(TimestampMicrosecondArray::from_iter(times).with_timezone("UTC"))
+        }
+        Kind::Nothing | Kind::Text => {
+            let texts = iter.map(|value| match value? {
+                Value::Null => None,
+                Value::String(text) => Some(text.clone()),
+                other => Some(other.to_string()),
+            });
+            Arc::new(StringArray::from_iter(texts))
+        }
+        Kind::List(element) => {
+            let lists = || iter.clone().map(|value| value.and_then(Value::as_array));
+            let inner: Vec<_> = lists().flatten().flatten().map(Some).collect();
+            // A list of what stores nothing is one of nulls.
+            let inner = encode(element, &inner).or_else(|| encode(&Kind::Text, &inner))?;
+            let ends = OffsetBuffer::from_lengths(lists().map(|list| list.map_or(0, Vec::len)));
+            let nulls = NullBuffer::from_iter(lists().map(|list| list.is_some()));
+            let field = schema::field("element", inner.data_type().clone());
+            Arc::new(ListArray::new(Arc::new(field), ends, inner, Some(nulls)))
+        }
+        Kind::Struct(fields) => {
+            let objects: Vec<_> = iter.map(|value| value.and_then(Value::as_object)).collect();
+            let columns: Vec<ArrayRef> = fields
+                .iter()
+                .filter_map(|(name, kind)| {
+                    let inner: Vec<_> = objects
+                        .iter()
+                        .map(|object| object.and_then(|object| object.get(name)))
+                        .collect();
+                    encode(kind, &inner)
+                })
+                .collect();
+            if columns.is_empty() {
+                return None;
+            }
+            let nulls = NullBuffer::from_iter(objects.iter().map(Option::is_some));
+            Arc::new(StructArray::new(
+                struct_fields(fields),
+                columns,
+                Some(nulls),
+            ))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Array, RecordBatch, cast::AsArray};
+    use arrow_schema::Schema;
+    use serde_json::json;
+
+    use super::*;
+
+    fn batch(items: Value) -> RecordBatch {
+        let rows: Vec<Row> = items
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| Row::new(item.as_object().unwrap().clone()))
+            .collect();
+        let mut columns = Columns::default();
+        rows.iter().for_each(|row| columns.learn(row));
+        let schema = Schema::new(columns.fields());
+        RecordBatch::try_new(Arc::new(schema), columns.arrays(&rows)).unwrap()
+    }
+
+    #[test]
+    fn fields_of_two_types_are_numbers_or_text() {
+        let batch = batch(json!([
+            {"id": "a", "properties": {"n": 1, "odd": {"a": 1}, "none": null, "e": {}, "l": []}},
+            {"id": "b", "properties": {"n": 1.5, "odd": [1], "id": "no", "index:x": 1}},
+            {"id": "c", "properties": {"odd": "text", "l": [{"deep": null}]}},
+        ]));
+        let n = batch
+            .column_by_name("n")
+            .unwrap()
+            .as_primitive::<arrow_array::types::Float64Type>();
+        assert_eq!((n.value(0), n.value(1), n.is_null(2)), (1.0, 1.5, true));
+        let odd = batch.column_by_name("odd").unwrap().as_string::<i32>();
+        let odd: Vec<_> = odd.iter().flatten().collect();
+        assert_eq!(odd, [r#"{"a":1}"#, "[1]", "text"]);
+        assert_eq!(batch.column_by_name("none").unwrap().null_count(), 3);
+        assert!(batch.column_by_name("e").is_none() && batch.column_by_name("index:x").is_none());
+        let id = batch.column_by_name("id").unwrap().as_string::<i32>();
+        assert_eq!(id.value(1), "b");
+    }
+
+    #[test]
+    fn a_missing_geometry_and_odd_boxes_are_null() {
+        let batch = batch(json!([
+            {"geometry": null, "bbox": [1, 2, 3]},
+            {"geometry": {"type": "Point", "coordinates": [1, 2]}, "bbox": [1, 2, 0, 3, 4, 9]},
+            {},
+        ]));
+        let geometry = batch.column_by_name("geometry").unwrap();
+        assert_eq!((geometry.null_count(), geometry.is_valid(1)), (2, true));
+        let bbox = batch.column_by_name("bbox").unwrap().as_struct();
+        assert_eq!((bbox.null_count(), bbox.is_valid(1)), (2, true));
+        let xmax = bbox
+            .column(2)
+            .as_primitive::<arrow_array::types::Float64Type>();
+        assert_eq!(xmax.value(1), 3.0);
+    }
+
+    #[test]
+    fn times_are_times_and_other_text_stays() {
+        let batch = batch(json!([
+            {"properties": {"datetime": "2021-01-01T00:00:00.5Z", "created": "2021-01-01T00:00:00Z"}},
+            {"properties": {"datetime": null, "created": "yesterday"}},
+        ]));
+        let column = |name| batch.column_by_name(name).unwrap();
+        let times =
+            column("datetime").as_primitive::<arrow_array::types::TimestampMicrosecondType>();
+        assert_eq!(times.value(0), 1_609_459_200_500_000);
+        assert!(times.is_null(1));
+        assert_eq!(column("created").as_string::<i32>().value(1), "yesterday");
+    }
+
+    #[test]
+    fn no_address_keeps_its_secret() {
+        for (text, plain) in [
+            ("https://h/a.tif?sig=CANARY&st=1&v=2", "https://h/a.tif?v=2"),
+            ("https://me:CANARY@h/a.tif", "https://h/a.tif"),
+            (
+                "/vsicurl/https://h/a.tif?X-Amz-Signature=CANARY",
+                "/vsicurl/https://h/a.tif",
+            ),
+        ] {
+            assert_eq!(stripped(text).as_deref(), Some(plain));
+        }
+        for text in [
+            "https://h/a.tif?v=2",
+            "what? no",
+            "me@example.org",
+            "s3://b/a?b",
+        ] {
+            assert_eq!(stripped(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What a build has read so far, on disk, so that a build that was killed goes on where it was.
+//!
+//! The file begins with the plan it belongs to. Records follow, each with its length and a checksum: the
+//! names of some files, and their entries as the rows of a column of the index. A record that was torn
+//! by the end of the process is cut off; nothing after it counts.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, cast::AsArray, new_null_array};
+use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
+use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_select::interleave::interleave;
+use sha2::{Digest, Sha256};
+
+use super::{pack, schema};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    reader::Entry,
+    store::of_io,
+};
+
+/// The first bytes of the file, with the version of what follows.
+const MAGIC: &[u8; 8] = b"rssjrnl1";
+/// Bytes of a plan's digest.
+const PLAN_BYTES: usize = 32;
+/// Bytes of a record's length and checksum.
+const HEAD_BYTES: usize = 8;
+const LONGEST_RECORD: u32 = 1 << 30;
+/// How hard records are compressed: hardly, they are written once and read once.
+const LEVEL: i32 = 1;
+/// Bytes of decoded records that are kept.
+const MOST_KEPT_BYTES: usize = 128 << 20;
+/// How long another process, or a build of this one that was just dropped, may hold the file.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A short name of a file: a digest of its address without secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Name([u8; 16]);
+
+impl Name {
+    pub(super) fn of(location: &Location) -> Self {
+        Self::of_digest(Sha256::new_with_prefix(super::open::name(location)))
+    }
+
+    pub(super) fn of_digest(hash: Sha256) -> Self {
+        let digest: [u8; 32] = hash.finalize().into();
+        let mut name = [0; 16];
+        for (to, from) in name.iter_mut().zip(digest) {
+            *to = from;
+        }
+        Self(name)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Where an entry is in the file: the place of its record, and its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    at: u64,
+    row: u32,
+}
+
+/// The journal of one build.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+    end: u64,
+    slots: HashMap<Name, Slot>,
+    kept: VecDeque<(u64, Arc<StructArray>)>,
+    kept_bytes: usize,
+}
+
+impl Journal {
+    /// Opens the journal of a plan, or starts it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the journal belongs to another plan; [`ErrorKind::Unavailable`]
+    /// if another process writes it; as the file system's.
+    pub(super) fn open(path: &Path, plan: &[u8; PLAN_BYTES]) -> Result<Self> {
+        let wrong = |err: io::Error| of_io(&err).at(path.display());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(wrong)?;
+        let start = Instant::now();
+        while file.try_lock().is_err() {
+            if start.elapsed() > PATIENCE {
+                let message = "another build writes this index; wait for it, or end it";
+                return Err(Error::new(ErrorKind::Unavailable, message).at(path.display()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut journal = Self {
+            path: path.to_owned(),
+            file,
+            end: 0,
+            slots: HashMap::new(),
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+        };
+        let length = journal.file.metadata().map_err(wrong)?.len();
+        let start = (MAGIC.len() + PLAN_BYTES) as u64;
+        if length < start {
+            // New, or torn before its first record.
+            journal.file.set_len(0).map_err(wrong)?;
+            journal.file.write_all(MAGIC).map_err(wrong)?;
+            journal.file.write_all(plan).map_err(wrong)?;
+            journal.end = start;
+            return Ok(journal);
+        }
+        let mut head = vec![0; MAGIC.len() + PLAN_BYTES];
+        journal.file.read_exact(&mut head).map_err(wrong)?;
+        if head.get(..MAGIC.len()) != Some(MAGIC) || head.get(MAGIC.len()..) != Some(plan) {
+            let message = "what an unfinished build of other inputs, or of another version, left; \
+                           finish that build, or remove this file";
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(path.display()));
+        }
+        journal.end = start;
+        while let Some(payload) = journal.record(journal.end, length).map_err(wrong)? {
+            let Some((names, _)) = split(&payload) else {
+                break;
+            };
+            for (row, name) in (0..).zip(names) {
+                let at = journal.end;
+                journal.slots.insert(Name(*name), Slot { at, row });
+            }
+            journal.end += (HEAD_BYTES + payload.len()) as u64;
+        }
+        journal.file.set_len(journal.end).map_err(wrong)?;
+        Ok(journal)
+    }
+
+    pub(super) fn holds(&self, name: Name) -> bool {
+        self.slots.contains_key(&name)
+    }
+
+    /// Appends entries.
+    ///
+    /// # Errors
+    ///
+    /// As the file system's.
+    pub(super) fn append(&mut self, entries: &[(Name, Entry)]) -> Result<()> {
+        let wrong = |err: io::Error| of_io(&err).at(self.path.display());
+        let rows: Vec<Option<&Entry>> = entries.iter().map(|(_, entry)| Some(entry)).collect();
+        let column = pack::column(&rows)?;
+        let mut payload = Vec::new();
+        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        payload.extend_from_slice(&count.to_le_bytes());
+        for (name, _) in entries {
+            payload.extend_from_slice(name.bytes());
+        }
+        let stream = stream(column).map_err(|err| lost(&self.path, err))?;
+        payload.extend(zstd::bulk::compress(&stream, LEVEL).map_err(wrong)?);
+        let length = u32::try_from(payload.len())
+            .ok()
+            .filter(|length| *length <= LONGEST_RECORD)
+            .ok_or_else(|| wrong(io::ErrorKind::FileTooLarge.into()))?;
+        let mut record = Vec::with_capacity(HEAD_BYTES + payload.len());
+        record.extend_from_slice(&length.to_le_bytes());
+        record.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
+        record.extend_from_slice(&payload);
+        self.file.seek(SeekFrom::Start(self.end)).map_err(wrong)?;
+        self.file.write_all(&record).map_err(wrong)?;
+        for (row, (name, _)) in (0..).zip(entries) {
+            self.slots.insert(*name, Slot { at: self.end, row });
+        }
+        self.end += record.len() as u64;
+        Ok(())
+    }
+
+    /// Returns the entries of some files as a column; null where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if the file was changed; as the file system's.
+    pub(super) fn column(&mut self, names: &[Option<Name>]) -> Result<ArrayRef> {
+        let kind = DataType::Struct(schema::entry());
+        let mut arrays: Vec<Arc<dyn Array>> = vec![new_null_array(&kind, 1)];
+        let mut places: HashMap<u64, usize> = HashMap::new();
+        let mut rows = Vec::with_capacity(names.len());
+        for name in names {
+            let slot = name.and_then(|name| self.slots.get(&name)).copied();
+            let Some(Slot { at, row }) = slot else {
+                rows.push((0, 0));
+                continue;
+            };
+            let place = match places.get(&at) {
+                Some(place) => *place,
+                None => {
+                    arrays.push(self.decoded(at)?);
+                    places.insert(at, arrays.len() - 1);
+                    arrays.len() - 1
+                }
+            };
+            let row = row as usize;
+            if arrays.get(place).is_none_or(|array| row >= array.len()) {
+                return Err(damaged(&self.path));
+            }
+            rows.push((place, row));
+        }
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        interleave(&arrays, &rows).map_err(|err| lost(&self.path, err))
+    }
+
+    /// Removes the file: what it holds is in the index.
+    pub(super) fn remove(self) -> Result<()> {
+        drop(self.file);
+        std::fs::remove_file(&self.path).map_err(|err| of_io(&err).at(self.path.display()))
+    }
+
+    fn decoded(&mut self, at: u64) -> Result<Arc<StructArray>> {
+        if let Some((_, array)) = self.kept.iter().find(|(place, _)| *place == at) {
+            return Ok(Arc::clone(array));
+        }
+        let wrong = |err: io::Error| of_io(&err).at(self.path.display());
+        let payload = self.record(at, self.end).map_err(wrong)?;
+        let payload = payload.ok_or_else(|| damaged(&self.path))?;
+        let (names, stream) = split(&payload).ok_or_else(|| damaged(&self.path))?;
+        let stream = zstd::stream::decode_all(stream).map_err(wrong)?;
+        let array = unstream(&stream).map_err(|err| lost(&self.path, err))?;
+        let array = array
+            .filter(|array| array.len() == names.len())
+            .ok_or_else(|| damaged(&self.path))?;
+        let array = Arc::new(array);
+        self.kept_bytes += array.get_array_memory_size();
+        self.kept.push_back((at, Arc::clone(&array)));
+        while self.kept_bytes > MOST_KEPT_BYTES && self.kept.len() > 1 {
+            if let Some((_, oldest)) = self.kept.pop_front() {
+                let bytes = oldest.get_array_memory_size();
+                self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
+            }
+        }
+        Ok(array)
+    }
+
+    /// Reads the record at a place; none if it is torn.
+    fn record(&self, at: u64, end: u64) -> io::Result<Option<Vec<u8>>> {
+        let mut file = &self.file;
+        let mut head = [0; HEAD_BYTES];
+        if at.saturating_add(HEAD_BYTES as u64) > end {
+            return Ok(None);
+        }
+        file.seek(SeekFrom::Start(at))?;
+        file.read_exact(&mut head)?;
+        let [a, b, c, d, e, f, g, h] = head;
+        let length = u32::from_le_bytes([a, b, c, d]);
+        let left = end.saturating_sub(at).saturating_sub(HEAD_BYTES as u64);
+        if length > LONGEST_RECORD || u64::from(length) > left {
+            return Ok(None);
+        }
+        let mut payload = vec![0; length as usize];
+        file.read_exact(&mut payload)?;
+        let right = crc32fast::hash(&payload) == u32::from_le_bytes([e, f, g, h]);
+        Ok(right.then_some(payload))
+    }
+}
+
+/// Returns the names of a record, and its column.
+fn split(payload: &[u8]) -> Option<(&[[u8; 16]], &[u8])> {
+    let (count, rest) = payload.split_first_chunk::<4>()?;
+    let count = u32::from_le_bytes(*count) as usize;
+    let (names, stream) = rest.split_at_checked(count.checked_mul(16)?)?;
+    Some((names.as_chunks::<16>().0, stream))
+}
+
+fn stream(column: StructArray) -> Result<Vec<u8>, ArrowError> {
+    let columns = Schema::new(vec![schema::field("entry", column.data_type().clone())]);
+    let batch = RecordBatch::try_new(Arc::new(columns), vec![Arc::new(column)])?;
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
+    writer.write(&batch)?;
+    writer.into_inner()
+}
+
+fn unstream(bytes: &[u8]) -> Result<Option<StructArray>, ArrowError> {
+    let mut reader = StreamReader::try_new(bytes, None)?;
+    let Some(batch) = reader.next().transpose()? else {
+        return Ok(None);
+    };
+    let column = batch.columns().first();
+    Ok(column.and_then(|column| column.as_struct_opt()).cloned())
+}
+
+fn damaged(path: &Path) -> Error {
+    let message = "the file of an unfinished build is damaged; remove it";
+    Error::new(ErrorKind::Corrupt, message).at(path.display())
+}
+
+fn lost(path: &Path, err: ArrowError) -> Error {
+    damaged(path).with_source(err)
+}

@@ -1,0 +1,37 @@
+//! An index: the headers of many files in one Parquet file, so that any tile costs one request.
+//!
+//! The file is [stac-geoparquet](https://github.com/radiantearth/stac-geoparquet-spec), a row for each
+//! item, which any tool for Parquet can query; beside what the catalogue says stands a nested column
+//! for each asset, `index:<key>`, with what [`reader::open`](crate::reader::open) needs to know of the
+//! file. `docs/INDEX.md` says it column by column. What is left out: pixels, and whatever lies outside
+//! of headers.
+//!
+//! Reading an index is pure and does not wait for a network: [`Index`] is synchronous.
+
+mod assemble;
+mod bare;
+mod build;
+mod check;
+mod delta;
+mod file;
+mod inputs;
+mod items;
+mod journal;
+mod merge;
+mod open;
+mod pack;
+mod schema;
+mod source;
+mod table;
+mod unite;
+mod unpack;
+mod wkb;
+mod write;
+
+pub use self::open::{AssetInfo, Entries, Index, Indexed, Info, Select};
+pub use self::{
+    build::{BuildProgress, BuildReport, Builder, Failed, Source},
+    check::{CheckOptions, CheckReport, check},
+    merge::merge,
+    write::Writer,
+};

@@ -1,0 +1,417 @@
+//! A Parquet file as rows and columns: what is read is what is asked for, and nothing panics.
+//!
+//! Opening reads the footer. Rows are read by number: of each column only the pages that hold them,
+//! which the file's offset index names.
+
+use std::{
+    any::Any,
+    collections::HashMap,
+    fs::File,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, SchemaRef};
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{
+            ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+            ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+        },
+        parquet_to_arrow_schema,
+    },
+    bloom_filter::Sbbf,
+    errors::{ParquetError, Result as ParquetResult},
+    file::{
+        metadata::{
+            PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataReader,
+            page_index::PageIndexProvider,
+        },
+        page_index::{
+            column_index::ColumnIndexMetaData,
+            index_reader::decode_offset_index,
+            offset_index::{OffsetIndexMetaData, PageLocation},
+        },
+        reader::{ChunkReader, Length},
+        statistics::Statistics,
+    },
+    schema::types::SchemaDescriptor,
+};
+
+use super::source::{Shared, Source};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    store::of_io,
+};
+
+/// Places of pages that are remembered, over all columns.
+const MOST_PAGES: usize = 1 << 20;
+
+/// An open Parquet file.
+#[derive(Debug)]
+pub(super) struct Table {
+    path: PathBuf,
+    source: Shared,
+    meta: Arc<ParquetMetaData>,
+    pages: Mutex<Pages>,
+}
+
+/// Places of the pages of columns, by row group and column.
+#[derive(Debug, Default)]
+struct Pages {
+    known: HashMap<(usize, usize), Arc<Vec<PageLocation>>>,
+    count: usize,
+}
+
+impl Table {
+    /// Opens a file: reads its footer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`] for the path; [`ErrorKind::Corrupt`] if it is no
+    /// Parquet file.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let wrong = |err: std::io::Error| of_io(&err).at(path.display());
+        let source = Source::new(File::open(path).map_err(wrong)?).map_err(wrong)?;
+        let source = Shared(Arc::new(source));
+        let meta = guarded(path, || {
+            ParquetMetaDataReader::new()
+                .with_page_index_policy(PageIndexPolicy::Skip)
+                .parse_and_finish(&source)
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            source,
+            meta: Arc::new(meta),
+            pages: Mutex::default(),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.source.len()
+    }
+
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.source.0.bytes_read()
+    }
+
+    /// Returns a value of the file's metadata.
+    pub(super) fn said(&self, key: &str) -> Option<&str> {
+        let pairs = self.meta.file_metadata().key_value_metadata()?;
+        let pair = pairs.iter().find(|pair| pair.key == key)?;
+        pair.value.as_deref()
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        u64::try_from(self.meta.file_metadata().num_rows()).unwrap_or(0)
+    }
+
+    pub(super) fn groups(&self) -> usize {
+        self.meta.num_row_groups()
+    }
+
+    /// Returns the rows of a row group.
+    pub(super) fn group_rows(&self, group: usize) -> usize {
+        let rows = self.meta.row_groups().get(group);
+        rows.map_or(0, |group| usize::try_from(group.num_rows()).unwrap_or(0))
+    }
+
+    fn columns(&self) -> &SchemaDescriptor {
+        self.meta.file_metadata().schema_descr()
+    }
+
+    /// Returns all columns, as Arrow names their types.
+    pub(super) fn schema(&self) -> Result<SchemaRef> {
+        let schema = guarded(&self.path, || parquet_to_arrow_schema(self.columns(), None))?;
+        let fields = schema.fields().iter();
+        let fields: Vec<Field> = fields.map(|field| field.as_ref().clone()).collect();
+        Ok(super::file::schema_of(fields))
+    }
+
+    /// Returns the number of a column by its path.
+    pub(super) fn leaf(&self, path: &[&str]) -> Option<usize> {
+        self.columns().columns().iter().position(|column| {
+            column
+                .path()
+                .parts()
+                .iter()
+                .map(String::as_str)
+                .eq(path.iter().copied())
+        })
+    }
+
+    /// Selects columns by paths, each with all below it.
+    pub(super) fn mask(&self, paths: &[&[&str]]) -> ProjectionMask {
+        let columns = self.columns();
+        let leaves = (0..columns.num_columns()).filter(|&leaf| {
+            let parts = columns.column(leaf).path().parts().to_vec();
+            paths.iter().any(|path| {
+                path.len() <= parts.len() && path.iter().zip(&parts).all(|(a, b)| a == b)
+            })
+        });
+        ProjectionMask::leaves(columns, leaves.collect::<Vec<_>>())
+    }
+
+    /// Returns the smallest and the largest value of a column of a row group, if the file says them.
+    pub(super) fn extremes(&self, group: usize, path: &[&str]) -> Option<(f64, f64)> {
+        let column = self
+            .meta
+            .row_groups()
+            .get(group)?
+            .columns()
+            .get(self.leaf(path)?)?;
+        match column.statistics()? {
+            Statistics::Double(numbers) => Some((*numbers.min_opt()?, *numbers.max_opt()?)),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "rounding by microseconds of a time; what is compared has slack"
+            )]
+            Statistics::Int64(numbers) => {
+                Some((*numbers.min_opt()? as f64, *numbers.max_opt()? as f64))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns false if a row group holds none of these texts in a column.
+    pub(super) fn may_hold(&self, group: usize, leaf: usize, texts: &[&str]) -> Result<bool> {
+        let Some(column) = self
+            .meta
+            .row_groups()
+            .get(group)
+            .and_then(|group| group.columns().get(leaf))
+        else {
+            return Ok(true);
+        };
+        if let Some(Statistics::ByteArray(bytes)) = column.statistics()
+            && let (Some(min), Some(max)) = (bytes.min_opt(), bytes.max_opt())
+        {
+            // Long values are cut: the ends of the range hold all the same.
+            let inside = |text: &&&str| (min.data()..=max.data()).contains(&text.as_bytes());
+            if !texts.iter().any(|text| inside(&text)) {
+                return Ok(false);
+            }
+        }
+        let filter = guarded(&self.path, || {
+            Sbbf::read_from_column_chunk(column, &self.source)
+        })?;
+        Ok(filter.is_none_or(|filter| texts.iter().any(|text| filter.check(*text))))
+    }
+
+    /// Returns batches of some rows of a row group, which are sorted; none is all rows.
+    pub(super) fn read(
+        &self,
+        group: usize,
+        mask: &ProjectionMask,
+        rows: Option<&[usize]>,
+        batch_rows: usize,
+    ) -> Result<Batches<'_>> {
+        let Some(meta) = self.meta.row_groups().get(group) else {
+            let message = format!("row group {group} of {}", self.groups());
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(self.path.display()));
+        };
+        let total = self.group_rows(group);
+        let reader = guarded(&self.path, || {
+            let leaves = (0..self.columns().num_columns()).filter(|&leaf| mask.leaf_included(leaf));
+            let mut places = HashMap::new();
+            if let Some(rows) = rows {
+                for leaf in leaves {
+                    if let Some(pages) = self.pages(group, leaf)? {
+                        places.insert(leaf, narrowed(&pages, rows));
+                    }
+                }
+            }
+            let file = self.meta.file_metadata().clone();
+            let one = ParquetMetaData::new(file, vec![meta.clone()]);
+            let one = ParquetMetaDataBuilder::new_from_metadata(one)
+                .set_page_index(Some(Arc::new(Places(places))))
+                .build();
+            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+            let one = ArrowReaderMetadata::try_new(Arc::new(one), options)?;
+            let source = self.source.clone();
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(source, one)
+                .with_projection(mask.clone())
+                .with_batch_size(batch_rows);
+            match rows {
+                Some(rows) => reader.with_row_selection(selection(rows, total)).build(),
+                None => reader.build(),
+            }
+        })?;
+        Ok(Batches {
+            path: &self.path,
+            reader: Some(reader),
+        })
+    }
+
+    /// Returns some rows of a row group in one batch.
+    pub(super) fn rows_of(
+        &self,
+        group: usize,
+        mask: &ProjectionMask,
+        rows: &[usize],
+    ) -> Result<RecordBatch> {
+        let mut batches = self.read(group, mask, Some(rows), rows.len().max(1))?;
+        match batches.next() {
+            Some(batch) => {
+                let batch = batch?;
+                if batch.num_rows() == rows.len() {
+                    return Ok(batch);
+                }
+            }
+            None if rows.is_empty() => {}
+            None => {}
+        }
+        let message = format!("row group {group} ends before the rows that it should hold");
+        Err(Error::new(ErrorKind::Corrupt, message).at(self.path.display()))
+    }
+
+    /// Returns where the pages of a column lie, if the file says it.
+    fn pages(&self, group: usize, leaf: usize) -> ParquetResult<Option<Arc<Vec<PageLocation>>>> {
+        let lock = || self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().known.get(&(group, leaf)) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let column = self.meta.row_group(group).column(leaf);
+        let Some(Range { start, end }) = column.offset_index_range() else {
+            return Ok(None);
+        };
+        let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let bytes = self.source.get_bytes(start, length)?;
+        let locations = decode_offset_index(&bytes)?.page_locations().clone();
+        let ascend = locations
+            .windows(2)
+            .all(|pair| matches!(pair, [a, b] if a.first_row_index < b.first_row_index));
+        let starts = locations
+            .first()
+            .is_some_and(|page| page.first_row_index == 0);
+        if !ascend || !starts {
+            return Err(ParquetError::General("pages out of order".to_owned()));
+        }
+        let locations = Arc::new(locations);
+        let mut pages = lock();
+        if pages.count > MOST_PAGES {
+            *pages = Pages::default();
+        }
+        pages.count += locations.len();
+        pages.known.insert((group, leaf), Arc::clone(&locations));
+        Ok(Some(locations))
+    }
+}
+
+/// Batches of rows as they are read.
+pub(super) struct Batches<'a> {
+    path: &'a Path,
+    reader: Option<ParquetRecordBatchReader>,
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let reader = self.reader.as_mut()?;
+        let next = guarded(self.path, || {
+            reader.next().transpose().map_err(ParquetError::from)
+        });
+        match next {
+            Ok(Some(batch)) => Some(Ok(batch)),
+            Ok(None) => None,
+            Err(err) => {
+                self.reader = None;
+                Some(Err(err))
+            }
+        }
+    }
+}
+
+/// Runs what reads bytes of unknown origin. The Parquet crate promises errors for damaged files; where
+/// it panics all the same, that becomes an error too.
+fn guarded<T>(path: &Path, read: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
+    let done = catch_unwind(AssertUnwindSafe(read));
+    let corrupt = || {
+        let message = "not a Parquet file that can be read: expected an index as `rss index build` \
+                       writes it, or stac-geoparquet";
+        Error::new(ErrorKind::Corrupt, message).at(path.display())
+    };
+    match done {
+        Ok(Ok(read)) => Ok(read),
+        Ok(Err(err)) => Err(corrupt().with_source(err)),
+        Err(_) => Err(corrupt()),
+    }
+}
+
+fn selection(rows: &[usize], total: usize) -> RowSelection {
+    let mut selectors: Vec<RowSelector> = Vec::new();
+    let mut at = 0;
+    for &row in rows.iter().filter(|&&row| row < total) {
+        if row > at {
+            selectors.push(RowSelector::skip(row - at));
+        }
+        selectors.push(RowSelector::select(1));
+        at = row + 1;
+    }
+    if at < total {
+        selectors.push(RowSelector::skip(total - at));
+    }
+    RowSelection::from(selectors)
+}
+
+/// Returns the pages that hold some rows. Those between are skipped and never read, so that they stand
+/// together as one.
+fn narrowed(pages: &[PageLocation], rows: &[usize]) -> Vec<PageLocation> {
+    let mut narrow: Vec<PageLocation> = Vec::new();
+    let mut rows = rows.iter().copied().peekable();
+    let mut skips = false;
+    for (number, page) in pages.iter().enumerate() {
+        let end = pages
+            .get(number + 1)
+            .and_then(|next| usize::try_from(next.first_row_index).ok())
+            .unwrap_or(usize::MAX);
+        let mut wanted = false;
+        while rows.next_if(|&row| row < end).is_some() {
+            wanted = true;
+        }
+        if wanted || !skips || narrow.is_empty() {
+            narrow.push(page.clone());
+        }
+        skips = !wanted;
+    }
+    narrow
+}
+
+/// Where the pages of one row group lie, by column.
+#[derive(Debug)]
+struct Places(HashMap<usize, Vec<PageLocation>>);
+
+impl PageIndexProvider for Places {
+    fn has_offset_indexes(&self) -> bool {
+        true
+    }
+
+    fn has_column_indexes(&self) -> bool {
+        false
+    }
+
+    fn column_index(&self, _: usize, _: usize) -> Option<&ColumnIndexMetaData> {
+        None
+    }
+
+    fn offset_index(&self, _: usize, _: usize) -> Option<&OffsetIndexMetaData> {
+        None
+    }
+
+    fn page_locations(&self, _: usize, leaf: usize) -> Option<&Vec<PageLocation>> {
+        self.0.get(&leaf)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,204 @@
+//! Geometries as well-known binary, the encoding of GeoParquet. No IO.
+//!
+//! See [OGC 06-103r4](https://www.ogc.org/standards/sfa/), section 8. Numbers are little-endian; a
+//! third coordinate is kept where every position has one.
+
+use serde_json::Value;
+
+/// Names of geometries by their code, from 1.
+const NAMES: [&str; 7] = [
+    "Point",
+    "LineString",
+    "Polygon",
+    "MultiPoint",
+    "MultiLineString",
+    "MultiPolygon",
+    "GeometryCollection",
+];
+/// What is added to the code of a geometry with a third coordinate.
+const WITH_Z: u32 = 1000;
+/// Collections within collections that are followed.
+const DEEPEST: usize = 16;
+
+/// Returns a GeoJSON geometry as WKB; none if it is no geometry, or an empty one.
+pub(super) fn encode(geometry: &Value) -> Option<Vec<u8>> {
+    let dimensions = if has_z(geometry, DEEPEST)? { 3 } else { 2 };
+    let mut out = Vec::new();
+    put(geometry, dimensions, DEEPEST, &mut out)?;
+    Some(out)
+}
+
+/// Returns what GeoParquet calls the type of a geometry, such as `Polygon Z`.
+pub(super) fn name(wkb: &[u8]) -> Option<String> {
+    let (order, rest) = wkb.split_first()?;
+    let code = <[u8; 4]>::try_from(rest.get(..4)?).ok()?;
+    let code = match order {
+        0 => u32::from_be_bytes(code),
+        _ => u32::from_le_bytes(code),
+    };
+    let number = usize::try_from(code % WITH_Z).ok()?;
+    let name = NAMES.get(number.checked_sub(1)?)?;
+    match code / WITH_Z {
+        0 => Some((*name).to_owned()),
+        1 => Some(format!("{name} Z")),
+        _ => None,
+    }
+}
+
+fn code(geometry: &Value) -> Option<u32> {
+    let name = geometry.get("type")?.as_str()?;
+    let place = NAMES.iter().position(|known| *known == name)?;
+    u32::try_from(place + 1).ok()
+}
+
+/// Returns true if every position has a third coordinate; none if there is no position at all.
+fn has_z(geometry: &Value, depth: usize) -> Option<bool> {
+    fn positions(value: &Value) -> Option<bool> {
+        let list = value.as_array()?;
+        if list.first()?.is_number() {
+            return Some(list.len() >= 3);
+        }
+        let mut all = None;
+        for part in list {
+            all = Some(all.unwrap_or(true) & positions(part)?);
+        }
+        all
+    }
+    let depth = depth.checked_sub(1)?;
+    match geometry.get("geometries") {
+        Some(list) => {
+            let mut all = None;
+            for part in list.as_array()? {
+                all = Some(all.unwrap_or(true) & has_z(part, depth)?);
+            }
+            all
+        }
+        None => positions(geometry.get("coordinates")?),
+    }
+}
+
+fn put(geometry: &Value, dimensions: usize, depth: usize, out: &mut Vec<u8>) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
+    let code = code(geometry)?;
+    head(code, dimensions, out);
+    let coordinates = || geometry.get("coordinates")?.as_array();
+    match code {
+        1 => position(geometry.get("coordinates")?, dimensions, out),
+        2 => line(coordinates()?, dimensions, out),
+        3 => rings(coordinates()?, dimensions, out),
+        4..=6 => {
+            let parts = coordinates()?;
+            count(parts, out)?;
+            for part in parts {
+                head(code - 3, dimensions, out);
+                match code {
+                    4 => position(part, dimensions, out)?,
+                    5 => line(part.as_array()?, dimensions, out)?,
+                    _ => rings(part.as_array()?, dimensions, out)?,
+                }
+            }
+            Some(())
+        }
+        _ => {
+            let parts = geometry.get("geometries")?.as_array()?;
+            count(parts, out)?;
+            parts
+                .iter()
+                .try_for_each(|part| put(part, dimensions, depth, out))
+        }
+    }
+}
+
+fn head(code: u32, dimensions: usize, out: &mut Vec<u8>) {
+    let code = if dimensions == 3 { code + WITH_Z } else { code };
+    out.push(1);
+    out.extend_from_slice(&code.to_le_bytes());
+}
+
+fn count(list: &[Value], out: &mut Vec<u8>) -> Option<()> {
+    out.extend_from_slice(&u32::try_from(list.len()).ok()?.to_le_bytes());
+    Some(())
+}
+
+fn rings(rings: &[Value], dimensions: usize, out: &mut Vec<u8>) -> Option<()> {
+    count(rings, out)?;
+    rings
+        .iter()
+        .try_for_each(|ring| line(ring.as_array()?, dimensions, out))
+}
+
+fn line(points: &[Value], dimensions: usize, out: &mut Vec<u8>) -> Option<()> {
+    count(points, out)?;
+    points
+        .iter()
+        .try_for_each(|point| position(point, dimensions, out))
+}
+
+fn position(point: &Value, dimensions: usize, out: &mut Vec<u8>) -> Option<()> {
+    for number in point.as_array()?.get(..dimensions)? {
+        out.extend_from_slice(&number.as_f64()?.to_le_bytes());
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        crate::store::hex(bytes)
+    }
+
+    #[test]
+    fn geometries_are_those_of_the_specification() {
+        // As PostGIS' ST_AsBinary writes them.
+        let point = encode(&json!({"type": "Point", "coordinates": [1, 2]})).unwrap();
+        assert_eq!(hex(&point), "0101000000000000000000f03f0000000000000040");
+        let line = json!({"type": "LineString", "coordinates": [[0, 0, 5], [1, 1, 6]]});
+        let line = encode(&line).unwrap();
+        assert_eq!(
+            hex(&line),
+            "01ea03000002000000000000000000000000000000000000000000000000001440\
+             000000000000f03f000000000000f03f0000000000001840"
+                .replace(' ', "")
+        );
+        let ring = json!([[0, 0], [1, 0], [1, 1], [0, 0]]);
+        let polygon = encode(&json!({"type": "Polygon", "coordinates": [ring]})).unwrap();
+        assert_eq!(polygon.len(), 5 + 4 + 4 + 4 * 16);
+        let many = json!({"type": "MultiPolygon", "coordinates": [[ring], [ring]]});
+        let many = encode(&many).unwrap();
+        assert_eq!(many.len(), 5 + 4 + 2 * polygon.len());
+        for (wkb, expected) in [
+            (&point, "Point"),
+            (&line, "LineString Z"),
+            (&polygon, "Polygon"),
+            (&many, "MultiPolygon"),
+        ] {
+            assert_eq!(name(wkb).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_no_geometry_is_none() {
+        let mut deep = json!({"type": "Point", "coordinates": [1, 2]});
+        for _ in 0..100 {
+            deep = json!({"type": "GeometryCollection", "geometries": [deep]});
+        }
+        for geometry in [
+            json!(null),
+            json!({}),
+            json!({"type": "Point"}),
+            json!({"type": "Point", "coordinates": []}),
+            json!({"type": "Point", "coordinates": ["x", 1]}),
+            json!({"type": "Polygon", "coordinates": [[1, 2]]}),
+            json!({"type": "Polygon", "coordinates": []}),
+            json!({"type": "Circle", "coordinates": [1, 2]}),
+            deep,
+        ] {
+            assert_eq!(encode(&geometry), None, "{geometry}");
+        }
+        assert_eq!(name(&[1, 2]), None);
+    }
+}
