@@ -37,7 +37,7 @@ pub(super) fn ids(locations: &[Location], taken: impl Fn(&str) -> bool) -> Vec<S
         if paths.get(&path) == Some(&1) && !taken(&path) {
             return path;
         }
-        super::open::name(location)
+        super::journal::address(location)
     };
     locations.iter().map(one).collect()
 }
