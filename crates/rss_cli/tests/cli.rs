@@ -4,7 +4,10 @@
 
 mod cli {
     pub(crate) mod absent;
+    #[cfg(feature = "bench")]
+    pub(crate) mod bench;
     pub(crate) mod cache;
+    pub(crate) mod gather;
     pub(crate) mod get;
     #[cfg(feature = "index")]
     pub(crate) mod index;

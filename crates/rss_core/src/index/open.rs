@@ -34,7 +34,7 @@ pub struct Index {
     table: Table,
     said: Said,
     trust: Trust,
-    /// By row group.
+    /// By row group, as they are asked for.
     ids: Mutex<HashMap<usize, Ids>>,
 }
 
