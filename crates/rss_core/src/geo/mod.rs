@@ -24,5 +24,3 @@ pub use self::{
 };
 
 pub(crate) use self::mgrs::MgrsTile;
-#[cfg(feature = "index")]
-pub(crate) use self::utm::UtmZone;
