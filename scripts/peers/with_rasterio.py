@@ -27,15 +27,21 @@ def main():
         options |= TUNED
     window = Window(*job["window"]) if job["window"] else None
 
+    def enter():
+        # Options are of a thread: each enters its own, once.
+        rasterio.Env(**options).__enter__()
+
     def read(file):
-        # Options are of a thread, so each thread enters its own.
-        with rasterio.Env(**options), rasterio.open(file) as raster:
+        with rasterio.open(file) as raster:
             return raster.read(window=window)
 
     def work():
         if not job["at_once"]:
+            enter()
             return [read(file) for file in job["files"]]
-        with ThreadPoolExecutor(len(job["files"])) as threads:
+        # As many threads as files, or so many.
+        count = len(job["files"]) if job["at_once"] is True else job["at_once"]
+        with ThreadPoolExecutor(count, initializer=enter) as threads:
             return list(threads.map(read, job["files"]))
 
     cost.measure(work, f"{rasterio.__version__}, GDAL {rasterio.__gdal_version__}")

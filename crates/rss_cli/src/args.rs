@@ -52,9 +52,20 @@ pub(crate) enum Command {
         after_help = "Example:\n  rss search dea sentinel2 --scene 56jns --json | rss index build --items - -o scenes.parquet\n  rss index info scenes.parquet"
     )]
     Index(IndexArgs),
+    /// Reads one tile from each of many files.
+    #[command(
+        after_help = "Example:\n  rss gather files.txt --json\n  rss gather files.txt --index scenes.parquet -o tiles.npy\n  rss gather files.txt --index scenes.parquet --explain\n  rss gather files.txt --backend gdal --concurrency 16"
+    )]
+    Gather(GatherArgs),
     /// Looks after the file cache.
     #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
     Cache(CacheArgs),
+    /// Compares ways to the same pixels on servers of its own, and reports.
+    #[cfg(feature = "bench")]
+    #[command(
+        after_help = "Example:\n  rss bench gather --files 200 --latency 30 --concurrency 1,4,16,64 --html report.html"
+    )]
+    Bench(BenchArgs),
 }
 
 /// What to look for.
@@ -357,6 +368,95 @@ pub(crate) struct IndexBuildArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct GatherArgs {
+    /// A file with one location a line; `-` is stdin. Empty lines and those that begin with `#` do not
+    /// count. Without a list, all files of the index.
+    #[cfg_attr(feature = "index", arg(required_unless_present = "index"))]
+    #[cfg_attr(not(feature = "index"), arg(required = true))]
+    pub(crate) list: Option<String>,
+    /// An index of the files: each tile costs one request. Files that it lacks are read without it.
+    #[cfg(feature = "index")]
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) index: Option<PathBuf>,
+    /// Assets of the index, by their keys, where no list is given. All if absent.
+    #[cfg(feature = "index")]
+    #[arg(
+        long,
+        value_name = "A,..",
+        value_delimiter = ',',
+        requires = "index",
+        conflicts_with = "list"
+    )]
+    pub(crate) assets: Vec<String>,
+    /// The tile, from 0 at the top left. The one in the middle if absent.
+    #[arg(long, value_name = "COL,ROW", group = "place")]
+    pub(crate) tile: Option<String>,
+    /// A rectangle in pixels of the level.
+    #[arg(long, value_name = "COL,ROW,WIDTH,HEIGHT", group = "place")]
+    pub(crate) window: Option<String>,
+    /// The tile that holds a point, in degrees; with --size, so many pixels around it.
+    #[arg(
+        long,
+        value_name = "LON,LAT",
+        group = "place",
+        allow_hyphen_values = true
+    )]
+    pub(crate) point: Option<String>,
+    /// Pixels around --point.
+    #[arg(long, value_name = "WIDTH,HEIGHT", requires = "point")]
+    pub(crate) size: Option<String>,
+    /// The pixels under a box, in degrees.
+    #[arg(
+        long,
+        value_name = "W,S,E,N",
+        group = "place",
+        allow_hyphen_values = true
+    )]
+    pub(crate) bbox: Option<String>,
+    /// 0 is full resolution, 1.. are the overviews.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) level: usize,
+    /// A band, counted from 1. All bands if absent.
+    #[arg(long, value_name = "N")]
+    pub(crate) band: Option<usize>,
+    /// Tiles under way at once. Found by itself if absent; with gdal, its threads.
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<usize>,
+    /// auto, async-tiff or gdal.
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+    /// What is done about a file that is not the one the index knows.
+    #[arg(long, value_enum, default_value_t = OnChangeArg::Report)]
+    pub(crate) on_change: OnChangeArg,
+    /// Ask a second time for tiles that take longer than this part of those before, such as 0.95.
+    #[arg(long, value_name = "PART")]
+    pub(crate) hedge: Option<f64>,
+    /// How often a tile is tried again, beyond the retries of each request.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) retries: u32,
+    /// Say what would be asked for, and what it costs; ask for nothing.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// A table of prices in place of the built-in one, for --explain.
+    #[arg(long, value_name = "FILE", requires = "explain")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Write the tiles as one array (file, band, y, x) of this .npy file.
+    #[arg(short, long, value_name = "OUT.npy", conflicts_with = "explain")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON document about how it went.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnChangeArg {
+    /// An error row.
+    Report,
+    /// Its header is read anew, then the tile.
+    Reindex,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
     pub(crate) action: CacheAction,
@@ -385,4 +485,106 @@ pub(crate) enum CacheAction {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) comparison: Comparison,
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum Comparison {
+    /// One tile from each of many files: by several readers, several at once. As many files and runs as
+    /// in the published report take most of an hour.
+    #[command(
+        after_help = "Example:\n  rss bench gather --files 200 --latency 30 --concurrency 1,4,16,64 --html gather.html\n  rss bench gather --backends gdal-tuned,async-tiff --repeats 3 --json gather.json"
+    )]
+    Gather(BenchGatherArgs),
+    /// One window by ranged requests: serial, parallel, in pieces, merged; over three networks.
+    /// Takes about two minutes.
+    #[command(
+        after_help = "Example:\n  rss bench ranges --html ranges.html\n  rss bench ranges --profile same-region --scale 1 --pieces 10000,262144,1048576 --json -"
+    )]
+    Ranges(BenchRangesArgs),
+    /// Is the servers of a comparison.
+    #[command(hide = true)]
+    Serve {
+        /// What they hold.
+        stock: String,
+    },
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchGatherArgs {
+    /// Files to read one tile of. Each takes half a megabyte of memory.
+    #[arg(long, value_name = "N", default_value_t = 1278)]
+    pub(crate) files: usize,
+    /// The time before the first byte of each answer.
+    #[arg(long, value_name = "MS", default_value_t = 30)]
+    pub(crate) latency: u64,
+    /// Files under way at once, a run for each; threads, for GDAL.
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "1,2,4,8,16,32,64,128,256"
+    )]
+    pub(crate) concurrency: Vec<usize>,
+    /// gdal, gdal-tuned, plain-async-tiff, async-tiff, index. All of this build if absent.
+    #[arg(long, value_name = "B,..", value_delimiter = ',')]
+    pub(crate) backends: Vec<String>,
+    /// Runs of each backend at each concurrency; the best is compared.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    pub(crate) repeats: usize,
+    /// Threads that decode, where the backend is not GDAL. One per core if absent.
+    #[arg(long, value_name = "T")]
+    pub(crate) threads: Option<usize>,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchRangesArgs {
+    /// Reads of each way that count.
+    #[arg(long, value_name = "N", default_value_t = 21)]
+    pub(crate) iterations: usize,
+    /// Networks: home, other-region, same-region.
+    #[arg(
+        long,
+        value_name = "P,..",
+        value_delimiter = ',',
+        default_value = "home,other-region,same-region"
+    )]
+    pub(crate) profile: Vec<String>,
+    /// Most bytes of a piece, a way for each.
+    #[arg(
+        long,
+        value_name = "BYTES,..",
+        value_delimiter = ',',
+        default_value = "10000,262144"
+    )]
+    pub(crate) pieces: Vec<u64>,
+    /// The width of the window: 1 reads 12 MB, as the published measurement. 1 if absent, but a sixth
+    /// over the home line: 1 takes ten minutes there.
+    #[arg(long, value_name = "S")]
+    pub(crate) scale: Option<f64>,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+/// Where a report goes, beside the text on stdout.
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Write one JSON document; `-` or nothing prints it in place of the text.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<String>,
+    /// Write one HTML page that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }

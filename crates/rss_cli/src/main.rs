@@ -1,4 +1,4 @@
-//! The `rss` command line: search, get, remote, info, read, index, cache.
+//! The `rss` command line: search, get, remote, info, read, index, gather, cache, bench.
 //!
 //! Arguments in, exit code out: 0 done, 1 nothing found, 2 error. Everything else is in `rss_core`.
 
@@ -70,9 +70,12 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
         Command::Remote(args) => commands::remote::run(args).await,
         Command::Info(args) => commands::info::run(args).await,
         Command::Read(args) => commands::read::run(args).await,
+        Command::Gather(args) => commands::gather::run(args).await,
         #[cfg(feature = "index")]
         Command::Index(args) => commands::index::run(args).await,
         Command::Cache(args) => commands::cache::run(args).await,
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => commands::bench::run(args).await,
     }
 }
 

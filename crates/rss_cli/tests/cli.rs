@@ -4,9 +4,12 @@
 
 mod cli {
     pub(crate) mod absent;
+    #[cfg(feature = "bench")]
+    pub(crate) mod bench;
     pub(crate) mod cache;
     #[cfg(feature = "index")]
     pub(crate) mod export;
+    pub(crate) mod gather;
     pub(crate) mod get;
     #[cfg(feature = "index")]
     pub(crate) mod index;

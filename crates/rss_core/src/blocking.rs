@@ -2,14 +2,16 @@
 
 use std::{future::Future, path::Path, sync::Arc};
 
+use futures::StreamExt;
 use stac::ItemCollection;
 
 use crate::{
     error::{Error, ErrorKind, Result},
     fetch::{Fetched, GetOptions, Origin, RemoteVariant},
+    gather,
     location::Location,
     query::{ImageQuery, QueryResult},
-    raster::Raster,
+    raster::{Raster, Sample},
     reader::{self, Backend, OpenOptions, Profile, RasterReader, ReadRequest, Target},
     session::Session,
 };
@@ -53,6 +55,50 @@ impl Session {
         self.wait(reader::read_many(self, reads, options))
     }
 
+    /// Gathers tiles of many files: an iterator of rows, each of which is waited for; see
+    /// [`gather::gather`]. Tiles go on arriving between two rows.
+    ///
+    /// ```
+    /// use rss_core::{Location, Session, gather};
+    ///
+    /// # fn main() -> rss_core::Result<()> {
+    /// let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiff/files/gdal--byte_zstd-70892132.tif");
+    /// let requests = vec![gather::Request::new(Location::parse(file)?); 3];
+    /// let session = Session::builder().build()?;
+    /// let rows = session.gather(requests, gather::Options::new())?;
+    /// assert_eq!(rows.filter(|row| row.tile.is_ok()).count(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`gather::gather`], and [`ErrorKind::InvalidInput`] inside an async runtime.
+    pub fn gather<I>(&self, requests: I, options: gather::Options) -> Result<GatherRows>
+    where
+        I: IntoIterator<Item = gather::Request>,
+        I::IntoIter: Send + 'static,
+    {
+        let rows = self.wait(async { gather::gather(self, requests, options) })?;
+        Ok(GatherRows {
+            rows,
+            session: self.clone(),
+        })
+    }
+
+    /// Gathers tiles of many files into one array and waits; see [`gather::stack`].
+    ///
+    /// # Errors
+    ///
+    /// As [`gather::stack`], and [`ErrorKind::InvalidInput`] inside an async runtime.
+    pub fn gather_stack<T: Sample>(
+        &self,
+        requests: Vec<gather::Request>,
+        options: gather::Options,
+    ) -> Result<gather::Stack<T>> {
+        self.wait(gather::stack(self, requests, options))
+    }
+
     /// Opens a raster and waits; see [`reader::open`].
     ///
     /// # Errors
@@ -67,6 +113,32 @@ impl Session {
             reader: self.wait(reader::open(self, target, options))?,
             session: self.clone(),
         })
+    }
+}
+
+/// The rows of a gather, each waited for. Dropping it cancels what is under way.
+#[derive(Debug)]
+pub struct GatherRows {
+    rows: gather::Gather,
+    session: Session,
+}
+
+impl GatherRows {
+    /// Returns how it went so far; see [`gather::Gather::report`].
+    pub fn report(&self) -> gather::Report {
+        self.rows.report()
+    }
+}
+
+impl Iterator for GatherRows {
+    type Item = gather::Row;
+
+    fn next(&mut self) -> Option<gather::Row> {
+        // Started outside an async runtime; moved into one, it ends.
+        self.session
+            .wait(async { Ok(self.rows.next().await) })
+            .ok()
+            .flatten()
     }
 }
 

@@ -70,6 +70,7 @@
 mod blocking;
 mod error;
 mod fetch;
+pub mod gather;
 mod geo;
 #[cfg(feature = "index")]
 pub mod index;
@@ -83,7 +84,7 @@ pub mod stac;
 mod store;
 
 pub use self::{
-    blocking::OpenRaster,
+    blocking::{GatherRows, OpenRaster},
     error::{Error, ErrorKind, Result},
     fetch::{AssetOutcome, Fetched, GetOptions, Origin, Policy, Progress, RemoteVariant},
     geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
@@ -95,7 +96,7 @@ pub use self::{
     query::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
     },
-    raster::{Complex, DataType, Format, Pixels, Raster, Sample, Sparse},
+    raster::{Complex, DataType, Format, NpyStack, Pixels, Raster, Sample, Sparse},
     reader::{
         Backend, BandProfile, ColorInterp, Entry, Masking, OpenOptions, Profile, RasterReader,
         ReadRequest,

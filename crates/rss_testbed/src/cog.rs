@@ -1,11 +1,13 @@
 //! A writer of Cloud Optimized GeoTIFFs as Digital Earth Australia publishes them: IFDs first, then
-//! the overviews, smallest first, then full resolution; square tiles, DEFLATE, predictor 2.
+//! the overviews, smallest first, then full resolution; square tiles, DEFLATE, predictor 2. Strips
+//! without overviews too, as such files were before.
 //!
 //! It shares no code with the readers it helps to test; GDAL reads what it writes.
 
 use std::io::{BufWriter, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use libdeflater::{CompressionLvl, Compressor};
 use rayon::prelude::*;
 
@@ -18,6 +20,71 @@ const SHORT: u16 = 3;
 const LONG: u16 = 4;
 const ASCII: u16 = 2;
 const DOUBLE: u16 = 12;
+
+/// How the pixels of a file lie in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Layout {
+    /// Tiles of 512 x 512 pixels, and overviews.
+    Tiles,
+    /// Strips as wide as the image, of so many rows each, and no overviews.
+    Strips(u32),
+}
+
+impl Layout {
+    /// Returns the size of a tile or strip of an image so wide, in pixels.
+    fn block(self, width: usize) -> Block {
+        match self {
+            Self::Tiles => Block {
+                width: TILE,
+                height: TILE,
+            },
+            Self::Strips(rows) => Block {
+                width,
+                height: rows.max(1) as usize,
+            },
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Block {
+    width: usize,
+    height: usize,
+}
+
+/// Returns a GeoTIFF of int16 samples: DEFLATE, predictor 2, nodata -999. `value` is asked for each
+/// column and row.
+///
+/// # Errors
+///
+/// If a side is zero, or the file passes 4 GiB.
+pub fn geotiff(
+    width: u32,
+    height: u32,
+    layout: Layout,
+    value: impl Fn(u32, u32) -> i16 + Sync,
+) -> Result<Bytes> {
+    ensure!(width > 0 && height > 0, "an image of no pixels");
+    let samples = (0..height)
+        .into_par_iter()
+        .flat_map_iter(|row| {
+            let value = &value;
+            (0..width).map(move |col| value(col, row))
+        })
+        .collect();
+    let image = Image {
+        samples,
+        width: width as usize,
+        height: height as usize,
+        epsg: 32_756,
+        origin: [499_980.0, 7_200_040.0],
+        pixel: 10.0,
+    };
+    let mut bytes = Vec::new();
+    write_as(layout, image, &mut bytes)?;
+    Ok(bytes.into())
+}
 
 /// A TIFF field's type, how many values, and their bytes.
 type Field = (u16, usize, Vec<u8>);
@@ -88,8 +155,12 @@ pub(crate) struct Image<T> {
     pub(crate) pixel: f64,
 }
 
-/// Writes `image` with overviews down to one tile.
+/// Writes `image` in tiles, with overviews down to one tile.
 pub(crate) fn write<T: Sample>(image: Image<T>, out: impl Write) -> Result<()> {
+    write_as(Layout::Tiles, image, out)
+}
+
+fn write_as<T: Sample>(layout: Layout, image: Image<T>, out: impl Write) -> Result<()> {
     let geo = Geo {
         epsg: image.epsg,
         origin: image.origin,
@@ -102,13 +173,14 @@ pub(crate) fn write<T: Sample>(image: Image<T>, out: impl Write) -> Result<()> {
         height: image.height,
     };
     loop {
-        let tiles = level.tiles()?;
+        let tiles = level.tiles(layout)?;
         let (width, height) = (level.width, level.height);
-        let more = width > TILE || height > TILE;
+        let more = layout == Layout::Tiles && (width > TILE || height > TILE);
         let next = more.then(|| level.halved());
         levels.push(Stored {
             width,
             height,
+            layout,
             tiles,
         });
         match next {
@@ -170,15 +242,16 @@ struct Level<T> {
 
 impl<T: Sample> Level<T> {
     /// Compresses the tiles, row by row.
-    fn tiles(&self) -> Result<Vec<Vec<u8>>> {
-        let across = self.width.div_ceil(TILE);
-        let down = self.height.div_ceil(TILE);
+    fn tiles(&self, layout: Layout) -> Result<Vec<Vec<u8>>> {
+        let block = layout.block(self.width);
+        let across = self.width.div_ceil(block.width);
+        let down = self.height.div_ceil(block.height);
         (0..across * down)
             .into_par_iter()
             .map_init(
                 || Compressor::new(CompressionLvl::new(LEVEL).unwrap_or_default()),
                 |compressor, n| {
-                    let raw = self.tile(n % across, n / across);
+                    let raw = self.tile(layout, n % across, n / across);
                     let mut bytes = vec![0; compressor.zlib_compress_bound(raw.len())];
                     let length = compressor.zlib_compress(&raw, &mut bytes)?;
                     bytes.truncate(length);
@@ -188,15 +261,21 @@ impl<T: Sample> Level<T> {
             .collect()
     }
 
-    /// Returns a tile's differences; past the edge the last sample is repeated.
-    fn tile(&self, col: usize, row: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(TILE * TILE * T::BYTES);
-        for y in 0..TILE {
-            let y = (row * TILE + y).min(self.height - 1);
+    /// Returns a tile's differences; past the edge the last sample is repeated. The last strip ends
+    /// with the image.
+    fn tile(&self, layout: Layout, col: usize, row: usize) -> Vec<u8> {
+        let mut block = layout.block(self.width);
+        if matches!(layout, Layout::Strips(_)) {
+            block.height = block.height.min(self.height - row * block.height);
+        }
+        let top = row * layout.block(self.width).height;
+        let mut bytes = Vec::with_capacity(block.width * block.height * T::BYTES);
+        for y in 0..block.height {
+            let y = (top + y).min(self.height - 1);
             let line = &self.samples[y * self.width..(y + 1) * self.width];
             let mut previous = None;
-            for x in 0..TILE {
-                let sample = line[(col * TILE + x).min(self.width - 1)];
+            for x in 0..block.width {
+                let sample = line[(col * block.width + x).min(self.width - 1)];
                 sample.push_difference(previous, &mut bytes);
                 previous = Some(sample);
             }
@@ -241,6 +320,7 @@ impl<T: Sample> Level<T> {
 struct Stored {
     width: usize,
     height: usize,
+    layout: Layout,
     tiles: Vec<Vec<u8>>,
 }
 
@@ -286,7 +366,20 @@ impl Stored {
         .iter()
         .flat_map(|key: &u16| key.to_le_bytes())
         .collect();
-        let tags: Vec<(u16, Field)> = vec![
+        let blocks = match self.layout {
+            Layout::Tiles => vec![
+                (322, long(TILE as u32)),
+                (323, long(TILE as u32)),
+                (324, longs(places)),
+                (325, longs(&counts)),
+            ],
+            Layout::Strips(rows) => vec![
+                (273, longs(places)),
+                (278, long(rows.max(1))),
+                (279, longs(&counts)),
+            ],
+        };
+        let mut tags: Vec<(u16, Field)> = vec![
             (254, long(kind)),
             (256, long(self.width as u32)),
             (257, long(self.height as u32)),
@@ -296,10 +389,6 @@ impl Stored {
             (277, short(1)),
             (284, short(1)),
             (317, short(2)),
-            (322, long(TILE as u32)),
-            (323, long(TILE as u32)),
-            (324, longs(places)),
-            (325, longs(&counts)),
             (339, short(T::FORMAT)),
             (33550, doubles(&[geo.pixel, geo.pixel, 0.0])),
             (
@@ -309,6 +398,8 @@ impl Stored {
             (34735, (SHORT, 16, keys)),
             (42113, (ASCII, nodata.len(), nodata)),
         ];
+        tags.extend(blocks);
+        tags.sort_unstable_by_key(|(id, _)| *id);
         let georeferenced = |id: u16| matches!(id, 33550 | 33922 | 34735);
         let tags: Vec<_> = tags
             .into_iter()

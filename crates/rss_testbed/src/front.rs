@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -29,6 +29,7 @@ use crate::{
     fault::{Fault, Rule},
     objects::Objects,
     plain,
+    profile::{Line, Pace, Profile},
 };
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
@@ -36,8 +37,6 @@ pub(crate) type BoxBody = UnsyncBoxBody<Bytes, BoxError>;
 type Response = http::Response<BoxBody>;
 type Incomings = http::Request<Incoming>;
 
-/// Bytes that leave at once where bandwidth is limited.
-const PIECE_BYTES: usize = 16 * 1024;
 /// Bytes that a hanging body sends first, at most half of it.
 const BEFORE_HANGING: usize = 10;
 /// Bytes that a too long body adds.
@@ -119,8 +118,9 @@ impl Drop for Asked {
 pub(crate) struct Front {
     started: Instant,
     latency: AtomicU64,
-    jitter: Duration,
-    bandwidth: Option<u64>,
+    /// The latency in it counts at the start only.
+    profile: Profile,
+    line: Option<Arc<Line>>,
     dice: AtomicU64,
     log: Mutex<Vec<Arc<Entry>>>,
     under_way: Arc<UnderWay>,
@@ -129,24 +129,19 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    pub(crate) fn new(
-        latency: Duration,
-        jitter: Duration,
-        bandwidth: Option<u64>,
-        objects: Arc<Objects>,
-    ) -> Self {
+    pub(crate) fn new(profile: Profile, objects: Arc<Objects>) -> Self {
         let front = Self {
             started: Instant::now(),
             latency: AtomicU64::new(0),
-            jitter,
-            bandwidth,
+            profile,
+            line: profile.line.map(|rate| Arc::new(Line::new(rate))),
             dice: AtomicU64::new(1),
             log: Mutex::default(),
             under_way: Arc::default(),
             rules: Mutex::default(),
             objects,
         };
-        front.set_latency(latency);
+        front.set_latency(profile.latency);
         front
     }
 
@@ -237,9 +232,16 @@ impl Front {
             let _ = stream.set_nodelay(true);
             let (front, inner) = (Arc::clone(&self), Arc::clone(&inner));
             tokio::spawn(async move {
+                let is_new = Arc::new(AtomicBool::new(true));
                 let handler = hyper::service::service_fn(move |request| {
                     let (front, inner) = (Arc::clone(&front), Arc::clone(&inner));
-                    async move { Ok::<_, Infallible>(front.answer(service, request, &*inner).await) }
+                    let is_new = Arc::clone(&is_new);
+                    async move {
+                        if is_new.swap(false, Ordering::Relaxed) {
+                            tokio::time::sleep(front.profile.handshake).await;
+                        }
+                        Ok::<_, Infallible>(front.answer(service, request, &*inner).await)
+                    }
                 });
                 // An error here is a connection that was cut, often by ourselves.
                 let _ = hyper::server::conn::http1::Builder::new()
@@ -287,16 +289,17 @@ impl Front {
         entry
             .status
             .store(answer.status().as_u16(), Ordering::Relaxed);
-        let rate = match (self.bandwidth, &answer.extensions().get::<Rate>()) {
+        let rate = match (self.profile.connection, &answer.extensions().get::<Rate>()) {
             (_, Some(Rate(rate))) => Some(*rate),
             (rate, None) => rate,
         };
+        let pace = Pace::new(rate, self.line.clone());
         answer.map(|body| {
             Paced {
                 body,
                 entry,
                 _asked: asked,
-                rate,
+                pace,
                 waiting: VecDeque::new(),
                 sleep: None,
             }
@@ -333,7 +336,7 @@ impl Front {
     /// Returns the latency of the next answer.
     fn wait(&self) -> Duration {
         let latency = Duration::from_micros(self.latency.load(Ordering::Relaxed));
-        if self.jitter.is_zero() {
+        if self.profile.jitter.is_zero() {
             return latency;
         }
         // Weyl sequence: even spread, the same in each run.
@@ -341,7 +344,7 @@ impl Front {
             .dice
             .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         let share = (roll >> 32) as f64 / f64::from(u32::MAX);
-        latency + self.jitter.mul_f64(share)
+        latency + self.profile.jitter.mul_f64(share)
     }
 
     /// Breaks a right answer.
@@ -568,14 +571,15 @@ impl Body for Stuck {
     }
 }
 
-/// A body that is counted, and leaves no faster than its rate.
+/// A body that is counted, and leaves no faster than its pace.
 struct Paced {
     body: BoxBody,
     /// Counts until the last byte is sent.
     _asked: Asked,
     entry: Arc<Entry>,
-    rate: Option<u64>,
+    pace: Option<Pace>,
     waiting: VecDeque<Bytes>,
+    /// Until the piece at the front has gone through the line.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
@@ -587,31 +591,36 @@ impl Body for Paced {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(sleep) = &mut self.sleep {
-            if sleep.as_mut().poll(context).is_pending() {
-                return Poll::Pending;
-            }
-            self.sleep = None;
-        }
-        if let Some(piece) = self.waiting.pop_front() {
-            return Poll::Ready(Some(Ok(self.send(piece))));
-        }
-        match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                Ok(bytes) if self.rate.is_some() => {
-                    let mut rest = bytes;
-                    while rest.len() > PIECE_BYTES {
-                        let piece = rest.split_to(PIECE_BYTES);
-                        self.waiting.push_back(piece);
-                    }
-                    self.waiting.push_back(rest);
-                    let piece = self.waiting.pop_front().unwrap_or_default();
-                    Poll::Ready(Some(Ok(self.send(piece))))
+        loop {
+            if let Some(sleep) = &mut self.sleep {
+                if sleep.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
                 }
-                Ok(bytes) => Poll::Ready(Some(Ok(self.send(bytes)))),
-                Err(frame) => Poll::Ready(Some(Ok(frame))),
-            },
-            other => other,
+                self.sleep = None;
+                let piece = self.waiting.pop_front().unwrap_or_default();
+                return Poll::Ready(Some(Ok(self.send(piece))));
+            }
+            let next = self.waiting.front().map(Bytes::len);
+            let this = &mut *self;
+            if let (Some(length), Some(pace)) = (next, &mut this.pace) {
+                let until = pace.reserve(length);
+                this.sleep = Some(Box::pin(tokio::time::sleep_until(until)));
+                continue;
+            }
+            match Pin::new(&mut this.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => match (frame.into_data(), &this.pace) {
+                    (Ok(mut rest), Some(pace)) => {
+                        while rest.len() > pace.piece_bytes() {
+                            let piece = rest.split_to(pace.piece_bytes());
+                            this.waiting.push_back(piece);
+                        }
+                        this.waiting.push_back(rest);
+                    }
+                    (Ok(bytes), None) => return Poll::Ready(Some(Ok(self.send(bytes)))),
+                    (Err(frame), _) => return Poll::Ready(Some(Ok(frame))),
+                },
+                other => return other,
+            }
         }
     }
 
@@ -625,13 +634,10 @@ impl Body for Paced {
 }
 
 impl Paced {
-    fn send(&mut self, bytes: Bytes) -> Frame<Bytes> {
-        let length = bytes.len() as u64;
-        self.entry.bytes.fetch_add(length, Ordering::Relaxed);
-        if let Some(rate) = self.rate {
-            let pause = Duration::from_secs_f64(length as f64 / rate as f64);
-            self.sleep = Some(Box::pin(tokio::time::sleep(pause)));
-        }
+    fn send(&self, bytes: Bytes) -> Frame<Bytes> {
+        self.entry
+            .bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Frame::data(bytes)
     }
 }

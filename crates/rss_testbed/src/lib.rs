@@ -20,6 +20,7 @@ mod fault;
 mod front;
 mod objects;
 mod plain;
+mod profile;
 mod s3;
 mod scene;
 mod stac_api;
@@ -33,8 +34,10 @@ use tokio::{net::TcpListener, runtime::Runtime};
 
 use self::{catalogue::Catalogue, front::Front, objects::Objects};
 pub use self::{
+    cog::{Layout, geotiff},
     fault::{Fault, Rule},
     front::{Request, Service},
+    profile::Profile,
     scene::{BUCKET, Band, SCENE, Scene, Scenes},
     stac_api::Paging,
 };
@@ -48,9 +51,7 @@ pub const SECRET_KEY: &str = "testbed-secret";
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
-    latency: Duration,
-    jitter: Duration,
-    bandwidth: Option<u64>,
+    profile: Profile,
     scenes: Scenes,
     paging: Paging,
     page_size: Option<usize>,
@@ -60,19 +61,25 @@ pub struct Builder {
 impl Builder {
     /// Sets the time before the first byte of each answer. Default: none.
     pub fn latency(mut self, latency: Duration) -> Self {
-        self.latency = latency;
+        self.profile.latency = latency;
         self
     }
 
     /// Adds a time between nothing and `jitter` to each latency, from a fixed seed.
     pub fn jitter(mut self, jitter: Duration) -> Self {
-        self.jitter = jitter;
+        self.profile.jitter = jitter;
         self
     }
 
     /// Limits each connection to so many bytes per second.
     pub fn bandwidth(mut self, bytes_per_second: u64) -> Self {
-        self.bandwidth = Some(bytes_per_second.max(1));
+        self.profile.connection = Some(bytes_per_second.max(1));
+        self
+    }
+
+    /// Sets all that a network does to answers: latency, jitter, bandwidth.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
         self
     }
 
@@ -128,9 +135,7 @@ impl Testbed {
     /// Starts a builder.
     pub fn builder() -> Builder {
         Builder {
-            latency: Duration::ZERO,
-            jitter: Duration::ZERO,
-            bandwidth: None,
+            profile: Profile::default(),
             scenes: Scenes::None,
             paging: Paging::Dea,
             page_size: None,
@@ -146,12 +151,7 @@ impl Testbed {
                 objects.put_file(BUCKET, key, path)?;
             }
         }
-        let front = Arc::new(Front::new(
-            builder.latency,
-            builder.jitter,
-            builder.bandwidth,
-            Arc::clone(&objects),
-        ));
+        let front = Arc::new(Front::new(builder.profile, Arc::clone(&objects)));
         let catalogue = Catalogue::default();
         for item in scenes
             .iter()
@@ -235,6 +235,17 @@ impl Testbed {
     /// Adds or replaces an object.
     pub fn put(&self, bucket: &str, key: &str, bytes: impl Into<Bytes>) {
         self.objects.put(bucket, key, bytes.into());
+    }
+
+    /// Adds or replaces an object by another of its bucket: both share their bytes.
+    ///
+    /// # Errors
+    ///
+    /// If there is no object at `from`.
+    pub fn link(&self, bucket: &str, from: &str, to: &str) -> Result<()> {
+        let is_there = self.objects.link(bucket, from, to);
+        anyhow::ensure!(is_there, "no object {bucket}/{from}");
+        Ok(())
     }
 
     /// Adds or replaces an object by a file, mapped and not read.

@@ -57,6 +57,15 @@ impl Objects {
         bucket.insert(key.to_owned(), object);
     }
 
+    /// Puts an object under another key too; returns false if there is none.
+    pub(crate) fn link(&self, bucket: &str, from: &str, to: &str) -> bool {
+        let Some(object) = self.get(bucket, from) else {
+            return false;
+        };
+        self.insert(bucket, to, object.bytes, object.etag);
+        true
+    }
+
     pub(crate) fn get(&self, bucket: &str, key: &str) -> Option<Object> {
         let buckets = self.0.read().unwrap_or_else(PoisonError::into_inner);
         buckets.get(bucket)?.get(key).cloned()

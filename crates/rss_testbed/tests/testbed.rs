@@ -10,7 +10,10 @@ use object_store::{
     path::Path,
     signer::Signer,
 };
-use rss_testbed::{ACCESS_KEY, Band, Fault, Paging, Rule, SECRET_KEY, Scenes, Service, Testbed};
+use rss_testbed::{
+    ACCESS_KEY, Band, Fault, Layout, Paging, Profile, Rule, SECRET_KEY, Scenes, Service, Testbed,
+    geotiff,
+};
 use serde_json::{Value, json};
 
 fn builder(bed: &Testbed) -> AmazonS3Builder {
@@ -334,4 +337,67 @@ fn a_scene_is_a_tiled_tiff_with_overviews() {
         .unwrap();
     let first = word(word(counts + 8));
     assert!((250_000..470_000).contains(&first), "{first}");
+}
+
+/// Returns how long some reads of 30 kB at once take, the second time: the connections are open.
+async fn warm(profile: Profile, reads: usize) -> [Duration; 2] {
+    let bed = Testbed::builder().profile(profile).start().unwrap();
+    bed.put("bed", "x", vec![7; 30_000]);
+    let store = anonymous(&bed);
+    let path = Path::from("x");
+    let mut took = [Duration::ZERO; 2];
+    for took in &mut took {
+        let start = std::time::Instant::now();
+        let all = futures::future::join_all((0..reads).map(|_| store.get_range(&path, 0..30_000)));
+        for bytes in all.await {
+            assert_eq!(bytes.unwrap().len(), 30_000);
+        }
+        *took = start.elapsed();
+    }
+    took
+}
+
+// Lower bounds only: a busy machine is slower, never faster.
+#[tokio::test]
+async fn a_profile_delays_and_paces() {
+    let latency = Duration::from_millis(20);
+    let slow = Profile {
+        latency,
+        connection: Some(300_000),
+        ..Profile::default()
+    };
+    for took in warm(slow, 3).await {
+        assert!(took >= latency + Duration::from_millis(95), "{took:?}");
+    }
+    let handshake = Profile {
+        handshake: Duration::from_millis(30),
+        ..Profile::default()
+    };
+    assert!(warm(handshake, 1).await[0] >= Duration::from_millis(30));
+}
+
+#[tokio::test]
+async fn a_line_is_shared_by_all_connections() {
+    let shared = Profile {
+        line: Some(600_000),
+        ..Profile::default()
+    };
+    // Three times 30 kB through one line.
+    for took in warm(shared, 3).await {
+        assert!(took >= Duration::from_millis(140), "{took:?}");
+    }
+}
+
+#[test]
+fn a_file_of_strips_names_each_once() {
+    let file = geotiff(40, 25, Layout::Strips(10), |col, row| (col * row) as i16).unwrap();
+    let tags = 8..8 + 2 + 12 * 17;
+    let entries = file[tags][2..].chunks(12).map(|entry| {
+        let short = |at: usize| u16::from_le_bytes([entry[at], entry[at + 1]]);
+        (short(0), short(4))
+    });
+    let entries: Vec<_> = entries.collect();
+    assert!(entries.contains(&(273, 3)), "{entries:?}");
+    assert!(entries.contains(&(279, 3)), "{entries:?}");
+    assert!(entries.is_sorted());
 }

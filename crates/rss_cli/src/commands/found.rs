@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Read};
 
 use anyhow::{Context, Result, bail, ensure};
 use rss_core::{
-    Cmp, Collection, Date, ImageQueryBuilder, Intersects, Manifest, QueryResult, Session, Source,
-    Trust,
+    Cmp, Collection, Date, ImageQueryBuilder, Intersects, Location, Manifest, QueryResult, Session,
+    Source, Trust,
 };
 
 use crate::{
@@ -164,6 +164,29 @@ pub(super) fn notes(found: &QueryResult) {
     if report.skipped.len() > 10 {
         output::say(&format!("note: skipped {} more", report.skipped.len() - 10));
     }
+}
+
+/// Reads a list of locations, one a line; `-` is stdin. Empty lines and those that begin with `#` do not
+/// count.
+pub(super) fn locations(list: &str) -> Result<Vec<Location>> {
+    let text = match list {
+        "-" => {
+            let mut text = String::new();
+            std::io::stdin()
+                .lock()
+                .read_to_string(&mut text)
+                .context("stdin")?;
+            text
+        }
+        path => std::fs::read_to_string(path).with_context(|| path.to_owned())?,
+    };
+    let lines = text.lines().map(str::trim).zip(1..);
+    lines
+        .filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(line, number)| {
+            Location::parse(line).with_context(|| format!("line {number} of {list}"))
+        })
+        .collect()
 }
 
 /// Parses four numbers between commas.

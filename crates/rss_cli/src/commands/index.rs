@@ -1,8 +1,8 @@
 //! `rss index`: headers of many files in one Parquet file.
 
-use std::{io::Read, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rss_core::{
     ErrorKind, Location, Session,
@@ -160,7 +160,7 @@ fn failed(failed: &[index::Failed]) -> Vec<Value> {
 
 async fn source(session: &Session, args: &IndexBuildArgs) -> Result<Source> {
     if let Some(list) = &args.list {
-        return Ok(Source::locations(locations(list)?));
+        return Ok(Source::locations(found::locations(list)?));
     }
     if let Some(items) = &args.items {
         let found = found::read(session, items).await?;
@@ -175,25 +175,6 @@ async fn source(session: &Session, args: &IndexBuildArgs) -> Result<Source> {
         Some(path) => Ok(Source::parquet(path)),
         None => bail!("nothing to index; name a LIST, --items, --prefix or --parquet"),
     }
-}
-
-/// Reads a list of locations, one a line.
-fn locations(list: &str) -> Result<Vec<Location>> {
-    let mut text = String::new();
-    match list {
-        "-" => {
-            std::io::stdin()
-                .lock()
-                .read_to_string(&mut text)
-                .context("stdin")?;
-        }
-        path => text = std::fs::read_to_string(path).with_context(|| path.to_owned())?,
-    }
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines
-        .map(|line| Ok(Location::parse(line)?))
-        .collect::<Result<_>>()
-        .with_context(|| format!("list {list}"))
 }
 
 async fn info(index: &Path, json: bool) -> Result<Found> {

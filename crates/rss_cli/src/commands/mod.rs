@@ -1,6 +1,9 @@
 //! One module per subcommand.
 
+#[cfg(feature = "bench")]
+pub(crate) mod bench;
 pub(crate) mod cache;
+pub(crate) mod gather;
 pub(crate) mod get;
 #[cfg(feature = "index")]
 pub(crate) mod index;

@@ -1,4 +1,4 @@
-//! Where pixels lie: boxes in degrees, windows in pixels, and the transform between.
+//! Where pixels lie: boxes in degrees, windows in pixels, and what lies between.
 //!
 //! Pure arithmetic: nothing here reads a file or knows a format.
 
@@ -6,7 +6,11 @@ pub(crate) mod antimeridian;
 mod bbox;
 mod crop;
 mod crs;
+mod definition;
+mod footprint;
 mod mgrs;
+mod outline;
+mod projection;
 mod transform;
 mod utm;
 mod window;
@@ -20,5 +24,3 @@ pub use self::{
 };
 
 pub(crate) use self::mgrs::MgrsTile;
-#[cfg(feature = "index")]
-pub(crate) use self::utm::UtmZone;

@@ -18,6 +18,28 @@ impl GeoTransform {
         ]
     }
 
+    /// Returns the place in pixels of coordinates, which [`apply`](Self::apply) undoes; none where
+    /// the transform puts all pixels on one line, or holds a number that is not finite.
+    pub(super) fn pixel_of(&self, [x, y]: [f64; 2]) -> Option<[f64; 2]> {
+        let [x0, a, b, y0, c, d] = self.0;
+        let (dx, dy) = (x - x0, y - y0);
+        let pixel = if b == 0.0 && c == 0.0 {
+            // Apart, since a product would cost the last digits, and with them the edges of pixels.
+            [dx / a, dy / d]
+        } else {
+            let determinant = a * d - b * c;
+            let largest = a.abs().max(b.abs()).max(c.abs()).max(d.abs());
+            if determinant.abs() <= 1e-10 * largest * largest {
+                return None;
+            }
+            [
+                (dx * d - dy * b) / determinant,
+                (dy * a - dx * c) / determinant,
+            ]
+        };
+        pixel.iter().all(|place| place.is_finite()).then_some(pixel)
+    }
+
     /// Returns true if rows lie along x and columns along y, and pixels have a size.
     #[cfg(feature = "index")]
     pub(crate) fn is_upright(&self) -> bool {

@@ -7,18 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::{items::Row, items::stripped};
 use crate::{
-    geo::{Bbox, Crs, UtmZone},
+    geo::{Bbox, Crs, GeoBox},
     location::Location,
     reader::Header,
 };
 
 /// The key of the one asset of such an item.
 pub(super) const ASSET: &str = "data";
-/// Half the width of the square that EPSG:3857 is, in metres.
-const WEB_MERCATOR_EDGE: f64 = 20_037_508.342_789_244;
-/// Points of each edge of an image that are projected.
-const STEPS: u32 = 16;
-
 /// Returns an id for each location: the file's name, with the path where two share it.
 /// `taken` says which ids are others' already.
 pub(super) fn ids(locations: &[Location], taken: impl Fn(&str) -> bool) -> Vec<String> {
@@ -37,7 +32,7 @@ pub(super) fn ids(locations: &[Location], taken: impl Fn(&str) -> bool) -> Vec<S
         if paths.get(&path) == Some(&1) && !taken(&path) {
             return path;
         }
-        super::open::name(location)
+        super::journal::address(location)
     };
     locations.iter().map(one).collect()
 }
@@ -62,7 +57,9 @@ fn path(location: &Location) -> String {
 
 /// Makes the item of a file; what only its header tells is missing without one.
 pub(super) fn row(id: &str, location: &Location, header: Option<&Header>) -> Row {
-    let bbox = header.and_then(footprint);
+    let place = header.and_then(footprint);
+    let bbox = place.as_ref().map(|(_, bbox)| bbox.edges());
+    let geometry = place.as_ref().map(|(geometry, _)| geometry);
     let time = time_in(location.file_name());
     let href = location.to_href();
     let href = stripped(&href).unwrap_or(href);
@@ -88,8 +85,8 @@ pub(super) fn row(id: &str, location: &Location, header: Option<&Header>) -> Row
         "stac_version": "1.1.0",
         "stac_extensions": ["https://stac-extensions.github.io/projection/v2.0.0/schema.json"],
         "id": id,
-        "geometry": bbox.map(geometry),
-        "bbox": bbox.map(|bbox| bbox.edges()),
+        "geometry": geometry,
+        "bbox": bbox,
         "links": [],
         "assets": { ASSET: {
             "href": href,
@@ -118,21 +115,6 @@ pub(super) fn sample() -> Row {
     match item {
         Value::Object(item) => Row::new(item),
         _ => Row::new(Map::new()),
-    }
-}
-
-fn geometry(bbox: Bbox) -> Value {
-    let rings: Vec<_> = bbox
-        .split()
-        .iter()
-        .map(|part| {
-            let [w, s, e, n] = part.edges();
-            json!([[[w, s], [e, s], [e, n], [w, n], [w, s]]])
-        })
-        .collect();
-    match rings.as_slice() {
-        [one] => json!({ "type": "Polygon", "coordinates": one }),
-        parts => json!({ "type": "MultiPolygon", "coordinates": parts }),
     }
 }
 
@@ -181,75 +163,14 @@ fn time_in(name: &str) -> Option<DateTime<Utc>> {
     Some(time.or_else(|| day.and_hms_opt(0, 0, 0))?.and_utc())
 }
 
-/// Returns where an image lies in degrees, if it lies in a CRS that is understood here: geographic
-/// WGS 84, its UTM zones, or web Mercator.
-pub(super) fn footprint(header: &Header) -> Option<Bbox> {
-    let transform = header.transform?;
-    let epsg = header.crs.as_ref()?.epsg()?;
-    let size = header.levels.first()?.size;
-    let (width, height) = (f64::from(size.width), f64::from(size.height));
-    let mut edges = [
-        f64::INFINITY,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        f64::NEG_INFINITY,
-    ];
-    for step in 0..=STEPS {
-        let part = f64::from(step) / f64::from(STEPS);
-        for (col, row) in [
-            (part * width, 0.0),
-            (part * width, height),
-            (0.0, part * height),
-            (width, part * height),
-        ] {
-            let [x, y] = transform.apply(col, row);
-            let [lon, lat] = degrees(epsg, x, y)?;
-            edges = [
-                edges[0].min(lon),
-                edges[1].min(lat),
-                edges[2].max(lon),
-                edges[3].max(lat),
-            ];
-        }
-    }
-    let [west, south, east, north] = edges;
-    // Rasters of the world reach a pixel's half over its edges.
-    let (south, north) = (south.max(-90.0), north.min(90.0));
-    if east - west >= 360.0 {
-        return Bbox::new(-180.0, south, 180.0, north).ok();
-    }
-    let turned = |lon: f64| match lon {
-        lon if lon > 180.0 => lon - 360.0,
-        lon if lon < -180.0 => lon + 360.0,
-        lon => lon,
+/// Returns the geometry and the box in degrees of an image, if its CRS can be turned into degrees.
+fn footprint(header: &Header) -> Option<(geojson::Geometry, Bbox)> {
+    let grid = GeoBox {
+        size: header.levels.first()?.size,
+        crs: header.crs.clone(),
+        transform: header.transform,
     };
-    Bbox::new(turned(west), south, turned(east), north).ok()
-}
-
-fn degrees(epsg: u32, x: f64, y: f64) -> Option<[f64; 2]> {
-    let point = match epsg {
-        4326 | 4979 => [x, y],
-        3857 => {
-            let turn = y / WEB_MERCATOR_EDGE * std::f64::consts::PI;
-            [
-                x / WEB_MERCATOR_EDGE * 180.0,
-                turn.sinh().atan().to_degrees(),
-            ]
-        }
-        32_601..=32_660 | 32_701..=32_760 => {
-            let zone = UtmZone {
-                number: u8::try_from(epsg % 100).ok()?,
-                south: epsg > 32_700,
-            };
-            let point = zone.to_lon_lat(x, y);
-            [point.lon, point.lat]
-        }
-        _ => return None,
-    };
-    point
-        .iter()
-        .all(|number| number.is_finite())
-        .then_some(point)
+    Some((grid.footprint().ok()?, grid.bbox().ok()?))
 }
 
 #[cfg(test)]
@@ -257,6 +178,7 @@ mod tests {
     use super::*;
     use crate::{
         geo::{GeoTransform, Size},
+        index::items::Columns,
         raster::DataType,
         reader::{Image, Tiles},
     };
@@ -271,30 +193,23 @@ mod tests {
     }
 
     #[test]
-    fn a_footprint_is_in_degrees() {
-        // The corners of 56JNS by gdaltransform from EPSG:32756.
-        let found = footprint(&header(
-            32756,
-            [499_980.0, 10.0, 0.0, 7_200_040.0, 0.0, -10.0],
-            10_980,
-            10_980,
-        ))
-        .unwrap();
-        let expected = [152.999_796, -26.312_5, 154.100, -25.316];
-        for (found, expected) in found.edges().iter().zip(expected) {
-            assert!((found - expected).abs() < 0.02, "{found} {expected}");
-        }
-        let plain = footprint(&header(4326, [10.0, 0.5, 0.0, 50.0, 0.0, -0.5], 4, 2)).unwrap();
-        assert_eq!(plain.edges(), [10.0, 49.0, 12.0, 50.0]);
-        let web = header(3857, [0.0, 1.0, 0.0, 0.0, 0.0, -1.0], 1, 1);
-        assert_eq!(footprint(&web).unwrap().west(), 0.0);
-        let turned = footprint(&header(4326, [179.0, 1.0, 0.0, 5.0, 0.0, -1.0], 2, 1)).unwrap();
-        assert!(turned.crosses_antimeridian());
-        assert_eq!(geometry(turned)["type"], "MultiPolygon");
+    fn a_footprint_is_in_degrees_or_there_is_none() {
+        let plain = header(4326, [10.0, 0.5, 0.0, 50.0, 0.0, -0.5], 4, 2);
         assert_eq!(
-            footprint(&header(3577, [0.0, 1.0, 0.0, 0.0, 0.0, -1.0], 1, 1)),
-            None
+            footprint(&plain).unwrap().1.edges(),
+            [10.0, 49.0, 12.0, 50.0]
         );
+        let turned = header(4326, [179.0, 1.0, 0.0, 5.0, 0.0, -1.0], 2, 1);
+        assert!(footprint(&turned).unwrap().1.crosses_antimeridian());
+        let unknown = header(999_999, [0.0, 1.0, 0.0, 0.0, 0.0, -1.0], 1, 1);
+        assert_eq!(footprint(&unknown), None);
+        let location = Location::parse("s3://b/20210103.tif").unwrap();
+        // Columns are those of a row that has all, and of one that has nothing.
+        let mut columns = Columns::default();
+        columns.learn(&sample());
+        for header in [Some(&plain), Some(&turned), Some(&unknown), None] {
+            assert!(columns.holds(&row("a", &location, header)));
+        }
     }
 
     #[test]

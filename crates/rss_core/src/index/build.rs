@@ -113,7 +113,7 @@ impl Source {
 
     /// Takes files that no catalogue describes. Each becomes an item with one asset, `data`: its id is
     /// the file's name, or its path where two files share a name; its place is read from the header, if
-    /// that is in degrees, UTM or web Mercator; its time from the name, if that holds just one.
+    /// its CRS can be turned into degrees; its time from the name, if that holds just one.
     pub fn locations(locations: impl IntoIterator<Item = Location>) -> Self {
         Self(Input::Locations(locations.into_iter().collect()))
     }

@@ -360,10 +360,6 @@ fn store(
         ["id"] => plain(all)
             .set_column_bloom_filter_enabled(path.clone(), true)
             .set_column_bloom_filter_max_ndv(path.clone(), GROUP_ROWS as u64),
-        ["assets", _, "href"] => plain(all)
-            .set_column_statistics_enabled(path.clone(), quiet)
-            .set_column_bloom_filter_enabled(path.clone(), true)
-            .set_column_bloom_filter_max_ndv(path.clone(), GROUP_ROWS as u64),
         ["geometry"] | [.., "href"] => {
             plain(all).set_column_statistics_enabled(path.clone(), quiet)
         }

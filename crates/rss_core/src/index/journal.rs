@@ -24,7 +24,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
     reader::Entry,
-    store::of_io,
+    store::{of_io, without_secrets},
 };
 
 /// The first bytes of the file, with the version of what follows.
@@ -47,7 +47,7 @@ pub(super) struct Name([u8; 16]);
 
 impl Name {
     pub(super) fn of(location: &Location) -> Self {
-        Self::of_digest(Sha256::new_with_prefix(super::open::name(location)))
+        Self::of_digest(Sha256::new_with_prefix(address(location)))
     }
 
     pub(super) fn of_digest(hash: Sha256) -> Self {
@@ -69,6 +69,27 @@ impl Name {
 struct Slot {
     at: u64,
     row: u32,
+}
+
+/// Returns one name for all spellings of a location, without its secrets.
+pub(super) fn address(location: &Location) -> String {
+    if let Some(s3) = location.as_s3() {
+        return format!("s3://{}/{}", s3.bucket, s3.key);
+    }
+    match location {
+        Location::Http(url) => {
+            let plain = without_secrets(url);
+            match Location::Http(plain.clone()).as_s3() {
+                Some(s3) => format!("s3://{}/{}", s3.bucket, s3.key),
+                None => plain.to_string(),
+            }
+        }
+        Location::Local(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            path.to_string_lossy().into_owned()
+        }
+        other => other.to_href(),
+    }
 }
 
 /// The journal of one build.

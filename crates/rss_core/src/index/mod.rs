@@ -13,6 +13,7 @@ mod bare;
 mod build;
 mod check;
 mod delta;
+mod entries;
 mod export;
 mod file;
 mod inputs;
@@ -22,6 +23,7 @@ mod merge;
 mod open;
 mod pack;
 mod schema;
+mod select;
 mod source;
 mod table;
 mod unite;
@@ -29,11 +31,13 @@ mod unpack;
 mod wkb;
 mod write;
 
-pub use self::open::{AssetInfo, Entries, Index, Indexed, Info, Select};
 pub use self::{
     build::{BuildProgress, BuildReport, Builder, Failed, Source},
     check::{CheckOptions, CheckReport, check},
+    entries::{Entries, Indexed},
     export::{Exported, Format, LeftOut, export},
     merge::merge,
+    open::{AssetInfo, Index, Info},
+    select::Select,
     write::Writer,
 };

@@ -1,35 +1,29 @@
 //! An index that is open: what it holds, and entries by item, by place and time, or by location.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arrow_array::{
-    Array, Float64Array, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
-    cast::AsArray,
-};
+use arrow_array::{Array, RecordBatch, StringArray, StructArray, cast::AsArray};
 use chrono::{DateTime, Utc};
 
 use super::{
+    entries::{Entries, ROWS_AT_ONCE},
     file::Said,
-    items::stripped,
-    journal::Name,
+    journal::{Name, address},
     schema::{self, ASSETS, column_of},
+    select::{Matches, Select},
     table::Table,
     unpack::{self, Column},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::Bbox,
     location::{Location, Trust},
     reader::{Entry, Version},
 };
-
-/// Entries that are read at once.
-const ROWS_AT_ONCE: usize = 64;
 
 /// An open index. It can be shared by threads; dropping it closes the file.
 ///
@@ -40,9 +34,12 @@ pub struct Index {
     table: Table,
     said: Said,
     trust: Trust,
-    /// By row group: hashes of ids and their rows, sorted.
-    ids: Mutex<HashMap<usize, Arc<Vec<(u64, usize)>>>>,
+    /// By row group, as they are asked for.
+    ids: Mutex<HashMap<usize, Ids>>,
 }
+
+/// Hashes of the ids of a row group and their rows, sorted.
+type Ids = Arc<Vec<(u64, usize)>>;
 
 /// What an index holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,73 +69,6 @@ pub struct AssetInfo {
     pub files: u64,
     /// Tiles of these files, over all levels and masks.
     pub tiles: u64,
-}
-
-/// Which entries are meant: all by default.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Select {
-    /// Only items of these ids.
-    pub ids: Option<Vec<String>>,
-    /// Only these assets.
-    pub assets: Option<Vec<String>>,
-    /// Only items whose bbox shares a point with this one.
-    pub bbox: Option<Bbox>,
-    /// Only items that end at this time or later.
-    pub start: Option<DateTime<Utc>>,
-    /// Only items that start at this time or earlier.
-    pub end: Option<DateTime<Utc>>,
-}
-
-impl Select {
-    /// Selects everything.
-    pub fn all() -> Self {
-        Self::default()
-    }
-
-    /// Selects items by their ids.
-    #[must_use]
-    pub fn with_ids(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.ids = Some(ids.into_iter().map(Into::into).collect());
-        self
-    }
-
-    /// Selects assets by their keys.
-    #[must_use]
-    pub fn with_assets(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.assets = Some(keys.into_iter().map(Into::into).collect());
-        self
-    }
-
-    /// Selects items by place; one without a bbox is nowhere.
-    #[must_use]
-    pub fn with_bbox(mut self, bbox: Bbox) -> Self {
-        self.bbox = Some(bbox);
-        self
-    }
-
-    /// Selects items by time, both ends included; one without a time is at none.
-    #[must_use]
-    pub fn with_times(mut self, start: Option<DateTime<Utc>>, end: Option<DateTime<Utc>>) -> Self {
-        (self.start, self.end) = (start, end);
-        self
-    }
-}
-
-/// One file of an index, with the item and the asset it belongs to.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Indexed {
-    /// The item's id.
-    pub item: String,
-    /// The item's collection, if it has one.
-    pub collection: Option<String>,
-    /// The asset's key.
-    pub asset: String,
-    /// When the item is: its time, or the start of it; none if it says neither.
-    pub datetime: Option<DateTime<Utc>>,
-    /// Where the file is, and what is known of it.
-    pub entry: Entry,
 }
 
 /// A file of an index, as far as its catalogue columns and its version say it.
@@ -337,15 +267,7 @@ impl Index {
             keys.is_none_or(|keys| keys.iter().any(|one| one == key))
         };
         let assets: Vec<String> = self.keys().filter(wanted).map(str::to_owned).collect();
-        Ok(Entries {
-            index: self,
-            select: select.clone(),
-            assets,
-            group: 0,
-            rows: VecDeque::new(),
-            ready: VecDeque::new(),
-            failed: false,
-        })
+        Ok(Entries::new(self, select.clone(), assets))
     }
 
     /// Finds entries by the locations of their files, one for each location asked for. Signatures and
@@ -359,20 +281,17 @@ impl Index {
         let mut found: Vec<Option<Entry>> = vec![None; locations.len()];
         let mut wanted: HashMap<String, Vec<usize>> = HashMap::new();
         for (number, location) in locations.iter().enumerate() {
-            wanted.entry(name(location)).or_default().push(number);
+            wanted.entry(address(location)).or_default().push(number);
         }
         for group in 0..self.table.groups() {
             for asset in self.keys() {
                 let column = column_of(asset);
-                let Some(leaf) = self.table.leaf(&[ASSETS, asset, "href"]) else {
-                    continue;
-                };
                 let mut hits: Vec<(usize, &[usize])> = Vec::new();
-                for (row, href) in self.hrefs(group, asset, leaf)? {
+                for (row, href) in self.hrefs(group, asset)? {
                     let numbers = self
                         .location(&href)
                         .ok()
-                        .and_then(|at| wanted.get(&name(&at)));
+                        .and_then(|at| wanted.get(&address(&at)));
                     if let Some(numbers) = numbers {
                         hits.push((row, numbers));
                     }
@@ -403,8 +322,7 @@ impl Index {
     }
 
     /// Returns the hrefs of an asset in a row group, with their rows.
-    fn hrefs(&self, group: usize, asset: &str, leaf: usize) -> Result<Vec<(usize, String)>> {
-        debug_assert!(leaf < usize::MAX);
+    fn hrefs(&self, group: usize, asset: &str) -> Result<Vec<(usize, String)>> {
         let mask = self.table.mask(&[&[ASSETS, asset, "href"]]);
         let mut hrefs = Vec::new();
         let mut start = 0;
@@ -419,11 +337,11 @@ impl Index {
         Ok(hrefs)
     }
 
-    fn location(&self, href: &str) -> Result<Location> {
+    pub(super) fn location(&self, href: &str) -> Result<Location> {
         Location::parse_from(href, self.trust)
     }
 
-    fn column<'a>(&self, batch: &'a RecordBatch, name: &str) -> Result<Column<'a>> {
+    pub(super) fn column<'a>(&self, batch: &'a RecordBatch, name: &str) -> Result<Column<'a>> {
         let column = batch
             .column_by_name(name)
             .and_then(|column| column.as_struct_opt());
@@ -487,7 +405,7 @@ impl Index {
         Ok(hashes)
     }
 
-    fn ids_of<'a>(&self, batch: &'a RecordBatch) -> Result<&'a StringArray> {
+    pub(super) fn ids_of<'a>(&self, batch: &'a RecordBatch) -> Result<&'a StringArray> {
         let ids = batch
             .column_by_name("id")
             .and_then(|ids| ids.as_string_opt());
@@ -498,7 +416,7 @@ impl Index {
     }
 
     /// Returns the rows of a row group that may be meant: exact for place and time, by hash for ids.
-    fn rows(&self, group: usize, select: &Select) -> Result<Vec<usize>> {
+    pub(super) fn rows(&self, group: usize, select: &Select) -> Result<Vec<usize>> {
         if !self.may_match(group, select) {
             return Ok(Vec::new());
         }
@@ -571,29 +489,6 @@ impl Index {
     }
 }
 
-/// Returns one name for all spellings of a location, without its secrets.
-pub(super) fn name(location: &Location) -> String {
-    if let Some(s3) = location.as_s3() {
-        return format!("s3://{}/{}", s3.bucket, s3.key);
-    }
-    match location {
-        Location::Http(url) => {
-            let plain = stripped(url.as_str());
-            let plain =
-                plain.map_or_else(|| url.clone(), |text| text.parse().unwrap_or(url.clone()));
-            match Location::Http(plain).as_s3() {
-                Some(s3) => format!("s3://{}/{}", s3.bucket, s3.key),
-                None => crate::store::without_secrets(url).to_string(),
-            }
-        }
-        Location::Local(path) => {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            path.to_string_lossy().into_owned()
-        }
-        other => other.to_href(),
-    }
-}
-
 fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -605,191 +500,4 @@ pub(super) fn href_column<'a>(batch: &'a RecordBatch, asset: &str) -> Option<&'a
     let assets = batch.column_by_name(ASSETS)?.as_struct_opt()?;
     let asset: &StructArray = assets.column_by_name(asset)?.as_struct_opt()?;
     asset.column_by_name("href")?.as_string_opt()
-}
-
-/// Which rows of a batch are in the place and time asked for.
-struct Matches<'a> {
-    select: &'a Select,
-    edges: Option<[&'a Float64Array; 4]>,
-    times: [Option<&'a TimestampMicrosecondArray>; 3],
-}
-
-impl<'a> Matches<'a> {
-    fn new(batch: &'a RecordBatch, select: &'a Select) -> Self {
-        let edges = batch.column_by_name("bbox").and_then(|column| {
-            let column = column.as_struct_opt()?;
-            let edge = |name| column.column_by_name(name)?.as_any().downcast_ref();
-            Some([edge("xmin")?, edge("ymin")?, edge("xmax")?, edge("ymax")?])
-        });
-        let time = |name| batch.column_by_name(name)?.as_any().downcast_ref();
-        Self {
-            select,
-            edges,
-            times: ["datetime", "start_datetime", "end_datetime"].map(time),
-        }
-    }
-
-    fn row(&self, row: usize) -> bool {
-        self.in_place(row) && self.in_time(row)
-    }
-
-    fn in_place(&self, row: usize) -> bool {
-        let Some(wanted) = self.select.bbox else {
-            return true;
-        };
-        let Some(edges) = self.edges else {
-            return false;
-        };
-        if edges.iter().any(|edge| edge.is_null(row)) {
-            return false;
-        }
-        let [west, south, east, north] = edges.map(|edge| edge.value(row));
-        Bbox::new(west, south, east, north).is_ok_and(|bbox| bbox.intersects(&wanted))
-    }
-
-    fn in_time(&self, row: usize) -> bool {
-        if self.select.start.is_none() && self.select.end.is_none() {
-            return true;
-        }
-        let [at, start, end] = self.times.map(|times| {
-            let times = times.filter(|times| times.is_valid(row))?;
-            Some(times.value(row))
-        });
-        let (Some(first), Some(last)) = (start.or(at), end.or(at)) else {
-            return false;
-        };
-        let micros = |time: DateTime<Utc>| time.timestamp_micros();
-        self.select.start.is_none_or(|start| last >= micros(start))
-            && self.select.end.is_none_or(|end| first <= micros(end))
-    }
-}
-
-/// Entries of an index as they are read; made by [`Index::entries`].
-#[derive(Debug)]
-pub struct Entries<'a> {
-    index: &'a Index,
-    select: Select,
-    assets: Vec<String>,
-    /// The row group to look at next.
-    group: usize,
-    /// Rows of the row group before it that are still to be read.
-    rows: VecDeque<usize>,
-    ready: VecDeque<Indexed>,
-    failed: bool,
-}
-
-impl Iterator for Entries<'_> {
-    type Item = Result<Indexed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if self.failed {
-                return None;
-            }
-            if let Some(ready) = self.ready.pop_front() {
-                return Some(Ok(ready));
-            }
-            if self.rows.is_empty() {
-                if self.group >= self.index.table.groups() || self.assets.is_empty() {
-                    return None;
-                }
-                match self.index.rows(self.group, &self.select) {
-                    Ok(rows) => self.rows = rows.into(),
-                    Err(err) => {
-                        self.failed = true;
-                        return Some(Err(err));
-                    }
-                }
-                self.group += 1;
-                continue;
-            }
-            let some = self.rows.len().min(ROWS_AT_ONCE);
-            let rows: Vec<usize> = self.rows.drain(..some).collect();
-            if let Err(err) = self.read(&rows) {
-                self.failed = true;
-                return Some(Err(err));
-            }
-        }
-    }
-}
-
-impl Entries<'_> {
-    fn read(&mut self, rows: &[usize]) -> Result<()> {
-        let group = self.group.saturating_sub(1);
-        let index = self.index;
-        let columns: BTreeMap<&str, String> = self
-            .assets
-            .iter()
-            .map(|asset| (asset.as_str(), column_of(asset)))
-            .collect();
-        let hrefs: Vec<[&str; 3]> = columns.keys().map(|key| [ASSETS, key, "href"]).collect();
-        let mut paths: Vec<&[&str]> =
-            vec![&["id"], &["collection"], &["datetime"], &["start_datetime"]];
-        let tops: Vec<[&str; 1]> = columns.values().map(|column| [column.as_str()]).collect();
-        paths.extend(tops.iter().map(|path| path.as_slice()));
-        paths.extend(hrefs.iter().map(|path| path.as_slice()));
-        let mask = index.table.mask(&paths);
-        let batch = index.table.rows_of(group, &mask, rows)?;
-        let ids = index.ids_of(&batch)?;
-        let collections: Option<&StringArray> = batch
-            .column_by_name("collection")
-            .and_then(|column| column.as_string_opt());
-        let times = ["datetime", "start_datetime"].map(|name| {
-            let column: &TimestampMicrosecondArray =
-                batch.column_by_name(name)?.as_any().downcast_ref()?;
-            Some(column)
-        });
-        let mut parts = Vec::new();
-        for (key, column) in &columns {
-            parts.push((
-                *key,
-                index.column(&batch, column)?,
-                href_column(&batch, key),
-            ));
-        }
-        let here = |err: Error| err.at(index.table.path().display());
-        for row in 0..batch.num_rows() {
-            let wrong = |expected: &str| {
-                let message = format!("expected {expected}");
-                here(Error::new(ErrorKind::Corrupt, message))
-            };
-            if ids.is_null(row) {
-                return Err(wrong("an id for each item"));
-            }
-            let id = ids.value(row);
-            if let Some(wanted) = &self.select.ids
-                && !wanted.iter().any(|one| one == id)
-            {
-                continue;
-            }
-            let collection = collections
-                .filter(|column| column.is_valid(row))
-                .map(|column| column.value(row).to_owned());
-            let datetime = times
-                .iter()
-                .flatten()
-                .find(|times| times.is_valid(row))
-                .and_then(|times| DateTime::from_timestamp_micros(times.value(row)));
-            for (key, column, hrefs) in &parts {
-                if !column.is_there(row) {
-                    continue;
-                }
-                let href = hrefs
-                    .filter(|hrefs| hrefs.is_valid(row))
-                    .map(|hrefs| hrefs.value(row))
-                    .ok_or_else(|| wrong("an href for each file that is indexed"))?;
-                let location = index.location(href).map_err(here)?;
-                if let Some(entry) = column.entry(row, location)? {
-                    self.ready.push_back(Indexed {
-                        item: id.to_owned(),
-                        collection: collection.clone(),
-                        asset: (*key).to_owned(),
-                        datetime,
-                        entry,
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
 }

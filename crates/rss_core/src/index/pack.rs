@@ -5,8 +5,8 @@ use std::{mem, sync::Arc};
 use arrow_array::{
     Array, ArrayRef, ListArray, StructArray,
     builder::{
-        ArrayBuilder as _, BinaryBuilder, BooleanBuilder, Float64Builder, Int32Builder,
-        Int64Builder, StringBuilder, TimestampMillisecondBuilder,
+        ArrayBuilder as _, BooleanBuilder, Float64Builder, Int32Builder, Int64Builder,
+        StringBuilder, TimestampMillisecondBuilder,
     },
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -17,6 +17,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::Crs,
     reader::{BandProfile, Entry, Image},
+    store::hex,
 };
 
 /// Checks that a column can hold an entry.
@@ -107,7 +108,7 @@ struct Rows {
     compression: StringBuilder,
     bands: Bands,
     band_ends: Ends,
-    palette: BinaryBuilder,
+    palette: StringBuilder,
     metadata_key: StringBuilder,
     metadata_value: StringBuilder,
     metadata_ends: Ends,
@@ -138,7 +139,7 @@ impl Default for Rows {
             compression: StringBuilder::new(),
             bands: Bands::default(),
             band_ends: Ends::default(),
-            palette: BinaryBuilder::new(),
+            palette: StringBuilder::new(),
             metadata_key: StringBuilder::new(),
             metadata_value: StringBuilder::new(),
             metadata_ends: Ends::default(),
@@ -186,7 +187,8 @@ impl Rows {
             self.bands.push(band);
         }
         self.band_ends.push(self.bands.color.len())?;
-        let palette = header.palette.as_ref().map(|palette| palette.concat());
+        let palette = header.palette.as_ref();
+        let palette = palette.map(|palette| hex(palette.as_flattened()));
         self.palette.append_option(palette);
         for (key, value) in &header.metadata {
             self.metadata_key.append_value(key);
@@ -316,7 +318,7 @@ struct Levels {
     planar: BooleanBuilder,
     photometric: Int32Builder,
     bits_reversed: BooleanBuilder,
-    jpeg_tables: BinaryBuilder,
+    jpeg_tables: StringBuilder,
     byte_counts: Vec<i64>,
     gaps: Vec<i64>,
     ends: Ends,
@@ -343,7 +345,8 @@ impl Levels {
         self.planar.append_value(image.planar);
         self.photometric.append_value(i32::from(image.photometric));
         self.bits_reversed.append_value(image.bits_reversed);
-        self.jpeg_tables.append_option(image.jpeg_tables.as_ref());
+        let tables = image.jpeg_tables.as_deref().map(hex);
+        self.jpeg_tables.append_option(tables);
         delta::pack(&image.tiles, &mut self.byte_counts, &mut self.gaps)?;
         self.ends.push(self.gaps.len())
     }

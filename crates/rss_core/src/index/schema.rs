@@ -33,9 +33,10 @@ pub(super) fn time() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Returns the columns of one asset's headers.
+/// Returns the columns of one asset's headers. Bytes are text in hexadecimal digits: readers that turn
+/// rows into JSON know no bytes.
 pub(super) fn entry() -> Fields {
-    use DataType::{Binary, Boolean, Float64, Int32, Int64, Utf8};
+    use DataType::{Boolean, Float64, Int32, Int64, Utf8};
     let changed = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
     Fields::from(vec![
         field("size", Int64),
@@ -55,7 +56,7 @@ pub(super) fn entry() -> Fields {
         field("pixel_is_point", Boolean),
         field("compression", Utf8),
         field("bands", list_of(DataType::Struct(bands()))),
-        field("palette", Binary),
+        field("palette", Utf8),
         field("metadata", list_of(DataType::Struct(metadata()))),
         field("levels", list_of(DataType::Struct(levels()))),
     ])
@@ -83,7 +84,7 @@ pub(super) fn metadata() -> Fields {
 
 /// Returns the columns of one image: a level, or the mask of the level before it.
 pub(super) fn levels() -> Fields {
-    use DataType::{Binary, Boolean, Int32, Int64};
+    use DataType::{Boolean, Int32, Int64, Utf8};
     Fields::from(vec![
         field("mask", Boolean),
         field("width", Int64),
@@ -99,7 +100,7 @@ pub(super) fn levels() -> Fields {
         field("planar", Boolean),
         field("photometric", Int32),
         field("bits_reversed", Boolean),
-        field("jpeg_tables", Binary),
+        field("jpeg_tables", Utf8),
         field("byte_counts", list_of(Int64)),
         field("gaps", list_of(Int64)),
     ])

@@ -24,6 +24,7 @@ use parquet::{
         },
         parquet_to_arrow_schema,
     },
+    basic::{LogicalType, TimeUnit},
     bloom_filter::Sbbf,
     errors::{ParquetError, Result as ParquetResult},
     file::{
@@ -168,13 +169,17 @@ impl Table {
             .get(group)?
             .columns()
             .get(self.leaf(path)?)?;
+        let micros = matches!(
+            column.column_descr().logical_type_ref(),
+            Some(LogicalType::Timestamp(time)) if time.unit == TimeUnit::MICROS
+        );
         match column.statistics()? {
             Statistics::Double(numbers) => Some((*numbers.min_opt()?, *numbers.max_opt()?)),
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "rounding by microseconds of a time; what is compared has slack"
             )]
-            Statistics::Int64(numbers) => {
+            Statistics::Int64(numbers) if micros => {
                 Some((*numbers.min_opt()? as f64, *numbers.max_opt()? as f64))
             }
             _ => None,

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, BinaryArray, BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, StringArray,
-    StructArray, TimestampMillisecondArray,
+    Array, BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, StringArray, StructArray,
+    TimestampMillisecondArray,
 };
 use bytes::Bytes;
 use chrono::DateTime;
@@ -35,7 +35,7 @@ pub(super) struct Column<'a> {
     transform: &'a ListArray,
     pixel_is_point: &'a BooleanArray,
     bands: &'a ListArray,
-    palette: &'a BinaryArray,
+    palette: &'a StringArray,
     metadata: &'a ListArray,
     levels: &'a ListArray,
 }
@@ -106,13 +106,12 @@ impl<'a> Column<'a> {
         header.transform = self.transform(row)?;
         header.pixel_is_point = flag(self.pixel_is_point, row, "pixel_is_point")?;
         header.bands = self.bands(row)?;
-        if let Some(bytes) = value(self.palette, row, BinaryArray::value) {
+        if let Some(digits) = value(self.palette, row, StringArray::value) {
+            let bytes = unhex(digits, "palette")?;
             let (colors, rest) = bytes.as_chunks::<3>();
             if !rest.is_empty() || colors.len() > MOST_COLORS {
-                return Err(wrong(
-                    "palette",
-                    "three bytes for each of at most 65536 colours",
-                ));
+                let expected = "three bytes for each of at most 65536 colours";
+                return Err(wrong("palette", expected));
             }
             header.palette = Some(colors.to_vec());
         }
@@ -224,7 +223,7 @@ struct Images<'a> {
     mask: &'a BooleanArray,
     planar: &'a BooleanArray,
     bits_reversed: &'a BooleanArray,
-    jpeg_tables: &'a BinaryArray,
+    jpeg_tables: &'a StringArray,
     byte_counts: &'a ListArray,
     gaps: &'a ListArray,
 }
@@ -274,8 +273,9 @@ impl<'a> Images<'a> {
         image.photometric = code("photometric")?;
         image.planar = flag(self.planar, place, "levels.planar")?;
         image.bits_reversed = flag(self.bits_reversed, place, "levels.bits_reversed")?;
-        let tables = value(self.jpeg_tables, place, BinaryArray::value);
-        image.jpeg_tables = tables.map(Bytes::copy_from_slice);
+        let tables = value(self.jpeg_tables, place, StringArray::value);
+        let tables = tables.map(|digits| unhex(digits, "levels.jpeg_tables"));
+        image.jpeg_tables = tables.transpose()?.map(Bytes::from);
         Ok(image)
     }
 
@@ -286,6 +286,23 @@ impl<'a> Images<'a> {
         let gaps = whole_numbers(gaps.as_ref(), "levels.gaps")?;
         delta::unpack(sizes, gaps).map_err(|expected| wrong("levels", expected))
     }
+}
+
+/// Returns the bytes that pairs of hexadecimal digits stand for.
+fn unhex(digits: &str, name: &str) -> Result<Vec<u8>> {
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let bytes: Option<Vec<u8>> = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect();
+    bytes
+        .filter(|_| rest.is_empty())
+        .ok_or_else(|| wrong(name, "pairs of hexadecimal digits"))
 }
 
 fn wrong(column: &str, expected: &str) -> Error {

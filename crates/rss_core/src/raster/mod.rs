@@ -6,7 +6,10 @@ mod save;
 use ndarray::{Array3, ArrayView3};
 pub use num_complex::Complex;
 
-pub use self::{dtype::DataType, save::Format};
+pub use self::{
+    dtype::DataType,
+    save::{Format, NpyStack},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Size, Window},
@@ -218,6 +221,8 @@ mod private {
         fn put_le(&self, bytes: &mut Vec<u8>);
         /// Returns the sample as a number; of a complex one the magnitude.
         fn number(&self) -> f64;
+        /// Returns the sample nearest to a number.
+        fn of_number(number: f64) -> Self;
     }
 }
 use private::Sealed;
@@ -235,6 +240,17 @@ macro_rules! numbers {
                 let number = *self as f64;
                 number
             }
+
+            #[expect(clippy::allow_attributes, reason = "one macro for all types")]
+            fn of_number(number: f64) -> Self {
+                #[allow(
+                    clippy::unnecessary_cast,
+                    clippy::cast_possible_truncation,
+                    reason = "one of the types is f64 already; what does not fit becomes the end of the range"
+                )]
+                let sample = number as $type;
+                sample
+            }
         }
     )*};
 }
@@ -250,6 +266,10 @@ macro_rules! complex_numbers {
 
             fn number(&self) -> f64 {
                 f64::from(self.re).hypot(f64::from(self.im))
+            }
+
+            fn of_number(number: f64) -> Self {
+                Self::new(<$part as Sealed>::of_number(number), 0.0)
             }
         }
     )*};

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::{Backend, Entry, Profile, RasterReader, ReadRequest, cog, gdal};
+use super::{Backend, Entry, Profile, RasterReader, ReadPlan, ReadRequest, cog, gdal};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
@@ -74,10 +74,6 @@ impl RasterReader for Fallback {
 
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
         self.reader.read_many(requests).await
-    }
-
-    async fn entry(&self) -> Result<Entry> {
-        self.reader.entry().await
     }
 }
 
@@ -153,6 +149,10 @@ impl RasterReader for Auto {
             Ok(rasters) => Ok(rasters),
             Err(err) => self.instead(err).await?.read_many(requests).await,
         }
+    }
+
+    fn plan(&self, request: &ReadRequest) -> Result<Option<ReadPlan>> {
+        self.reader().plan(request)
     }
 
     async fn entry(&self) -> Result<Entry> {

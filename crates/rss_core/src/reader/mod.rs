@@ -223,6 +223,17 @@ pub trait RasterReader: fmt::Debug + Send + Sync {
     /// As [`RasterReader::read`]; the first error ends the call.
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>>;
 
+    /// Returns what a read will ask for, if that is known without asking for anything: the COG reader
+    /// knows it of entries, and of files whose tables of tiles it has read.
+    ///
+    /// # Errors
+    ///
+    /// As [`RasterReader::read`], but for the network.
+    fn plan(&self, request: &ReadRequest) -> Result<Option<ReadPlan>> {
+        let _ = request;
+        Ok(None)
+    }
+
     /// Returns what an index keeps of this file: all of its header, so that [`open`] takes the entry in
     /// place of the location and reads tiles without asking for the header again. Asks for parts of
     /// very large tables of tiles that were not read yet, else for nothing.
@@ -274,6 +285,20 @@ impl From<Backend> for OpenOptions {
     fn from(backend: Backend) -> Self {
         Self::new().with_backend(backend)
     }
+}
+
+/// What a read will ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadPlan {
+    /// Tiles under the window that are stored.
+    pub tiles: u64,
+    /// Tiles under the window that are not stored: they are filled, and not asked for.
+    pub sparse_tiles: u64,
+    /// Requests; of a file of this machine, 0.
+    pub requests: u64,
+    /// Bytes of the answers, gaps between tiles included.
+    pub bytes: u64,
 }
 
 /// What [`open`] opens.

@@ -112,6 +112,16 @@ impl Profile {
         finest.count()
     }
 
+    /// Returns the grid of a level: where its pixels lie, and which pixels a place has.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if there is no such level.
+    pub fn level_geobox(&self, level: usize) -> Result<GeoBox> {
+        let size = self.level_size(level)?;
+        Ok(self.geobox(size, &Window::whole(size)))
+    }
+
     /// Returns the grid of a window of a level.
     pub(crate) fn geobox(&self, level_size: Size, window: &Window) -> GeoBox {
         GeoBox {

@@ -398,7 +398,6 @@ impl Session {
         WeakSession(Arc::downgrade(&self.0))
     }
 
-    #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn meter(&self) -> &Meter {
         &self.0.meter
     }

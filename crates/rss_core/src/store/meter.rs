@@ -48,6 +48,7 @@ pub(crate) struct Meter(Arc<Counters>);
 struct Counters {
     requests: AtomicU64,
     bytes: AtomicU64,
+    throttled: AtomicU64,
     elsewhere: OnceLock<Box<dyn Fn() -> Traffic + Send + Sync>>,
 }
 
@@ -61,6 +62,16 @@ impl Meter {
     pub(crate) fn add(&self, requests: u64, bytes: u64) {
         self.0.requests.fetch_add(requests, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts an answer by which a server asks for fewer requests.
+    pub(crate) fn add_throttled(&self) {
+        self.0.throttled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many such answers there were.
+    pub(crate) fn throttled(&self) -> u64 {
+        self.0.throttled.load(Ordering::Relaxed)
     }
 
     /// Adds what another library counts by itself. The first call counts.

@@ -328,9 +328,11 @@ impl Wire {
         if matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        ) && let Err(pause) = self.network.pause(host, &parts.headers)
-        {
-            return Err(Fault::Pause(pause).for_good());
+        ) {
+            self.network.meter().add_throttled();
+            if let Err(pause) = self.network.pause(host, &parts.headers) {
+                return Err(Fault::Pause(pause).for_good());
+            }
         }
         let text = self.read_some(body, ERROR_BODY_BYTES).await;
         probe.fail(Fault::Status {

@@ -50,10 +50,16 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "gather",
+        &[
+            "error", "geo", "location", "raster", "stac", "products", "store", "session", "reader",
+        ],
+    ),
+    (
         "blocking",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
-            "reader", "fetch",
+            "reader", "fetch", "gather",
         ],
     ),
 ];
@@ -76,6 +82,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         ],
     ),
     ("reader/gdal", &["use gdal::", "gdal_sys::"]),
+    ("geo", &["proj4rs::", "crs_definitions::"]),
     ("session", &["env::var"]),
 ];
 

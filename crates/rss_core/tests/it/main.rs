@@ -8,6 +8,7 @@ mod corpora;
 mod damaged;
 mod download;
 mod entries;
+mod gather;
 #[cfg(feature = "gdal")]
 mod gdal;
 #[cfg(feature = "gdal")]

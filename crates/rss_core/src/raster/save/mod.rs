@@ -4,6 +4,7 @@
 //! publish are not the business here.
 
 mod npy;
+mod npy_stack;
 mod png;
 mod tiff;
 
@@ -12,6 +13,9 @@ use std::{
     path::Path,
 };
 
+use tempfile::NamedTempFile;
+
+pub use self::npy_stack::NpyStack;
 use super::Raster;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -71,16 +75,7 @@ impl Raster {
     pub fn save(&self, path: &Path) -> Result<()> {
         let format = Format::of_path(path)?;
         let at = |err: io::Error| io_error(err).at(path.display());
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".rss-");
-        // A temporary file is its owner's alone; this one becomes an ordinary file.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder).map_err(at)?;
+        let mut file = temporary(path)?;
         let mut out = BufWriter::new(file.as_file_mut());
         self.write_as(&mut out, format)
             .map_err(|err| err.at(path.display()))?;
@@ -104,6 +99,21 @@ impl Raster {
             Format::Png => png::write(self, out),
         }
     }
+}
+
+/// Makes a file beside `path` that may take its name.
+fn temporary(path: &Path) -> Result<NamedTempFile> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".rss-");
+    // A temporary file is its owner's alone; this one becomes an ordinary file.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let made = builder.tempfile_in(folder);
+    made.map_err(|err| io_error(err).at(path.display()))
 }
 
 /// Maps what went wrong while writing.

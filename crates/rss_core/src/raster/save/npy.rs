@@ -13,8 +13,15 @@ const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
 const ALIGNMENT: usize = 64;
 
 pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
-    let [bands, height, width] = raster.pixels.shape();
-    let descr = match raster.pixels.dtype() {
+    let header = header(raster.pixels.dtype(), &raster.pixels.shape());
+    out.write_all(&header)
+        .and_then(|()| out.write_all(&raster.pixels.to_le_bytes()))
+        .map_err(io_error)
+}
+
+/// Returns what stands before samples of a type and shape.
+pub(super) fn header(dtype: DataType, shape: &[usize]) -> Vec<u8> {
+    let descr = match dtype {
         DataType::U8 => "|u1",
         DataType::I8 => "|i1",
         DataType::U16 => "<u2",
@@ -28,17 +35,15 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
         DataType::C64 => "<c8",
         DataType::C128 => "<c16",
     };
-    let mut header = format!(
-        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({bands}, {height}, {width}), }}"
+    let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
+    let mut text = format!(
+        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}",
+        shape.join(", ")
     );
     let before = MAGIC.len() + 2;
-    let padded = (before + header.len() + 1).next_multiple_of(ALIGNMENT);
-    header.extend(std::iter::repeat_n(' ', padded - before - header.len() - 1));
-    header.push('\n');
-    let length = u16::try_from(header.len()).unwrap_or(u16::MAX);
-    out.write_all(MAGIC)
-        .and_then(|()| out.write_all(&length.to_le_bytes()))
-        .and_then(|()| out.write_all(header.as_bytes()))
-        .and_then(|()| out.write_all(&raster.pixels.to_le_bytes()))
-        .map_err(io_error)
+    let padded = (before + text.len() + 1).next_multiple_of(ALIGNMENT);
+    text.extend(std::iter::repeat_n(' ', padded - before - text.len() - 1));
+    text.push('\n');
+    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    [MAGIC, &length.to_le_bytes(), text.as_bytes()].concat()
 }

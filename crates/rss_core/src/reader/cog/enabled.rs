@@ -24,7 +24,10 @@ use crate::{
     geo::{TileIndex, Window},
     location::Location,
     raster::{Raster, Sample, Sparse, with_type},
-    reader::{Backend, Entry, Masking, Profile, RasterReader, ReadRequest, Resolved, Tiles, mask},
+    reader::{
+        Backend, Entry, Masking, Profile, RasterReader, ReadPlan, ReadRequest, Resolved, Tiles,
+        mask,
+    },
     session::Session,
     store::{Disk, Fetch, Merge, Object, coalesce},
 };
@@ -236,6 +239,44 @@ impl RasterReader for Cog {
         read.map_err(|err| err.at(&self.0.location))
     }
 
+    fn plan(&self, request: &ReadRequest) -> Result<Option<ReadPlan>> {
+        let inner = &self.0;
+        let plan = || {
+            let most_bytes = inner.session.settings().read_bytes;
+            let resolved = request.resolve(&inner.profile, most_bytes)?;
+            let level = inner.image(Image::Level(request.level))?;
+            let tile_bytes = decode::tile_bytes(level)?;
+            let needed = plan::needed(level, &resolved)?;
+            let numbers: Vec<u64> = needed.iter().map(|needed| needed.number).collect();
+            let parts = self.parts().clone();
+            let ranges = match level.ranges(&numbers, inner.index.little_endian, &parts) {
+                Ok(ranges) => ranges,
+                Err(Stop::Missing(_)) => return Ok(None),
+                Err(Stop::Failed(err)) => return Err(err),
+            };
+            let ranges = ranges
+                .into_iter()
+                .map(|range| stored(level, range, tile_bytes as u64))
+                .collect::<Result<Vec<_>>>()?;
+            let tiles = ranges.iter().filter(|range| !range.is_empty()).count() as u64;
+            let sparse_tiles = ranges.len() as u64 - tiles;
+            let fetches = match inner.object.disk() {
+                Some(_) => Vec::new(),
+                None => coalesce(&ranges, self.merge()),
+            };
+            let lengths = fetches
+                .iter()
+                .map(|fetch| fetch.range.end - fetch.range.start);
+            Ok(Some(ReadPlan {
+                tiles,
+                sparse_tiles,
+                requests: fetches.len() as u64,
+                bytes: lengths.sum(),
+            }))
+        };
+        plan().map_err(|err: Error| err.at(&inner.location))
+    }
+
     async fn entry(&self) -> Result<Entry> {
         let inner = &self.0;
         let mut tiles = Vec::new();
@@ -440,14 +481,9 @@ impl Cog {
         tile_bytes: usize,
     ) -> Result<()> {
         let inner = &self.0;
-        let settings = inner.session.settings();
-        let merge = Merge {
-            gap_bytes: settings.gap_bytes,
-            fetch_bytes: settings.fetch_bytes,
-        };
         let (tasks, ranges): (Vec<Task<T>>, Vec<Range<u64>>) = stored.into_iter().unzip();
         let mut tasks: Vec<Option<Task<T>>> = tasks.into_iter().map(Some).collect();
-        let batches: Vec<Batch<T>> = coalesce(&ranges, merge)
+        let batches: Vec<Batch<T>> = coalesce(&ranges, self.merge())
             .into_iter()
             .map(|Fetch { range, wanted }| {
                 let tiles = wanted.into_iter().filter_map(|i| {
@@ -483,6 +519,15 @@ impl Cog {
             .try_buffer_unordered(self.jobs_at_once(tile_bytes))
             .try_collect()
             .await
+    }
+
+    /// Returns how tiles are merged into requests.
+    fn merge(&self) -> Merge {
+        let settings = self.0.session.settings();
+        Merge {
+            gap_bytes: settings.gap_bytes,
+            fetch_bytes: settings.fetch_bytes,
+        }
     }
 
     /// Tiles that are decoded or wait for a CPU thread at once.

@@ -1,0 +1,76 @@
+//! The machine that a report was made on.
+
+use std::fs;
+
+use serde::Serialize;
+
+/// What a reader must know of the machine to judge a number.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Machine {
+    /// Processor cores that this process may use.
+    pub cores: usize,
+    /// The processor's name, where the system says it.
+    pub cpu: String,
+    /// The system and its version.
+    pub os: String,
+    /// Memory in bytes, where the system says it.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Machine {
+    /// Looks at this machine.
+    pub fn here() -> Self {
+        let first = |path: &str, key: &str| {
+            let text = fs::read_to_string(path).ok()?;
+            let line = text.lines().find(|line| line.starts_with(key))?;
+            let (_, value) = line.split_once([':', '='])?;
+            Some(value.trim().trim_matches('"').to_owned())
+        };
+        let memory = first("/proc/meminfo", "MemTotal").and_then(|text| {
+            let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
+            Some(kib * 1024)
+        });
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cpu: first("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
+            os: first("/etc/os-release", "PRETTY_NAME")
+                .unwrap_or_else(|| std::env::consts::OS.to_owned())
+                + ", "
+                + std::env::consts::ARCH,
+            memory_bytes: memory,
+        }
+    }
+}
+
+/// How a report was made: enough to make it again.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Origin {
+    /// The version of this crate.
+    pub version: &'static str,
+    /// `debug` builds measure nothing worth keeping.
+    pub build: &'static str,
+    /// What was typed.
+    pub command: String,
+    /// When the run began, in UTC.
+    pub date: String,
+    /// Where.
+    pub machine: Machine,
+}
+
+impl Origin {
+    /// Notes the time and the machine.
+    pub fn now(command: impl Into<String>) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            build: match cfg!(debug_assertions) {
+                true => "debug",
+                false => "release",
+            },
+            command: command.into(),
+            date: chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string(),
+            machine: Machine::here(),
+        }
+    }
+}

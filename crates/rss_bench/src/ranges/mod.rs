@@ -1,0 +1,397 @@
+//! One window by ranged requests: one after another, side by side, in small pieces, or merged?
+//!
+//! A GeoTrellis decision record measured this from three places: a window of a Landsat band in pairs of
+//! ranges, 64 KiB and the rest of some 2 MB, serially and in parallel pieces of at most 10 kB. Here the
+//! networks are models of those places ([`rss_testbed::Profile`]), and the reads are real.
+
+mod lane;
+mod layout;
+mod report;
+mod text;
+
+use std::{fmt, str::FromStr, time::Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use rss_testbed::{Layout, Profile, geotiff};
+use serde::{Deserialize, Serialize};
+use tokio::{sync::mpsc, task::JoinSet};
+
+pub(crate) use self::text::ranges_table;
+pub use self::{
+    lane::{Lane, Row},
+    report::{Finding, Report, Verdict},
+};
+use crate::{
+    Origin, Program, Step, Watch, gather,
+    servers::{Servers, Stock},
+};
+
+/// Rows of a strip.
+const STRIP: u32 = 64;
+/// Pixels a side of a tile.
+const TILE: u32 = 512;
+/// Tiles of the window from top to bottom: each row of them is one pair of ranges.
+const PAIRS: u32 = 5;
+/// Tiles of the window from left to right at scale 1: 12 MB, as the document's window.
+const FULL_COLS: f64 = 6.0;
+/// Bytes of the first range of a pair.
+const FIRST_BYTES: u64 = 64 << 10;
+/// A line slower than this leaves the machine idle.
+const SLOW_BYTES_PER_S: u64 = 8_000_000;
+/// The scale over the slowest line: 12 MB over it would take half a minute each time.
+const HOME_SCALE: f64 = 1.0 / 6.0;
+
+/// A network between reader and bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// A home line far away.
+    Home,
+    /// A machine in another region.
+    OtherRegion,
+    /// A machine in the bucket's region.
+    SameRegion,
+}
+
+impl Network {
+    /// All of them, slowest first.
+    pub const ALL: &[Self] = &[Self::Home, Self::OtherRegion, Self::SameRegion];
+
+    /// Returns the name that the command line uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::OtherRegion => "other-region",
+            Self::SameRegion => "same-region",
+        }
+    }
+
+    /// Returns its numbers.
+    pub fn profile(self) -> Profile {
+        match self {
+            Self::Home => Profile::HOME,
+            Self::OtherRegion => Profile::OTHER_REGION,
+            Self::SameRegion => Profile::SAME_REGION,
+        }
+    }
+
+    /// Returns its numbers in words.
+    pub fn about(self) -> String {
+        let profile = self.profile();
+        let rate = |rate: Option<u64>| match rate {
+            Some(rate) => format!("{:.2} MB/s", rate as f64 / 1e6),
+            None => "any rate".to_owned(),
+        };
+        format!(
+            "first byte after {} to {} ms, {} more on a new connection; {} per connection, {} in all",
+            profile.latency.as_millis(),
+            (profile.latency + profile.jitter).as_millis(),
+            profile.handshake.as_millis(),
+            rate(profile.connection),
+            rate(profile.line)
+        )
+    }
+
+    fn is_slow(self) -> bool {
+        self.profile()
+            .line
+            .is_some_and(|rate| rate < SLOW_BYTES_PER_S)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Network {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let names: Vec<&str> = Self::ALL.iter().map(|network| network.name()).collect();
+        let named = |network: &&Self| network.name() == text;
+        let found = Self::ALL.iter().find(named).copied();
+        found.with_context(|| format!("profile `{text}` is not one of {}", names.join(", ")))
+    }
+}
+
+/// A file with the window's pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum File {
+    /// Strips as wide as the image.
+    Striped,
+    /// Tiles of 512 x 512.
+    Tiled,
+}
+
+impl File {
+    /// Both.
+    pub const ALL: &[Self] = &[Self::Striped, Self::Tiled];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Striped => "striped",
+            Self::Tiled => "tiled",
+        }
+    }
+
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Striped => "striped.tif",
+            Self::Tiled => "tiled.tif",
+        }
+    }
+}
+
+/// How the window's bytes are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// One range after another.
+    Serial,
+    /// All ranges at once.
+    Parallel,
+    /// All at once, in pieces of at most so many bytes.
+    Split(u64),
+    /// As the COG reader of `rss_core` plans it: neighbours merged, long runs cut.
+    Coalesced,
+}
+
+impl Way {
+    /// Returns its name.
+    pub fn name(self) -> String {
+        match self {
+            Self::Serial => "serial".to_owned(),
+            Self::Parallel => "parallel".to_owned(),
+            Self::Split(bytes) if bytes % 1024 == 0 => format!("split {} KiB", bytes / 1024),
+            Self::Split(bytes) => format!("split {bytes} B"),
+            Self::Coalesced => "coalesced".to_owned(),
+        }
+    }
+}
+
+impl Serialize for Way {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name())
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Reads of each way after the first and the second one, which warm up.
+    pub iterations: usize,
+    /// The networks.
+    pub profiles: Vec<Network>,
+    /// The sizes of pieces, in bytes.
+    pub pieces: Vec<u64>,
+    /// The width of the window: 1 is six tiles, as many bytes as the document's window. None is 1, but
+    /// a sixth for the home line, so that all ends in some two minutes.
+    pub scale: Option<f64>,
+}
+
+impl Settings {
+    /// Says what cannot be run.
+    ///
+    /// # Errors
+    ///
+    /// The first number that is out of range.
+    pub fn check(&self) -> Result<()> {
+        let iterations = self.iterations;
+        ensure!(
+            (1..=1000).contains(&iterations),
+            "--iterations is {iterations}, expected 1 to 1000"
+        );
+        if let Some(scale) = self.scale {
+            ensure!(
+                scale > 0.0 && scale <= 2.0,
+                "--scale is {scale}, expected more than 0 and at most 2"
+            );
+        }
+        ensure!(!self.profiles.is_empty(), "--profile names none");
+        for &bytes in &self.pieces {
+            ensure!(
+                bytes >= 1000,
+                "--pieces is {bytes}, expected at least 1000 bytes"
+            );
+        }
+        Ok(())
+    }
+
+    /// Returns the images over a network.
+    pub(crate) fn image(&self, network: Network) -> Image {
+        Image::of(self.scale.unwrap_or(match network {
+            Network::Home => HOME_SCALE,
+            Network::OtherRegion | Network::SameRegion => 1.0,
+        }))
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        let split = self.pieces.iter().map(|&bytes| Way::Split(bytes));
+        [Way::Serial, Way::Parallel]
+            .into_iter()
+            .chain(split)
+            .chain([Way::Coalesced])
+            .collect()
+    }
+}
+
+/// The images that hold the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Image {
+    /// Of the window in pixels; the tiled image has one more column of tiles.
+    pub(crate) width: u32,
+    /// The window begins at the second row of tiles.
+    pub(crate) height: u32,
+}
+
+impl Image {
+    pub(crate) fn of(scale: f64) -> Self {
+        let cols = (FULL_COLS * scale).round().max(1.0) as u32;
+        Self {
+            width: cols * TILE,
+            height: (PAIRS + 1) * TILE,
+        }
+    }
+}
+
+/// Returns the bytes of a file.
+pub(crate) fn content(file: File, image: Image) -> Result<Bytes> {
+    match file {
+        File::Striped => geotiff(image.width, image.height, Layout::Strips(STRIP), pixel),
+        // One column of tiles more, so that the window's rows do not touch.
+        File::Tiled => geotiff(image.width + TILE, image.height, Layout::Tiles, pixel),
+    }
+}
+
+/// Returns a pixel. Each row of tiles compresses to another size, as real ones do.
+fn pixel(col: u32, row: u32) -> i16 {
+    let amplitude = [2048, 2048, 1450, 1024, 700, 512];
+    let amplitude = amplitude.get((row / TILE) as usize).copied().unwrap_or(512);
+    gather::noisy(77, amplitude, col, row)
+}
+
+/// Runs the comparison.
+///
+/// # Errors
+///
+/// As [`Settings::check`]; if a read fails, or two ways do not return the same pixels.
+pub async fn run(
+    settings: &Settings,
+    origin: Origin,
+    program: &Program,
+    watch: Watch<'_>,
+) -> Result<Report> {
+    settings.check()?;
+    let start = Instant::now();
+    let mut plans = Vec::new();
+    for &network in &settings.profiles {
+        for &file in File::ALL {
+            for way in settings.ways() {
+                plans.push(lane::Plan { network, file, way });
+            }
+        }
+    }
+    let of = plans.len() * settings.iterations;
+    watch(Step {
+        done: 0,
+        of,
+        now: "making files",
+    });
+    // A server of its own for each: lines are not shared.
+    let placed = |plan: &lane::Plan| (plan.network, settings.image(plan.network));
+    let stock = Stock::Ranges {
+        servers: plans.iter().map(placed).collect(),
+    };
+    let mut servers = Servers::start(program, &stock).await?;
+    let readers = readers(settings, &plans, &servers.endpoints).await?;
+    for server in 0..readers.len() {
+        servers.asked(server).await?;
+    }
+    // Lines are slow and leave the machine idle, so the ways over them run side by side: those over slow
+    // lines first, then the others, which need some of the machine.
+    let (slow, fast): (Vec<_>, Vec<_>) = readers
+        .into_iter()
+        .partition(|reader| reader.plan.network.is_slow());
+    let mut found: Vec<Lane> = Vec::with_capacity(plans.len());
+    let mut done = 0;
+    for side_by_side in [slow, fast] {
+        let mut tasks = JoinSet::new();
+        let (say, mut said) = mpsc::unbounded_channel();
+        for reader in side_by_side {
+            tasks.spawn(lane::run(reader, settings.iterations, say.clone()));
+        }
+        drop(say);
+        while let Some(lane::Plan { network, file, way }) = said.recv().await {
+            done += 1;
+            watch(Step {
+                done,
+                of,
+                now: &format!("{network}, {}, {}", file.name(), way.name()),
+            });
+        }
+        while let Some(lane) = tasks.join_next().await {
+            found.push(lane??);
+        }
+    }
+    let mut lanes: Vec<Lane> = Vec::with_capacity(plans.len());
+    let reads = (settings.iterations + lane::WARM_UP) as f64;
+    for (server, plan) in plans.iter().enumerate() {
+        let ran = |lane: &&Lane| {
+            lane.network == plan.network && lane.file == plan.file && lane.way == plan.way
+        };
+        let mut lane = found.iter().find(ran).context("a way was not run")?.clone();
+        lane.requests = servers.asked(server).await?.requests as f64 / reads;
+        lanes.push(lane);
+    }
+    check_pixels(&lanes)?;
+    Ok(Report::new(
+        origin,
+        settings.clone(),
+        lanes,
+        start.elapsed(),
+    ))
+}
+
+/// Returns what reads each lane. Each header is read once.
+async fn readers(
+    settings: &Settings,
+    plans: &[lane::Plan],
+    endpoints: &[String],
+) -> Result<Vec<lane::Reader>> {
+    let mut all: Vec<lane::Known> = Vec::new();
+    let mut readers = Vec::with_capacity(plans.len());
+    for (&plan, endpoint) in plans.iter().zip(endpoints) {
+        let image = settings.image(plan.network);
+        let known = match all.iter().find(|known| known.is_of(plan.file, image)) {
+            Some(known) => known.clone(),
+            None => {
+                let known = lane::Known::of(plan.file, endpoint, image).await?;
+                all.push(known.clone());
+                known
+            }
+        };
+        readers.push(lane::Reader::new(plan, endpoint, &known).await?);
+    }
+    Ok(readers)
+}
+
+/// Checks that all ways over a network returned the same pixels.
+fn check_pixels(lanes: &[Lane]) -> Result<()> {
+    for lane in lanes {
+        let first = lanes.iter().find(|first| first.network == lane.network);
+        if let Some(first) = first.filter(|first| first.sha256 != lane.sha256) {
+            bail!(
+                "{} of the {} file returns other pixels than {} of the {} file",
+                lane.way.name(),
+                lane.file.name(),
+                first.way.name(),
+                first.file.name()
+            );
+        }
+    }
+    Ok(())
+}

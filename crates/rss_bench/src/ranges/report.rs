@@ -1,0 +1,162 @@
+//! What the ways of reading ranges came to.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{File, Lane, Network, PAIRS, Settings, TILE, Way};
+use crate::Origin;
+
+/// Whether a way pays, beside the serial one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Its slowest read took less time than the fastest serial one, and it is a fifth faster or more.
+    Faster,
+    /// Its slowest read took less time than the fastest serial one, and it is less than a fifth faster.
+    Little,
+    /// Its fastest read took more time than the slowest serial one.
+    Slower,
+    /// The spreads overlap.
+    NoDifference,
+}
+
+/// A way beside the serial one of the same file and network.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The network.
+    pub network: Network,
+    /// The file.
+    pub file: File,
+    /// The way.
+    pub way: Way,
+    /// The serial way's median time over this way's: 2 is twice as fast.
+    pub speedup: f64,
+    /// What the spreads allow to say.
+    pub verdict: Verdict,
+}
+
+/// What was read over a network.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Read {
+    /// The network.
+    pub network: Network,
+    /// What it does to answers.
+    pub about: String,
+    /// Width and height of the window in pixels.
+    pub window: [u32; 2],
+    /// The digest of its pixels, the same in all ways.
+    pub sha256: String,
+}
+
+/// A comparison, as `--json` prints it.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// `ranges`.
+    pub bench: &'static str,
+    /// When, where and how.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// What was compared.
+    pub settings: Settings,
+    /// What was read over each network.
+    pub windows: Vec<Read>,
+    /// How long all of it took.
+    pub took_s: f64,
+    /// Each way over each network.
+    pub lanes: Vec<Lane>,
+    /// What is so.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    pub(super) fn new(
+        origin: Origin,
+        settings: Settings,
+        lanes: Vec<Lane>,
+        took: Duration,
+    ) -> Self {
+        let serial = |of: &Lane| {
+            let same = |lane: &&Lane| {
+                lane.network == of.network && lane.file == of.file && lane.way == Way::Serial
+            };
+            lanes.iter().find(same)
+        };
+        let findings = lanes
+            .iter()
+            .filter(|lane| lane.way != Way::Serial)
+            .filter_map(|lane| {
+                let (serial, own) = (serial(lane)?.warm_ms, lane.warm_ms);
+                Some(Finding {
+                    network: lane.network,
+                    file: lane.file,
+                    way: lane.way,
+                    speedup: serial.median / own.median.max(1e-9),
+                    verdict: if own.max < serial.min && own.median * 1.2 <= serial.median {
+                        Verdict::Faster
+                    } else if own.max < serial.min {
+                        Verdict::Little
+                    } else if own.min > serial.max {
+                        Verdict::Slower
+                    } else {
+                        Verdict::NoDifference
+                    },
+                })
+            })
+            .collect();
+        let windows = settings.profiles.iter().map(|&network| {
+            let lane = lanes.iter().find(|lane| lane.network == network);
+            Read {
+                network,
+                about: network.about(),
+                window: [settings.image(network).width, PAIRS * TILE],
+                sha256: lane.map(|lane| lane.sha256.clone()).unwrap_or_default(),
+            }
+        });
+        let windows = windows.collect();
+        Self {
+            bench: "ranges",
+            origin,
+            settings,
+            windows,
+            took_s: took.as_secs_f64(),
+            lanes,
+            findings,
+        }
+    }
+
+    /// Returns the lanes of a network and a file, in the order of the ways.
+    pub fn lanes_of(&self, network: Network, file: File) -> Vec<&Lane> {
+        let of = |lane: &&Lane| lane.network == network && lane.file == file;
+        self.lanes.iter().filter(of).collect()
+    }
+
+    /// Returns what was found of a lane.
+    pub fn finding(&self, lane: &Lane) -> Option<&Finding> {
+        self.findings.iter().find(|finding| {
+            finding.network == lane.network && finding.file == lane.file && finding.way == lane.way
+        })
+    }
+}
+
+impl Finding {
+    /// Says it in words.
+    pub fn words(&self) -> String {
+        match self.verdict {
+            Verdict::Faster => format!("pays: {:.2} times as fast as serial", self.speedup),
+            Verdict::Little => {
+                format!("gains little: {:.2} times as fast as serial", self.speedup)
+            }
+            Verdict::Slower => format!("is slower: {:.2} times as fast as serial", self.speedup),
+            Verdict::NoDifference => {
+                format!(
+                    "no difference beyond the spread ({:.2} times as fast)",
+                    self.speedup
+                )
+            }
+        }
+    }
+}

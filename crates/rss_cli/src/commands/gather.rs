@@ -1,0 +1,423 @@
+//! `rss gather`: one tile from each of many files.
+
+use std::{
+    num::NonZeroUsize,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::StreamExt;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+#[cfg(feature = "index")]
+use rss_core::index::{Index, Select};
+use rss_core::{
+    Backend, Bbox, Error, Location, NpyStack, Raster, Session, SessionBuilder, Size, TileIndex,
+    Window,
+    gather::{
+        self, Concurrency, File, OnChange, Options, Place, Plan, Prices, Report, Request, Spread,
+    },
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::found;
+use crate::{
+    Found,
+    args::{GatherArgs, OnChangeArg},
+    output,
+};
+
+/// Bytes of tiles that may wait for the clock to stop before their digest is made.
+const HELD_BYTES: usize = 1 << 30;
+
+pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
+    let backend: Backend = args.backend.parse()?;
+    let place = place(args)?;
+    let concurrency = match args.concurrency {
+        None => None,
+        Some(n) => Some(NonZeroUsize::new(n).context("--concurrency is 0, expected at least 1")?),
+    };
+    let mut builder = SessionBuilder::from_env()?;
+    if let Some(n) = concurrency {
+        // A thread of GDAL reads one tile at a time, and no host is asked for less than is wanted.
+        builder = builder
+            .gdal_threads(n.get())
+            .requests_per_host(n.get().max(256));
+    }
+    let session = builder.build()?;
+    let mut options = Options::new()
+        .with_backend(backend)
+        .with_retries(args.retries)
+        .with_on_change(match args.on_change {
+            OnChangeArg::Report => OnChange::Report,
+            OnChangeArg::Reindex => OnChange::Reindex,
+        });
+    options.concurrency = concurrency.map_or(Concurrency::Adaptive, Concurrency::Fixed);
+    options.hedge = args.hedge;
+    let prices = match &args.prices {
+        Some(path) => Prices::from_file(path)?,
+        None => Prices::default(),
+    };
+
+    let requests: Vec<Request> = files(args)?
+        .into_iter()
+        .map(|file| {
+            let mut request = Request::new(file).with_place(place).with_level(args.level);
+            request.bands = args.band.map(|band| vec![band]);
+            request
+        })
+        .collect();
+    if requests.is_empty() {
+        output::say("no file to read");
+        return Ok(Found::Nothing);
+    }
+    if args.explain {
+        let plan = gather::explain(&session, &requests, &options).await?;
+        return explain(&plan, &requests, &prices, args.json);
+    }
+    let stack = match &args.output {
+        Some(path) => Some(NpyStack::create(path, requests.len())?),
+        None => None,
+    };
+    let gathered = gather(&session, requests, options, stack).await?;
+    print(&gathered, args)?;
+    let failures = gathered.failed.len();
+    for (location, err) in &gathered.failed {
+        match err.location() {
+            Some(_) => output::say(&err.to_string()),
+            None => output::say(&format!("{location}: {err}")),
+        }
+    }
+    if failures > 0 {
+        bail!(
+            "{failures} of {} tiles were not read",
+            gathered.report.files
+        );
+    }
+    Ok(Found::Something)
+}
+
+/// What a gather gave, without the pixels.
+struct Gathered {
+    report: Report,
+    failed: Vec<(Location, Error)>,
+    cpu: Option<Duration>,
+    sha256: String,
+}
+
+async fn gather(
+    session: &Session,
+    requests: Vec<Request>,
+    options: Options,
+    mut stack: Option<NpyStack>,
+) -> Result<Gathered> {
+    // Draws on stderr, and only if that is a terminal.
+    let bar = ProgressBar::new(requests.len() as u64).with_style(ProgressStyle::with_template(
+        "{bar:30} {pos}/{len} tiles {msg} {elapsed}",
+    )?);
+    let mut sums = Sums::default();
+    let mut failed = Vec::new();
+    let before = cpu_time();
+    let mut rows = gather::gather(session, requests, options)?;
+    while let Some(row) = rows.next().await {
+        bar.inc(1);
+        if !bar.is_hidden() {
+            bar.set_message(HumanBytes(session.traffic().bytes).to_string());
+        }
+        let added = match (row.tile, &mut stack) {
+            (Ok(tile), Some(stack)) => match stack.add(&tile) {
+                Ok(()) => Ok(tile),
+                Err(err) if err.kind() == rss_core::ErrorKind::InvalidInput => Err(err),
+                Err(err) => return Err(err.into()),
+            },
+            (Err(err), Some(stack)) => {
+                stack.skip()?;
+                Err(err)
+            }
+            (tile, None) => tile,
+        };
+        match added {
+            Ok(tile) => sums.add(tile),
+            Err(err) => failed.push((row.location, err)),
+        }
+    }
+    let cpu = cpu_time().zip(before).map(|(after, before)| after - before);
+    bar.finish_and_clear();
+    if let Some(stack) = stack
+        && failed.len() < rows.report().files
+    {
+        stack.finish()?;
+    }
+    Ok(Gathered {
+        report: rows.report(),
+        failed,
+        cpu: cpu.map(|cpu| cpu.saturating_sub(sums.spent)),
+        sha256: sums.finish(),
+    })
+}
+
+/// The digest of all tiles, made when the clock has stopped: it is no part of the work. Of more tiles
+/// than memory should hold it is made on the way, and its time is taken off.
+#[derive(Default)]
+struct Sums {
+    digest: Sha256,
+    held: Vec<Raster>,
+    held_bytes: usize,
+    spent: Duration,
+}
+
+impl Sums {
+    fn add(&mut self, tile: Raster) {
+        self.held_bytes += tile.pixels.len() * tile.pixels.dtype().size();
+        self.held.push(tile);
+        if self.held_bytes > HELD_BYTES {
+            let start = Instant::now();
+            self.catch_up();
+            self.spent += start.elapsed();
+        }
+    }
+
+    fn catch_up(&mut self) {
+        self.held_bytes = 0;
+        for tile in self.held.drain(..) {
+            self.digest.update(tile.pixels.to_le_bytes());
+        }
+    }
+
+    fn finish(mut self) -> String {
+        self.catch_up();
+        let digest = self.digest.finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Returns the processor time of this process.
+#[cfg(unix)]
+fn cpu_time() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
+}
+
+#[cfg(not(unix))]
+fn cpu_time() -> Option<Duration> {
+    None
+}
+
+fn print(gathered: &Gathered, args: &GatherArgs) -> Result<()> {
+    let report = &gathered.report;
+    let wall = report.wall.as_secs_f64();
+    let ok = report.files - gathered.failed.len();
+    let per_s = if wall > 0.0 { ok as f64 / wall } else { 0.0 };
+    if args.json {
+        let ms = |spread: &Spread| {
+            let ms = |time: Duration| time.as_secs_f64() * 1e3;
+            json!({ "min": ms(spread.min), "median": ms(spread.median), "max": ms(spread.max) })
+        };
+        let failed: Vec<Value> = gathered
+            .failed
+            .iter()
+            .map(|(location, err)| json!({ "location": location.to_string(), "error": err.message() }))
+            .collect();
+        return output::json(&json!({
+            "files": report.files,
+            "ok": ok,
+            "failed": failed,
+            "wall_s": wall,
+            "cpu_s": gathered.cpu.map(|cpu| cpu.as_secs_f64()),
+            "tiles_per_s": per_s,
+            "peak_tiles_per_s": report.peak_tiles_per_s,
+            "requests": report.requests,
+            "bytes": report.bytes,
+            "sha256": gathered.sha256,
+            "open_ms": ms(&report.open),
+            "read_ms": ms(&report.read),
+            "total_ms": ms(&report.total),
+            "planned": {
+                "requests": report.planned.requests,
+                "tile_bytes": report.planned.tile_bytes,
+            },
+            "concurrency": report.concurrency,
+            "throttled": report.throttled,
+            "retried": report.retried,
+            "hedged": report.hedged,
+            "reindexed": report.reindexed,
+        }));
+    }
+    let spread = |spread: &Spread| {
+        let [min, median, max] =
+            [spread.min, spread.median, spread.max].map(|t| t.as_secs_f64() * 1e3);
+        format!("{median:.1} [{min:.1}..{max:.1}] ms")
+    };
+    let cpu = gathered.cpu.map_or("-".to_owned(), |cpu| {
+        let each = cpu.as_secs_f64() * 1e3 / report.files.max(1) as f64;
+        format!("{:.2} s, {each:.2} ms a tile", cpu.as_secs_f64())
+    });
+    output::lines([
+        format!("tiles        {ok} of {}", report.files),
+        format!(
+            "wall         {wall:.2} s, {per_s:.0} tiles/s, at best {:.0}",
+            report.peak_tiles_per_s
+        ),
+        format!("cpu          {cpu}"),
+        format!(
+            "requests     {}, planned {}",
+            report.requests, report.planned.requests
+        ),
+        format!("bytes        {}", HumanBytes(report.bytes)),
+        format!("open         {}", spread(&report.open)),
+        format!("read         {}", spread(&report.read)),
+        format!("total        {}", spread(&report.total)),
+        format!("under way    {}", report.concurrency),
+        format!("sha256       {}", gathered.sha256),
+    ])
+}
+
+fn explain(plan: &Plan, requests: &[Request], prices: &Prices, as_json: bool) -> Result<Found> {
+    let cost = plan.cost(prices);
+    let at = |number: usize| {
+        requests
+            .get(number)
+            .map(|request| request.file.location().to_string())
+    };
+    if as_json {
+        let refused: Vec<Value> = plan
+            .refused
+            .iter()
+            .map(|(number, err)| json!({ "location": at(*number), "error": err.message() }))
+            .collect();
+        let hosts: serde_json::Map<String, Value> = plan
+            .hosts
+            .iter()
+            .map(|(host, plan)| {
+                let both = json!({ "requests": plan.requests, "bytes": plan.bytes });
+                (host.clone(), both)
+            })
+            .collect();
+        output::json(&json!({
+            "files": plan.files,
+            "tiles": plan.tiles,
+            "sparse_tiles": plan.sparse_tiles,
+            "requests": plan.requests,
+            "bytes": plan.bytes,
+            "guessed": plan.guessed,
+            "hosts": hosts,
+            "cost_usd": cost.map(|cost| json!({
+                "internet": cost.internet_usd,
+                "same_region": cost.same_region_usd,
+            })),
+            "refused": refused,
+        }))?;
+        return Ok(Found::Something);
+    }
+    let mut lines = vec![
+        format!(
+            "files        {}, of {} nothing is known but the location",
+            plan.files, plan.guessed
+        ),
+        format!("requests     {}", plan.requests),
+        format!("bytes        {}", HumanBytes(plan.bytes)),
+    ];
+    for (host, plan) in &plan.hosts {
+        lines.push(format!(
+            "  {host}  {} requests, {}",
+            plan.requests,
+            HumanBytes(plan.bytes)
+        ));
+    }
+    lines.push(match cost {
+        Some(cost) => format!(
+            "cost         {:.4} USD to the internet, {:.4} USD inside the region, for who pays",
+            cost.internet_usd, cost.same_region_usd
+        ),
+        None => "cost         unknown: the table of prices names none of the hosts".to_owned(),
+    });
+    for (_, err) in &plan.refused {
+        lines.push(format!("refused      {err}"));
+    }
+    output::lines(lines)?;
+    Ok(Found::Something)
+}
+
+/// Returns the files of the list, with what the index knows of them; without a list, those of the index.
+fn files(args: &GatherArgs) -> Result<Vec<File>> {
+    let listed = args.list.as_deref().map(found::locations).transpose()?;
+    #[cfg(feature = "index")]
+    if let Some(path) = &args.index {
+        return indexed(listed, path, &args.assets);
+    }
+    Ok(listed.into_iter().flatten().map(File::Location).collect())
+}
+
+#[cfg(feature = "index")]
+fn indexed(listed: Option<Vec<Location>>, path: &Path, assets: &[String]) -> Result<Vec<File>> {
+    let index = Index::open(path)?;
+    let Some(listed) = listed else {
+        let mut select = Select::all();
+        if let Some(key) = assets.iter().find(|key| {
+            let known = index.info().assets;
+            !known.iter().any(|asset| asset.key == **key)
+        }) {
+            bail!("{}: the index has no asset `{key}`", path.display());
+        }
+        if !assets.is_empty() {
+            select = select.with_assets(assets);
+        }
+        let entries = index.entries(&select)?;
+        return Ok(entries
+            .map(|found| Ok(File::Entry(found?.entry)))
+            .collect::<rss_core::Result<_>>()?);
+    };
+    let found = index.find(&listed)?;
+    let missing = found.iter().filter(|entry| entry.is_none()).count();
+    if missing > 0 {
+        output::say(&format!(
+            "note: {missing} of {} files are not in the index; each costs a request more",
+            listed.len()
+        ));
+    }
+    let files = listed.into_iter().zip(found);
+    Ok(files
+        .map(|(location, entry)| entry.map_or(File::Location(location), File::Entry))
+        .collect())
+}
+
+fn place(args: &GatherArgs) -> Result<Place> {
+    if let Some(text) = &args.tile {
+        let [col, row] = two(text, "--tile COL,ROW")?;
+        return Ok(Place::Tile(TileIndex { col, row }));
+    }
+    if let Some(text) = &args.window {
+        return Ok(Place::Window(text.parse::<Window>()?));
+    }
+    if let Some(text) = &args.bbox {
+        return Ok(Place::Bbox(text.parse::<Bbox>()?));
+    }
+    let Some(text) = &args.point else {
+        return Ok(Place::CentreTile);
+    };
+    let [lon, lat] = two(text, "--point LON,LAT")?;
+    let Some(size) = &args.size else {
+        return Ok(Place::TileAt { lon, lat });
+    };
+    let [width, height] = two(size, "--size WIDTH,HEIGHT")?;
+    ensure!(
+        width > 0 && height > 0,
+        "--size is {size}, expected at least 1,1"
+    );
+    let size = Size { width, height };
+    Ok(Place::Around { lon, lat, size })
+}
+
+/// Parses two numbers between commas.
+fn two<T: std::str::FromStr>(text: &str, what: &str) -> Result<[T; 2]> {
+    let numbers = text
+        .split(',')
+        .map(|part| part.trim().parse::<T>())
+        .collect::<Result<Vec<_>, _>>();
+    numbers
+        .ok()
+        .and_then(|numbers| <[T; 2]>::try_from(numbers).ok())
+        .with_context(|| format!("`{text}` is not two numbers, expected {what}"))
+}

@@ -1,0 +1,317 @@
+//! Starts tiles, waits for them, and hands rows on.
+
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{
+    FutureExt,
+    future::{Either, select},
+};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+};
+
+use super::{
+    File, OnChange, Options, Order, Report, Request, Row,
+    hedge::Latencies,
+    pace::{Concurrency, Pace},
+    report::Counts,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::Raster,
+    reader::{self, Backend, Entry},
+    session::Session,
+    store::{Backoff, Meter, Traffic},
+};
+
+/// Bytes that a tile of which nothing is known is thought to take, before any is done.
+const UNKNOWN_BYTES: u64 = 1 << 20;
+
+/// What the driver and the one who takes rows share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    counts: Mutex<Counts>,
+    meter: Meter,
+    before: Traffic,
+    throttled_before: u64,
+    start: Instant,
+    /// Bytes of pixels under way or waiting to be taken.
+    held: AtomicU64,
+    room: Notify,
+    latencies: Latencies,
+}
+
+impl Shared {
+    pub(super) fn new(session: &Session, counts: Counts) -> Self {
+        let meter = session.meter().clone();
+        Self {
+            counts: Mutex::new(counts),
+            before: meter.total(),
+            throttled_before: meter.throttled(),
+            meter,
+            start: Instant::now(),
+            held: AtomicU64::new(0),
+            room: Notify::new(),
+            latencies: Latencies::default(),
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let traffic = self.meter.total() - self.before;
+        let throttled = self.meter.throttled() - self.throttled_before;
+        self.counts().report(traffic, throttled)
+    }
+
+    /// Says that a row is no longer held.
+    pub(super) fn taken(&self, row: &Row) {
+        self.held.fetch_sub(bytes_of(row), Ordering::Relaxed);
+        self.room.notify_one();
+    }
+}
+
+fn bytes_of(row: &Row) -> u64 {
+    row.tile.as_ref().map_or(0, |tile| {
+        (tile.pixels.len() * tile.pixels.dtype().size()) as u64
+    })
+}
+
+pub(super) async fn drive(
+    session: Session,
+    requests: Box<dyn Iterator<Item = Request> + Send>,
+    options: Options,
+    shared: Arc<Shared>,
+    rows: mpsc::UnboundedSender<Row>,
+) {
+    let options = Arc::new(options);
+    let threads = session.settings().gdal_threads;
+    let mut pace = Pace::new(match (options.backend, options.concurrency) {
+        // A GDAL thread reads one tile at a time.
+        (Backend::Gdal, Concurrency::Adaptive) => {
+            Concurrency::Fixed(threads.try_into().unwrap_or(std::num::NonZeroUsize::MIN))
+        }
+        (_, concurrency) => concurrency,
+    });
+    let mut next = requests.enumerate().peekable();
+    let mut under_way: JoinSet<(Row, u64)> = JoinSet::new();
+    // Rows that came before their turn.
+    let mut early: BTreeMap<usize, Row> = BTreeMap::new();
+    let (mut due, mut likely, mut throttled) = (0, UNKNOWN_BYTES, shared.throttled_before);
+    pace.begin(Instant::now());
+    loop {
+        let mut is_full = false;
+        while under_way.len() < pace.limit()
+            && let Some((_, request)) = next.peek()
+        {
+            let bytes = expected(request).unwrap_or(likely);
+            let held = shared.held.load(Ordering::Relaxed);
+            if held > 0 && held.saturating_add(bytes) > options.buffer_bytes {
+                is_full = true;
+                break;
+            }
+            let Some((number, request)) = next.next() else {
+                break;
+            };
+            shared.held.fetch_add(bytes, Ordering::Relaxed);
+            let (session, options) = (session.clone(), Arc::clone(&options));
+            let work = tile(session, options, Arc::clone(&shared), number, request);
+            under_way.spawn(async move { (work.await, bytes) });
+        }
+        if under_way.is_empty() && !is_full {
+            return;
+        }
+        let done = tokio::select! {
+            Some(done) = under_way.join_next() => done,
+            () = shared.room.notified(), if is_full => continue,
+        };
+        // A tile's own panic has become its row; the task is not aborted while this runs.
+        let Ok((row, expected)) = done else { continue };
+        let actual = bytes_of(&row);
+        if row.tile.is_ok() {
+            likely = actual.max(1);
+            shared.latencies.add(row.open + row.read);
+        }
+        shared.held.fetch_add(actual, Ordering::Relaxed);
+        shared.held.fetch_sub(expected, Ordering::Relaxed);
+        let now = Instant::now();
+        match shared.meter.throttled() {
+            same if same == throttled => pace.done(now, row.open + row.read),
+            more => {
+                throttled = more;
+                pace.throttled(now);
+            }
+        }
+        shared.counts().add(&row, pace.limit());
+        match options.order {
+            Order::Arrival => {
+                let _ = rows.send(row);
+            }
+            Order::Requests => {
+                early.insert(row.number, row);
+                while let Some(row) = early.remove(&due) {
+                    due += 1;
+                    let _ = rows.send(row);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the bytes of pixels that a request for an entry gives, at most, where that is plain to see.
+fn expected(request: &Request) -> Option<u64> {
+    let File::Entry(entry) = &request.file else {
+        return None;
+    };
+    let level = entry.header.levels.get(request.level)?;
+    let size = match request.place {
+        super::Place::Window(window) => window.size(),
+        super::Place::Around { size, .. } => size,
+        super::Place::Bbox(_) => return None,
+        _ => level.tile,
+    };
+    let bands = request
+        .bands
+        .as_ref()
+        .map_or(usize::from(level.bands), Vec::len);
+    let bytes = bands.saturating_mul(entry.header.dtype.size()) as u64;
+    Some(bytes.saturating_mul(u64::from(size.width) * u64::from(size.height)))
+}
+
+/// Reads one tile, with all it takes, and makes its row.
+async fn tile(
+    session: Session,
+    options: Arc<Options>,
+    shared: Arc<Shared>,
+    number: usize,
+    mut request: Request,
+) -> Row {
+    let start = Instant::now();
+    let location = request.file.location().clone();
+    let mut row = Row {
+        number,
+        location,
+        tile: Err(Error::new(ErrorKind::Unavailable, "a task was lost")),
+        open: Duration::ZERO,
+        read: Duration::ZERO,
+        total: Duration::ZERO,
+        finished: Duration::ZERO,
+        tries: 0,
+        hedged: false,
+        reindexed: None,
+    };
+    let mut backoff = Backoff::new(&session.settings().limits());
+    let mut is_old = false;
+    loop {
+        row.tries += 1;
+        let attempt = || async {
+            let attempt = attempt(&session, &options, &shared, &request, is_old);
+            let lost = |_| Err(Error::new(ErrorKind::Unavailable, "a task was lost"));
+            AssertUnwindSafe(attempt)
+                .catch_unwind()
+                .await
+                .unwrap_or_else(lost)
+        };
+        let late = options
+            .hedge
+            .and_then(|part| shared.latencies.late_after(part));
+        let (done, hedged) = match late {
+            Some(late) => first_of_two(attempt, late).await,
+            None => (attempt().await, false),
+        };
+        row.hedged |= hedged;
+        match done {
+            Ok(done) => {
+                (row.open, row.read) = (done.open, done.read);
+                row.reindexed = done.reindexed;
+                row.tile = Ok(done.tile);
+                break;
+            }
+            Err(err)
+                if err.kind() == ErrorKind::Changed
+                    && options.on_change == OnChange::Reindex
+                    && !is_old =>
+            {
+                request.file = File::Location(row.location.clone());
+                is_old = true;
+            }
+            Err(err) => {
+                let is_over = !err.is_retryable() || row.tries > options.retries;
+                row.tile = Err(err.at(&row.location));
+                if is_over || !backoff.wait().await {
+                    break;
+                }
+            }
+        }
+    }
+    row.total = start.elapsed();
+    row.finished = shared.start.elapsed();
+    row
+}
+
+/// What one attempt gave.
+struct Attempt {
+    tile: Raster,
+    open: Duration,
+    read: Duration,
+    reindexed: Option<Entry>,
+}
+
+async fn attempt(
+    session: &Session,
+    options: &Options,
+    shared: &Shared,
+    request: &Request,
+    reindex: bool,
+) -> Result<Attempt> {
+    let start = Instant::now();
+    let raster = reader::open(session, request.file.target(), options.backend).await?;
+    let open = start.elapsed();
+    let read = request.resolve(raster.profile())?;
+    if let Some(plan) = raster.plan(&read)? {
+        shared.counts().plan(&request.file, &plan);
+    }
+    let tile = raster.read(&read).await?;
+    let read = start.elapsed() - open;
+    let reindexed = match reindex {
+        // Not where GDAL reads.
+        true => raster.entry().await.ok(),
+        false => None,
+    };
+    Ok(Attempt {
+        tile,
+        open,
+        read,
+        reindexed,
+    })
+}
+
+/// Starts a second attempt if the first takes longer than `late`, and takes what succeeds first. Returns
+/// true if there was a second one.
+async fn first_of_two<F: Future<Output = Result<Attempt>>>(
+    attempt: impl Fn() -> F,
+    late: Duration,
+) -> (Result<Attempt>, bool) {
+    let first = Box::pin(attempt());
+    let first = match select(first, Box::pin(tokio::time::sleep(late))).await {
+        Either::Left((done, _)) => return (done, false),
+        Either::Right(((), first)) => first,
+    };
+    let done = match select(first, Box::pin(attempt())).await {
+        Either::Left((Err(_), second)) => second.await,
+        Either::Right((Err(_), first)) => first.await,
+        Either::Left((done, _)) | Either::Right((done, _)) => done,
+    };
+    (done, true)
+}

@@ -1,0 +1,121 @@
+//! Which pixels of a file are wanted: by tile, by window, or by where they are on the Earth.
+
+use super::Request;
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{Bbox, Size, TileIndex, Window},
+    reader::{Profile, ReadRequest},
+};
+
+/// Which pixels of a level are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Place {
+    /// The tile in the middle: half of the columns and half of the rows of tiles, rounded down, from the
+    /// top left.
+    #[default]
+    CentreTile,
+    /// A tile, by its column and row.
+    Tile(TileIndex),
+    /// A rectangle of pixels.
+    Window(Window),
+    /// The tile that holds a point of the Earth, in degrees of WGS 84.
+    TileAt {
+        /// Degrees east.
+        lon: f64,
+        /// Degrees north.
+        lat: f64,
+    },
+    /// A rectangle of pixels around a point of the Earth, in degrees of WGS 84: the point's pixel is the
+    /// middle one, or the first of the second half. All of it must lie inside the image.
+    Around {
+        /// Degrees east.
+        lon: f64,
+        /// Degrees north.
+        lat: f64,
+        /// Width and height in pixels.
+        size: Size,
+    },
+    /// The pixels under a box of degrees of WGS 84, cut to the image.
+    Bbox(Bbox),
+}
+
+impl Request {
+    /// Returns what to ask of a reader.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the place is not in the image, or the image does not say where it
+    /// lies; [`ErrorKind::Unsupported`] for a CRS that degrees cannot be turned into.
+    pub(super) fn resolve(&self, profile: &Profile) -> Result<ReadRequest> {
+        let level = self.level;
+        let size = profile.level_size(level)?;
+        let tile = |col: u32, row: u32| profile.tile_window(level, TileIndex { col, row });
+        let side = |pixels: u32, tile: u32| pixels.div_ceil(tile.max(1));
+        let (across, down) = (
+            side(size.width, profile.tile.width),
+            side(size.height, profile.tile.height),
+        );
+        let window = match self.place {
+            Place::CentreTile => tile(across / 2, down / 2)?,
+            Place::Tile(index) => tile(index.col, index.row)?,
+            Place::Window(window) => window,
+            Place::TileAt { lon, lat } => {
+                let pixel = pixel(profile, level, lon, lat)?;
+                let (width, height) = (profile.tile.width, profile.tile.height);
+                tile(pixel.col / width.max(1), pixel.row / height.max(1))?
+            }
+            Place::Around {
+                lon,
+                lat,
+                size: wanted,
+            } => {
+                let pixel = pixel(profile, level, lon, lat)?;
+                let start = |at: u32, length: u32, limit: u32| {
+                    at.checked_sub(length / 2)
+                        .filter(|start| start.checked_add(length).is_some_and(|end| end <= limit))
+                };
+                let col = start(pixel.col, wanted.width, size.width);
+                let row = start(pixel.row, wanted.height, size.height);
+                let (Some(col), Some(row)) = (col, row) else {
+                    return Err(Error::new(
+                        ErrorKind::InvalidInput,
+                        format!(
+                            "{} x {} pixels around {lon},{lat} reach past the image",
+                            wanted.width, wanted.height
+                        ),
+                    ));
+                };
+                Window {
+                    col,
+                    row,
+                    width: wanted.width,
+                    height: wanted.height,
+                }
+            }
+            Place::Bbox(bbox) => {
+                let grid = profile.level_geobox(level)?;
+                grid.window_of(&bbox)?.ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::InvalidInput,
+                        format!("{bbox} is not in the image"),
+                    )
+                })?
+            }
+        };
+        let mut request = ReadRequest::new().with_level(level).with_window(window);
+        request.bands = self.bands.clone();
+        Ok(request)
+    }
+}
+
+/// Returns the pixel of a level that holds a point.
+fn pixel(profile: &Profile, level: usize, lon: f64, lat: f64) -> Result<Window> {
+    let grid = profile.level_geobox(level)?;
+    grid.pixel_at(lon, lat)?.ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("the point {lon},{lat} is not in the image"),
+        )
+    })
+}

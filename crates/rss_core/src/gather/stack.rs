@@ -1,0 +1,155 @@
+//! Tiles of many files in one array.
+
+use futures::StreamExt;
+use ndarray::{Array4, Axis, s};
+
+use super::{Options, Order, Report, Request, gather};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::GeoBox,
+    location::Location,
+    raster::Sample,
+    session::Session,
+};
+
+/// Tiles of many files in one array.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Stack<T> {
+    /// Samples in (request, band, y, x) order.
+    pub samples: Array4<T>,
+    /// The grid of each request's pixels; none where it failed.
+    pub grids: Vec<Option<GeoBox>>,
+    /// The nodata value of the files, if those that state one agree.
+    pub nodata: Option<f64>,
+    /// Requests without pixels, with the reason. Their place in `samples` holds the nodata value, or
+    /// zero where the files state none.
+    pub failed: Vec<(usize, Location, Error)>,
+    /// How the gather went.
+    pub report: Report,
+}
+
+/// Gathers tiles of one shape and type into one array, in the order of the requests.
+///
+/// The first tile that comes says how large all are: one of another shape is a failure in
+/// [`Stack::failed`], as is one of another type of samples. Memory is that of the array, and
+/// [`Options::buffer_bytes`].
+///
+/// ```
+/// use rss_core::{Location, Session, gather};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> rss_core::Result<()> {
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiff/files/");
+/// let names = ["gdal--byte_LZMA-edd011ed.tif", "missing.tif", "gdal--byte_zstd-70892132.tif"];
+/// let mut requests = Vec::new();
+/// for name in names {
+///     requests.push(gather::Request::new(Location::parse(&format!("{folder}{name}"))?));
+/// }
+/// let session = Session::builder().build()?;
+/// let stack = gather::stack::<u8>(&session, requests, gather::Options::new()).await?;
+/// assert_eq!(stack.samples.dim(), (3, 1, 20, 20));
+/// assert_eq!(stack.failed[0].0, 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`gather`]; the first file's error if no file gives a tile; [`ErrorKind::InvalidInput`] if there is
+/// no request or the array does not fit memory.
+pub async fn stack<T: Sample>(
+    session: &Session,
+    requests: Vec<Request>,
+    options: Options,
+) -> Result<Stack<T>> {
+    let count = requests.len();
+    let mut rows = gather(session, requests, options.with_order(Order::Arrival))?;
+    let mut samples: Option<Array4<T>> = None;
+    let mut grids = vec![None; count];
+    let mut nodata: Option<Option<f64>> = None;
+    let mut failed = Vec::new();
+    while let Some(row) = rows.next().await {
+        let tile = match row.tile {
+            Ok(tile) => tile,
+            Err(err) => {
+                failed.push((row.number, row.location, err));
+                continue;
+            }
+        };
+        let wrong =
+            |message: String| Error::new(ErrorKind::InvalidInput, message).at(&row.location);
+        let Some(view) = tile.pixels.view::<T>() else {
+            let message = format!(
+                "its samples are {}, expected {}",
+                tile.pixels.dtype().name(),
+                T::DTYPE.name()
+            );
+            failed.push((row.number, row.location.clone(), wrong(message)));
+            continue;
+        };
+        let (bands, height, width) = view.dim();
+        let samples = match &mut samples {
+            Some(samples) => samples,
+            none => none.insert(empty(count, [bands, height, width])?),
+        };
+        let shape = samples.dim();
+        if (shape.1, shape.2, shape.3) != (bands, height, width) {
+            let message = format!(
+                "its tile is {bands} x {height} x {width}, expected {} x {} x {}",
+                shape.1, shape.2, shape.3
+            );
+            failed.push((row.number, row.location.clone(), wrong(message)));
+            continue;
+        }
+        samples.slice_mut(s![row.number, .., .., ..]).assign(&view);
+        nodata = match nodata {
+            None => Some(tile.nodata),
+            // NaN is the same as NaN here.
+            Some(known) if known.map(f64::to_bits) == tile.nodata.map(f64::to_bits) => Some(known),
+            Some(_) => Some(None),
+        };
+        if let Some(grid) = grids.get_mut(row.number) {
+            *grid = Some(tile.geobox);
+        }
+    }
+    failed.sort_by_key(|(number, ..)| *number);
+    let Some(mut samples) = samples else {
+        let first = failed.into_iter().next().map(|(.., err)| err);
+        return Err(
+            first.unwrap_or_else(|| Error::new(ErrorKind::InvalidInput, "no requests to gather"))
+        );
+    };
+    let nodata = nodata.flatten();
+    if let Some(value) = nodata.filter(|&nodata| T::DTYPE.holds(nodata)) {
+        for (number, ..) in &failed {
+            samples
+                .index_axis_mut(Axis(0), *number)
+                .fill(T::of_number(value));
+        }
+    }
+    Ok(Stack {
+        samples,
+        grids,
+        nodata,
+        failed,
+        report: rows.report(),
+    })
+}
+
+fn empty<T: Sample>(count: usize, [bands, height, width]: [usize; 3]) -> Result<Array4<T>> {
+    let bytes = [count, bands, height, width, size_of::<T>()]
+        .into_iter()
+        .try_fold(1_usize, usize::checked_mul)
+        .filter(|&bytes| isize::try_from(bytes).is_ok());
+    if bytes.is_none() {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("{count} x {bands} x {height} x {width} samples do not fit memory"),
+        ));
+    }
+    Ok(Array4::from_elem(
+        (count, bands, height, width),
+        T::of_number(0.0),
+    ))
+}
