@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -308,29 +309,30 @@ def made(rss, folder):
     print(f"made: {exact} of {len(written)} layouts exact, {len(left_out)} left out")
 
 
-def mosaics(rss, folder):
+def mosaics(rss, folder, dtype, nodata):
     """Virtual rasters of overlapping files, with holes in the upper ones."""
     folder.mkdir()
-    files, expected = [], np.full((200, 300), -999, "int16")
+    files, expected = [], np.full((200, 300), nodata, dtype)
     for number, (col, row) in enumerate([(0, 0), (100, 50), (150, 80)]):
         path = folder / f"tile-{number}.tif"
-        data = samples("int16", 1, 120, 150)[0] + number
-        data[20:60, 30:90] = -999
-        transform = GRID @ rasterio.Affine.translation(col, row) if hasattr(GRID, "__matmul__") else GRID * rasterio.Affine.translation(col, row)
+        data = samples(dtype, 1, 120, 150)[0] + np.dtype(dtype).type(number)
+        data[20:60, 30:90] = nodata
+        transform = rasterio.transform.from_origin(GRID.c + 10 * col, GRID.f - 10 * row, 10, 10)
         with rasterio.open(
-            path, "w", driver="GTiff", dtype="int16", count=1, height=120, width=150, crs="EPSG:32756",
-            transform=transform, nodata=-999, tiled=True, blockxsize=64, blockysize=64, compress="deflate",
+            path, "w", driver="GTiff", dtype=dtype, count=1, height=120, width=150, crs="EPSG:32756",
+            transform=transform, nodata=nodata, tiled=True, blockxsize=64, blockysize=64, compress="deflate",
         ) as raster:
             raster.write(data, 1)
             raster.build_overviews([2], rasterio.enums.Resampling.nearest)
         part = expected[row : row + 120, col : col + 150]
-        part[data != -999] = data[data != -999]
+        hidden = np.isnan(data) if np.isnan(nodata) else data == nodata
+        part[~hidden] = data[~hidden]
         files.append(path)
-    index = rss.index("mosaic", files)
+    index = rss.index(f"mosaic-{dtype}", files)
     mosaic, _ = rss.export(index, "vrt")
     with rasterio.open(mosaic) as raster:
         check("mosaic", same(raster.read(1), expected), "other pixels than its sources laid on each other")
-        check("mosaic", raster.nodata == -999 and raster.crs.to_epsg() == 32756 and raster.transform == GRID)
+        check("mosaic", same(raster.nodata, float(nodata)) and raster.crs.to_epsg() == 32756 and raster.transform == GRID)
         check("mosaic", raster.descriptions == ("data",), f"{raster.descriptions}")
     stack, _ = rss.export(index, "vrt-stack")
     with rasterio.open(stack) as raster:
@@ -340,16 +342,14 @@ def mosaics(rss, folder):
                 col, row = [round(place) for place in ~raster.transform * (source.transform.c, source.transform.f)]
                 window = Window(col, row, source.width, source.height)
                 check("stack", same(raster.read(band, window=window), source.read(1)), path.name)
-    said = subprocess.run(["gdalinfo", "-checksum", str(mosaic)], capture_output=True, text=True) if which("gdalinfo") else None
-    if said:
+    if shutil.which("gdalinfo"):
+        said = subprocess.run(["gdalinfo", "-checksum", str(mosaic)], capture_output=True, text=True)
         check("gdalinfo", said.returncode == 0 and "Checksum=" in said.stdout and "ERROR" not in said.stderr, said.stderr)
-    print("virtual rasters: a mosaic and a stack of three files")
-
-
-def which(name):
-    import shutil
-
-    return shutil.which(name)
+        # The system's GDAL may be older than rasterio's.
+        raw = folder / "mosaic.raw"
+        subprocess.run(["gdal_translate", "-q", "-of", "ENVI", str(mosaic), str(raw)], check=True)
+        check("gdal_translate", same(np.fromfile(raw, dtype).reshape(expected.shape), expected), dtype)
+    print(f"virtual rasters of {dtype}: a mosaic and a stack of three files")
 
 
 # Scenes behind HTTP.
@@ -422,7 +422,8 @@ def main():
             corpus(rss, args.manifest.resolve(), args.sample)
         if args.made:
             made(rss, folder / "made")
-            mosaics(rss, folder / "mosaic")
+            for dtype, nodata in [("int16", -999), ("uint32", 2**32 - 1), ("float32", np.nan), ("float64", -1e300)]:
+                mosaics(rss, folder / dtype, dtype, nodata)
         if args.scenes:
             scenes(rss, args.scenes)
     print(f"{len(failures)} failures in {time.monotonic() - start:.0f} s")

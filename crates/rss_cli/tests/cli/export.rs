@@ -18,7 +18,7 @@ fn items(stage: &Stage) -> String {
         let assets: serde_json::Map<String, Value> = BANDS
             .iter()
             .map(|(key, band)| {
-                let href = stage.bed.http_url(BUCKET, &scene.key(*band));
+                let href = stage.bed.http_url(BUCKET, scene.key(*band));
                 ((*key).to_owned(), json!({"href": href, "type": "image/tiff"}))
             })
             .collect();
