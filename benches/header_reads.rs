@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p rss_core --features bench_testbed --bench header_reads`. Opening reads the headers and
 //! no tile. GDAL with its own defaults and as this library sets it up, the COG reader and a program over
-//! plain async-tiff; servers 0, 30 and 100 ms away. Requests are counted before.
+//! plain async-tiff; servers 0, 30 and 100 ms away. Requests are counted before. `for an index` takes the
+//! entry too: all that building an index asks of a file.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
@@ -15,11 +16,11 @@ mod ways;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use futures::future::try_join_all;
 use place::{BLOCK, Place, agree, first_asset, open_and_read};
-use rss_core::{Backend, Location};
+use rss_core::{Backend, Entry, Location};
 use rss_testbed::{BUCKET, Band};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -27,6 +28,7 @@ use ways::{Opened, Way};
 
 /// Files at once.
 const MANY: usize = 32;
+const COG: &str = "cog reader";
 
 fn main() -> Result<()> {
     let Some(place) = harness::place("header_reads")? else {
@@ -52,7 +54,7 @@ fn main() -> Result<()> {
     let ways = [
         Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
         Way::of("gdal, tuned", session().build()?, Backend::Gdal),
-        Way::of("cog reader", session().build()?, Backend::AsyncTiff),
+        Way::of(COG, session().build()?, Backend::AsyncTiff),
         Way::plain(&place, &one[0], 1)?,
     ];
     let runtime = Runtime::new()?;
@@ -87,6 +89,15 @@ fn main() -> Result<()> {
                         way.cold(&runtime, times, || clock.elapsed(), work)
                     });
                 });
+                if way.name == COG {
+                    let id = BenchmarkId::new(latency, format!("{COG}, for an index"));
+                    group.bench_function(id, |bencher| {
+                        bencher.iter_custom(|times| {
+                            let work = async |way: &Way| index(way, files).await;
+                            way.cold(&runtime, times, || clock.elapsed(), work)
+                        });
+                    });
+                }
             }
             group.finish();
         }
@@ -98,6 +109,14 @@ fn main() -> Result<()> {
 
 async fn open(way: &Way, files: &[Location]) -> Result<Vec<Opened>> {
     try_join_all(files.iter().map(|file| way.open(file))).await
+}
+
+async fn index(way: &Way, files: &[Location]) -> Result<Vec<Entry>> {
+    try_join_all(files.iter().map(async |file| match way.open(file).await? {
+        Opened::Session(raster) => Ok(raster.entry().await?),
+        Opened::Plain(_) => bail!("plain async-tiff makes no entries"),
+    }))
+    .await
 }
 
 /// Returns files in many folders, with the bytes of the first scene's red band; live, none.

@@ -81,7 +81,7 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
 
 /// Returns what is said when a command is interrupted.
 fn interrupted(command: &Command) -> String {
-    let goes_on = match command {
+    let goes_on: Option<String> = match command {
         #[cfg(feature = "index")]
         Command::Index(args) => commands::index::goes_on(args),
         _ => None,

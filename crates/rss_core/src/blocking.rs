@@ -12,7 +12,7 @@ use crate::{
     location::Location,
     query::{ImageQuery, QueryResult},
     raster::{Raster, Sample},
-    reader::{self, Backend, OpenOptions, Profile, RasterReader, ReadRequest, Target},
+    reader::{self, Backend, Entry, OpenOptions, Profile, RasterReader, ReadRequest, Target},
     session::Session,
 };
 
@@ -295,6 +295,15 @@ impl OpenRaster {
     /// [`RasterReader::fallback`].
     pub fn fallback(&self) -> Option<&Error> {
         self.reader.fallback()
+    }
+
+    /// Returns what an index keeps of this file and waits; see [`RasterReader::entry`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RasterReader::entry`], and [`ErrorKind::InvalidInput`] inside an async runtime.
+    pub fn entry(&self) -> Result<Entry> {
+        self.session.wait(self.reader.entry())
     }
 
     /// Returns the reader, for use in async code.

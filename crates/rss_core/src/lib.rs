@@ -44,6 +44,9 @@
 //! # Ok::<_, anyhow::Error>(())
 //! ```
 //!
+//! One tile of each of a thousand files is what [`gather`] is for; with an index, which keeps the headers
+//! of files in one Parquet file (`index`, a feature), each costs one request.
+//!
 //! Calls named as above wait; each has an async form ([`QueryResult::get_async`], ..). Errors are
 //! one type, [`Error`], whose [`ErrorKind`] says what a caller can do. No error, log or cache key
 //! holds a secret.

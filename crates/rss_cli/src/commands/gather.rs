@@ -2,7 +2,6 @@
 
 use std::{
     num::NonZeroUsize,
-    path::Path,
     time::{Duration, Instant},
 };
 
@@ -351,7 +350,11 @@ fn files(args: &GatherArgs) -> Result<Vec<File>> {
 }
 
 #[cfg(feature = "index")]
-fn indexed(listed: Option<Vec<Location>>, path: &Path, assets: &[String]) -> Result<Vec<File>> {
+fn indexed(
+    listed: Option<Vec<Location>>,
+    path: &std::path::Path,
+    assets: &[String],
+) -> Result<Vec<File>> {
     let index = Index::open(path)?;
     let Some(listed) = listed else {
         let mut select = Select::all();
