@@ -15,9 +15,15 @@ impl fmt::Display for Report {
             ) else {
                 continue;
             };
+            writeln!(f, "{}", "-".repeat(103))?;
+            if std::ptr::eq(*first, best) {
+                for line in self.block(best, "best run") {
+                    writeln!(f, "{}", line.trim_end())?;
+                }
+                continue;
+            }
             let left = self.block(first, "fewest at once");
             let right = self.block(best, "highest peak");
-            writeln!(f, "{}", "-".repeat(103))?;
             for (left, right) in left.iter().zip(&right) {
                 writeln!(f, "{}", format!("{left:<50} | {right}").trim_end())?;
             }
@@ -78,14 +84,35 @@ impl Report {
     pub(crate) fn all_table(&self) -> Table {
         let mut heads = vec!["peak tiles/s, at once:".to_owned()];
         heads.extend(self.settings.concurrency.iter().map(usize::to_string));
+        // A reader that finds the number by itself has a column of its own.
+        let finds = !self
+            .settings
+            .backends
+            .iter()
+            .all(|backend| backend.is_told());
+        heads.extend(finds.then(|| "found".to_owned()));
         let mut table = Table {
             heads,
             rows: Vec::new(),
         };
         for &backend in &self.settings.backends {
-            let peaks = self.best_of(backend).into_iter();
-            let peaks = peaks.map(|run| format!("{:.1}", run.peak_tiles_per_s));
-            table.row(std::iter::once(backend.to_string()).chain(peaks));
+            let blank = || "-".to_owned();
+            let runs = self.best_of(backend);
+            let mut cells = vec![backend.to_string()];
+            if backend.is_told() {
+                let peaks = runs
+                    .iter()
+                    .map(|run| format!("{:.1}", run.peak_tiles_per_s));
+                cells.extend(peaks);
+                cells.extend(finds.then(blank));
+            } else {
+                cells.extend(self.settings.concurrency.iter().map(|_| blank()));
+                let found = runs.first();
+                cells.extend(
+                    found.map(|run| format!("{:.1} at {}", run.peak_tiles_per_s, run.concurrency)),
+                );
+            }
+            table.row(cells);
         }
         table
     }

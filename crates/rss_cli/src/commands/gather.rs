@@ -1,9 +1,6 @@
 //! `rss gather`: one tile from each of many files.
 
-use std::{
-    num::NonZeroUsize,
-    time::{Duration, Instant},
-};
+use std::{num::NonZeroUsize, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
@@ -26,9 +23,6 @@ use crate::{
     args::{GatherArgs, OnChangeArg},
     output,
 };
-
-/// Bytes of tiles that may wait for the clock to stop before their digest is made.
-const HELD_BYTES: usize = 1 << 30;
 
 pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
     let backend: Backend = args.backend.parse()?;
@@ -117,7 +111,7 @@ async fn gather(
     )?);
     let mut sums = Sums::default();
     let mut failed = Vec::new();
-    let before = cpu_time();
+    let before = cpu_time(Of::Process);
     let mut rows = gather::gather(session, requests, options)?;
     while let Some(row) = rows.next().await {
         bar.inc(1);
@@ -137,11 +131,13 @@ async fn gather(
             (tile, None) => tile,
         };
         match added {
-            Ok(tile) => sums.add(tile),
+            Ok(tile) => sums.add(&tile),
             Err(err) => failed.push((row.location, err)),
         }
     }
-    let cpu = cpu_time().zip(before).map(|(after, before)| after - before);
+    let cpu = cpu_time(Of::Process)
+        .zip(before)
+        .map(|(after, before)| after - before);
     bar.finish_and_clear();
     if let Some(stack) = stack
         && failed.len() < rows.report().files
@@ -156,51 +152,47 @@ async fn gather(
     })
 }
 
-/// The digest of all tiles, made when the clock has stopped: it is no part of the work. Of more tiles
-/// than memory should hold it is made on the way, and its time is taken off.
+/// The digest of all tiles, and the processor time that it took: it is no part of the work.
 #[derive(Default)]
 struct Sums {
     digest: Sha256,
-    held: Vec<Raster>,
-    held_bytes: usize,
     spent: Duration,
 }
 
 impl Sums {
-    fn add(&mut self, tile: Raster) {
-        self.held_bytes += tile.pixels.len() * tile.pixels.dtype().size();
-        self.held.push(tile);
-        if self.held_bytes > HELD_BYTES {
-            let start = Instant::now();
-            self.catch_up();
-            self.spent += start.elapsed();
+    /// Adds a tile, on one thread from start to end.
+    fn add(&mut self, tile: &Raster) {
+        let before = cpu_time(Of::Thread);
+        self.digest.update(tile.pixels.to_le_bytes());
+        if let Some((after, before)) = cpu_time(Of::Thread).zip(before) {
+            self.spent += after.saturating_sub(before);
         }
     }
 
-    fn catch_up(&mut self) {
-        self.held_bytes = 0;
-        for tile in self.held.drain(..) {
-            self.digest.update(tile.pixels.to_le_bytes());
-        }
-    }
-
-    fn finish(mut self) -> String {
-        self.catch_up();
+    fn finish(self) -> String {
         let digest = self.digest.finalize();
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Returns the processor time of this process.
+/// Whose processor time.
+enum Of {
+    Process,
+    Thread,
+}
+
+/// Returns the processor time of this process or thread.
 #[cfg(unix)]
-fn cpu_time() -> Option<Duration> {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let seconds = u64::try_from(time.tv_sec).ok()?;
-    Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
+fn cpu_time(of: Of) -> Option<Duration> {
+    let time = rustix::time::clock_gettime(match of {
+        Of::Process => rustix::time::ClockId::ProcessCPUTime,
+        Of::Thread => rustix::time::ClockId::ThreadCPUTime,
+    });
+    Duration::try_from(time).ok()
 }
 
 #[cfg(not(unix))]
-fn cpu_time() -> Option<Duration> {
+fn cpu_time(_: Of) -> Option<Duration> {
     None
 }
 

@@ -175,9 +175,13 @@ impl Pixels {
 
     /// Returns the samples as little-endian bytes: band, then row, then column.
     pub fn to_le_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.len() * self.dtype().size());
-        each_type!(self, array => for sample in array {
-            sample.put_le(&mut bytes);
+        let size = self.dtype().size();
+        let mut bytes = vec![0; self.len() * size];
+        let places = bytes.chunks_exact_mut(size);
+        each_type!(self, array => match array.as_slice() {
+            // A copy, where the machine stores them so.
+            Some(samples) => places.zip(samples).for_each(|(place, sample)| sample.put_le(place)),
+            None => places.zip(array).for_each(|(place, sample)| sample.put_le(place)),
         });
         bytes
     }
@@ -217,8 +221,8 @@ pub trait Sample: Copy + private::Sealed {
 mod private {
     /// Keeps [`super::Sample`] closed.
     pub trait Sealed {
-        /// Appends the sample's bytes, the lowest first.
-        fn put_le(&self, bytes: &mut Vec<u8>);
+        /// Writes the sample's bytes, the lowest first, into a place of its size.
+        fn put_le(&self, place: &mut [u8]);
         /// Returns the sample as a number; of a complex one the magnitude.
         fn number(&self) -> f64;
         /// Returns the sample nearest to a number.
@@ -230,8 +234,8 @@ use private::Sealed;
 macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Sealed for $type {
-            fn put_le(&self, bytes: &mut Vec<u8>) {
-                bytes.extend_from_slice(&self.to_le_bytes());
+            fn put_le(&self, place: &mut [u8]) {
+                place.copy_from_slice(&self.to_le_bytes());
             }
 
             #[expect(clippy::allow_attributes, reason = "one macro for all types")]
@@ -259,9 +263,10 @@ numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 macro_rules! complex_numbers {
     ($($part:ty),*) => {$(
         impl Sealed for Complex<$part> {
-            fn put_le(&self, bytes: &mut Vec<u8>) {
-                bytes.extend_from_slice(&self.re.to_le_bytes());
-                bytes.extend_from_slice(&self.im.to_le_bytes());
+            fn put_le(&self, place: &mut [u8]) {
+                let (re, im) = place.split_at_mut(size_of::<$part>());
+                self.re.put_le(re);
+                self.im.put_le(im);
             }
 
             fn number(&self) -> f64 {
