@@ -175,13 +175,10 @@ impl Pixels {
 
     /// Returns the samples as little-endian bytes: band, then row, then column.
     pub fn to_le_bytes(&self) -> Vec<u8> {
-        let size = self.dtype().size();
-        let mut bytes = vec![0; self.len() * size];
-        let places = bytes.chunks_exact_mut(size);
+        let mut bytes = vec![0; self.len() * self.dtype().size()];
         each_type!(self, array => match array.as_slice() {
-            // A copy, where the machine stores them so.
-            Some(samples) => places.zip(samples).for_each(|(place, sample)| sample.put_le(place)),
-            None => places.zip(array).for_each(|(place, sample)| sample.put_le(place)),
+            Some(samples) => Sealed::put_le(samples.iter(), &mut bytes),
+            None => Sealed::put_le(array.iter(), &mut bytes),
         });
         bytes
     }
@@ -221,8 +218,10 @@ pub trait Sample: Copy + private::Sealed {
 mod private {
     /// Keeps [`super::Sample`] closed.
     pub trait Sealed {
-        /// Writes the sample's bytes, the lowest first, into a place of its size.
-        fn put_le(&self, place: &mut [u8]);
+        /// Writes the bytes of samples, of each the lowest first.
+        fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8])
+        where
+            Self: 'a;
         /// Returns the sample as a number; of a complex one the magnitude.
         fn number(&self) -> f64;
         /// Returns the sample nearest to a number.
@@ -234,8 +233,11 @@ use private::Sealed;
 macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Sealed for $type {
-            fn put_le(&self, place: &mut [u8]) {
-                place.copy_from_slice(&self.to_le_bytes());
+            fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8]) {
+                let (places, _) = bytes.as_chunks_mut::<{ size_of::<$type>() }>();
+                for (place, sample) in places.iter_mut().zip(samples) {
+                    *place = sample.to_le_bytes();
+                }
             }
 
             #[expect(clippy::allow_attributes, reason = "one macro for all types")]
@@ -263,10 +265,9 @@ numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 macro_rules! complex_numbers {
     ($($part:ty),*) => {$(
         impl Sealed for Complex<$part> {
-            fn put_le(&self, place: &mut [u8]) {
-                let (re, im) = place.split_at_mut(size_of::<$part>());
-                self.re.put_le(re);
-                self.im.put_le(im);
+            fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8]) {
+                let parts = samples.flat_map(|sample| [&sample.re, &sample.im]);
+                <$part as Sealed>::put_le(parts, bytes);
             }
 
             fn number(&self) -> f64 {
