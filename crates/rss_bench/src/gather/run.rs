@@ -141,14 +141,7 @@ async fn gathered(gathering: &Gathering) -> Result<Measured> {
         Some(_) => None,
         None => Some(rows.report().concurrency),
     };
-    done.sort_by_key(|done| done.at);
-    let wall = done.last().map_or(Duration::ZERO, |done| done.at);
-    Ok(Measured {
-        done,
-        wall,
-        cpu,
-        found,
-    })
+    Ok(Measured::new(done, cpu, found))
 }
 
 /// Reads a tile of each file, by a worker for each reader.
@@ -187,17 +180,21 @@ pub(super) async fn measure(readers: &[Reader], files: usize) -> Result<Measured
         done.extend(worker?);
     }
     let cpu = cpu_time()?.saturating_sub(cpu);
-    done.sort_by_key(|done| done.at);
-    let wall = done.last().map_or(Duration::ZERO, |done| done.at);
-    Ok(Measured {
-        done,
-        wall,
-        cpu,
-        found: None,
-    })
+    Ok(Measured::new(done, cpu, None))
 }
 
 impl Measured {
+    fn new(mut done: Vec<Done>, cpu: Duration, found: Option<usize>) -> Self {
+        done.sort_by_key(|done| done.at);
+        let wall = done.last().map_or(Duration::ZERO, |done| done.at);
+        Self {
+            done,
+            wall,
+            cpu,
+            found,
+        }
+    }
+
     pub(super) fn run(
         self,
         backend: super::Backend,
