@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::Raster,
-    reader::{self, Backend, Entry},
+    reader::{self, Backend, Entry, ReadPlan},
     session::Session,
     store::{Backoff, Meter, Traffic},
 };
@@ -213,10 +213,12 @@ async fn tile(
     };
     let mut backoff = Backoff::new(&session.settings().limits());
     let mut is_old = false;
+    // A tile is planned once, however often it is tried.
+    let planned = OnceLock::new();
     loop {
         row.tries += 1;
         let attempt = || async {
-            let attempt = attempt(&session, &options, &shared, &request, is_old);
+            let attempt = attempt(&session, &options, &request, &planned, is_old);
             let lost = |_| Err(Error::new(ErrorKind::Unavailable, "a task was lost"));
             AssertUnwindSafe(attempt)
                 .catch_unwind()
@@ -255,9 +257,20 @@ async fn tile(
             }
         }
     }
+    if let Some((header_requests, plan)) = planned.get() {
+        shared.counts().plan(*header_requests, plan);
+    }
     row.total = start.elapsed();
     row.finished = shared.start.elapsed();
     row
+}
+
+/// Returns how many requests the header of a file is planned to cost.
+fn header_requests(file: &File) -> u64 {
+    match file {
+        File::Location(location) => u64::from(location.as_local().is_none()),
+        File::Entry(_) => 0,
+    }
 }
 
 /// What one attempt gave.
@@ -271,8 +284,8 @@ struct Attempt {
 async fn attempt(
     session: &Session,
     options: &Options,
-    shared: &Shared,
     request: &Request,
+    planned: &OnceLock<(u64, ReadPlan)>,
     reindex: bool,
 ) -> Result<Attempt> {
     let start = Instant::now();
@@ -280,7 +293,7 @@ async fn attempt(
     let open = start.elapsed();
     let read = request.resolve(raster.profile())?;
     if let Some(plan) = raster.plan(&read)? {
-        shared.counts().plan(&request.file, &plan);
+        planned.get_or_init(|| (header_requests(&request.file), plan));
     }
     let tile = raster.read(&read).await?;
     let read = start.elapsed() - open;

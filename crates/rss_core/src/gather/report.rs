@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{File, Row};
+use super::Row;
 use crate::{reader::ReadPlan, store::Traffic};
 
 /// How a gather went, so far or in all.
@@ -22,7 +22,7 @@ pub struct Report {
     pub requests: u64,
     /// Bytes of the answers.
     pub bytes: u64,
-    /// What [`ReadPlan`]s said of the attempts: what was to be sent had all gone well. Of what GDAL
+    /// What [`ReadPlan`]s said before: what was to be sent had each tile been read at once. Of what GDAL
     /// reads nothing is known.
     pub planned: Planned,
     /// Answers by which servers asked for fewer requests (429, 503).
@@ -91,13 +91,9 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts what one attempt will ask for.
-    pub(super) fn plan(&mut self, file: &File, plan: &ReadPlan) {
-        let header = match file {
-            File::Location(location) => u64::from(location.as_local().is_none()),
-            File::Entry(_) => 0,
-        };
-        self.report.planned.requests += plan.requests + header;
+    /// Counts what one tile was planned to ask for.
+    pub(super) fn plan(&mut self, header_requests: u64, plan: &ReadPlan) {
+        self.report.planned.requests += plan.requests + header_requests;
         self.report.planned.tile_bytes += plan.bytes;
     }
 

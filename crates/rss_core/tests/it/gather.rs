@@ -289,6 +289,7 @@ async fn a_tile_that_takes_long_is_asked_for_again() {
     assert!(rows[50].hedged);
     assert!(report.hedged >= 1 && report.ok == 60);
     assert!(report.requests <= 60 + report.hedged as u64);
+    assert_eq!(report.planned.requests, 60, "a tile is planned once");
     rows.iter().for_each(|row| stage.check(row));
 }
 
@@ -324,6 +325,7 @@ async fn a_tile_is_tried_again_by_itself() {
     stage.bed.fault(down.times(2));
     let (rows, report) = all(&session, known(&entries), Options::new()).await;
     assert_eq!((report.ok, report.retried, rows[5].tries), (8, 1, 2));
+    assert_eq!(report.planned.requests, 8, "a tile is planned once");
     let (rows, _) = all(&session, known(&entries), Options::new().with_retries(0)).await;
     assert!(rows.iter().all(|row| row.tries == 1));
 }
