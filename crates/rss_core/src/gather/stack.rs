@@ -31,9 +31,9 @@ pub struct Stack<T> {
 
 /// Gathers tiles of one shape and type into one array, in the order of the requests.
 ///
-/// The first tile that comes says how large all are: one of another shape is a failure in
-/// [`Stack::failed`], as is one of another type of samples. Memory is that of the array, and
-/// [`Options::buffer_bytes`].
+/// The first request that gives a tile says how large all are: one of another shape is a failure in
+/// [`Stack::failed`], as is one of another type of samples, whichever arrives first. Memory is that of
+/// the array, and [`Options::buffer_bytes`]. [`Options::order`] does not matter here.
 ///
 /// ```
 /// use rss_core::{Location, Session, gather};
@@ -64,7 +64,7 @@ pub async fn stack<T: Sample>(
     options: Options,
 ) -> Result<Stack<T>> {
     let count = requests.len();
-    let mut rows = gather(session, requests, options.with_order(Order::Arrival))?;
+    let mut rows = gather(session, requests, options.with_order(Order::Requests))?;
     let mut samples: Option<Array4<T>> = None;
     let mut grids = vec![None; count];
     let mut nodata: Option<Option<f64>> = None;
@@ -113,7 +113,6 @@ pub async fn stack<T: Sample>(
             *grid = Some(tile.geobox);
         }
     }
-    failed.sort_by_key(|(number, ..)| *number);
     let Some(mut samples) = samples else {
         let first = failed.into_iter().next().map(|(.., err)| err);
         return Err(

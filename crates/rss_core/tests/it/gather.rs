@@ -338,6 +338,11 @@ async fn tiles_of_one_shape_make_a_stack() {
     requests[6] = requests[6]
         .clone()
         .with_place(Place::Window("0,0,100,100".parse().unwrap()));
+    // The tile of another shape comes first; the first of the requests says how large all are.
+    for number in (0..12).filter(|&number| number != 6) {
+        let slow = Rule::new(Fault::Drip(1_000_000)).on(Service::S3).times(1);
+        stage.bed.fault(slow.path(&format!("many/{number:04}.tif")));
+    }
     let session = stage.session();
     let stack = gather::stack::<i16>(&session, requests.clone(), Options::new())
         .await
