@@ -1,18 +1,18 @@
 //! Where items come from: who named their files, and what signs them.
 
-use stac::Item;
 use url::Url;
 
 use crate::{
     location::{Trust, is_private},
-    products::{Sas, Source, sas_of},
+    products::{Sas, Source},
 };
 
 /// Where items come from.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub(crate) trust: Trust,
-    sas: Option<Sas>,
+    /// What signs their files; none for what their items link to.
+    pub(super) sas: Option<Sas>,
 }
 
 impl Default for Origin {
@@ -43,15 +43,6 @@ impl Origin {
             trust: url.as_ref().map_or(Trust::Network, Trust::of_catalogue),
             sas,
         }
-    }
-
-    /// Returns what signs the files of an item.
-    pub(super) fn sas_for(&self, item: &Item) -> Option<Sas> {
-        self.sas.clone().or_else(|| {
-            item.links
-                .iter()
-                .find_map(|link| sas_of(&link.href.to_string()))
-        })
     }
 }
 

@@ -18,7 +18,6 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     location::{Location, Trust},
-    products::sas_of,
     session::Session,
     stac as catalogue, store,
 };
@@ -284,7 +283,8 @@ impl Planner<'_> {
             for (key, asset) in chosen.of_item(item) {
                 files += 1;
                 let location = Location::parse_from(&asset.href, trust);
-                match location.map(|location| reached(session, item, asset, location)) {
+                let stores = session.stores();
+                match location.map(|named| stores.reach(item, asset, named, None)) {
                     Ok(location) => {
                         let file = File {
                             item: &item.id,
@@ -460,44 +460,6 @@ pub(super) fn files_of(batch: &RecordBatch) -> Vec<Files<'_>> {
         })
     })
     .collect()
-}
-
-/// Tells the session's stores how an item's file is reached, and returns where it is.
-pub(super) fn reached(
-    session: &Session,
-    item: &Item,
-    asset: &stac::Asset,
-    location: Location,
-) -> Location {
-    let stores = session.stores();
-    let address = location.as_s3();
-    let location = match &address {
-        Some(s3) => Location::S3 {
-            bucket: s3.bucket.clone(),
-            key: s3.key.clone(),
-        },
-        None => location,
-    };
-    let mut access = stores.access(&location);
-    if access.region.is_none() {
-        let said = catalogue::storage_region(item, asset).filter(|region| is_region(region));
-        access.region = address.and_then(|s3| s3.region).or(said);
-    }
-    access.requester_pays |= catalogue::requester_pays(item, asset);
-    if matches!(location, Location::S3 { .. }) && access != stores.access(&location) {
-        stores.set_access(&location, access);
-    }
-    let mut links = item.links.iter();
-    if let Some(sas) = links.find_map(|link| sas_of(&link.href.to_string())) {
-        stores.sign_with(&location, &sas);
-    }
-    location
-}
-
-/// A region becomes a part of a host name.
-fn is_region(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=40).contains(&text.len()) && text.chars().all(plain)
 }
 
 /// Lists the TIFFs below a prefix of a bucket.

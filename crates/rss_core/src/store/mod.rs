@@ -10,6 +10,7 @@ mod object;
 mod options;
 #[cfg(any(feature = "async-tiff", feature = "gdal"))]
 mod ranges;
+mod reach;
 mod registry;
 mod retry;
 mod sign;
