@@ -11,6 +11,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     assemble::assemble,
+    file::beside,
     inputs::{Input, Job, Known, Plan},
     journal::{Journal, Name},
     merge::merge_indexes,
@@ -232,8 +233,7 @@ impl Builder {
                     (written.items, written.bytes)
                 }
                 Some(existing) => {
-                    let fresh = tempfile::NamedTempFile::new_in(folder_of(&to))
-                        .map_err(|err| crate::store::of_io(&err).at(to.display()))?;
+                    let fresh = beside(&to)?;
                     assemble(plan, keys.as_deref(), &mut journal, fresh.path())?;
                     let info = merge_indexes(&[existing.as_path(), fresh.path()], &to)?;
                     (info.items, info.bytes)
@@ -360,13 +360,6 @@ pub(super) fn partial_of(output: &Path) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
     name.push(".partial");
     PathBuf::from(name)
-}
-
-pub(super) fn folder_of(output: &Path) -> &Path {
-    match output.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
 }
 
 /// Runs what reads and writes files where waiting is allowed.

@@ -84,17 +84,7 @@ impl Writer {
     /// As the file system's; [`ErrorKind::Unsupported`] if a column cannot be stored.
     pub(super) fn create(output: &Path, columns: SchemaRef) -> Result<Self> {
         let wrong = |err: io::Error| of_io(&err).at(output.display());
-        let folder = match output.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let name = output.file_name().and_then(|name| name.to_str());
-        let prefix = format!(".{}.", name.unwrap_or("index"));
-        let temp = tempfile::Builder::new()
-            .prefix(&prefix)
-            .suffix(".tmp")
-            .tempfile_in(folder)
-            .map_err(wrong)?;
+        let temp = beside(output)?;
         let file = temp.as_file().try_clone().map_err(wrong)?;
         let said = Said {
             version: schema::VERSION,
@@ -239,6 +229,24 @@ impl Writer {
         drop(self.writer);
         keep(self.temp, &self.output)
     }
+}
+
+/// Makes a temporary file in the folder of the one it becomes.
+///
+/// # Errors
+///
+/// As the file system's.
+pub(super) fn beside(output: &Path) -> Result<NamedTempFile> {
+    let folder = match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let name = output.file_name().and_then(|name| name.to_str());
+    tempfile::Builder::new()
+        .prefix(&format!(".{}.", name.unwrap_or("index")))
+        .suffix(".tmp")
+        .tempfile_in(folder)
+        .map_err(|err| of_io(&err).at(output.display()))
 }
 
 /// Puts a finished file in its place, so that it is there whole or not at all; returns its size.

@@ -19,7 +19,10 @@ use std::{
     str::FromStr,
 };
 
-use super::{Indexed, file::keep};
+use super::{
+    Indexed,
+    file::{beside, keep},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
@@ -165,16 +168,7 @@ pub fn export(
 ) -> Result<Exported> {
     let output = output.as_ref();
     let wrong = |err: std::io::Error| of_io(&err).at(output.display());
-    let folder = match output.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let name = output.file_name().and_then(|name| name.to_str());
-    let temp = tempfile::Builder::new()
-        .prefix(&format!(".{}.", name.unwrap_or("export")))
-        .suffix(".tmp")
-        .tempfile_in(folder)
-        .map_err(wrong)?;
+    let temp = beside(output)?;
     let mut out = BufWriter::with_capacity(1 << 20, temp.as_file());
     let files = files.into_iter();
     let exported = match format {
