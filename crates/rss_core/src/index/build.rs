@@ -57,7 +57,7 @@ pub struct BuildReport {
     pub ok: usize,
     /// Those of them that an unfinished build had read.
     pub resumed: usize,
-    /// Those that have none, and why. The index holds their items without an entry.
+    /// Those that have none, and why, by location. The index holds their items without an entry.
     pub failed: Vec<Failed>,
     /// Items of the index.
     pub items: u64,
@@ -222,6 +222,7 @@ impl Builder {
             files_done: resumed + failed.len(),
         };
         let mut journal = self.read(jobs, journal, &mut failed, progress).await?;
+        failed.sort_by(|a, b| a.location.cmp(&b.location));
 
         let ok = files - failed.len();
         let (keys, append_to) = (self.assets.clone(), self.append_to.clone());

@@ -175,6 +175,7 @@ pub async fn check(
     report.changed = changed.into_iter().map(|(location, _)| location).collect();
     report.changed.sort_by_key(ToString::to_string);
     report.missing.sort_by_key(ToString::to_string);
+    report.failed.sort_by(|a, b| a.location.cmp(&b.location));
     Ok(report)
 }
 

@@ -390,3 +390,28 @@ fn errors_can_be_sent() {
     is_send::<Builder>();
     is_send::<BuildReport>();
 }
+
+#[tokio::test]
+async fn failures_are_listed_in_the_order_of_their_locations() {
+    let bed = bed();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let mut items = items(&bed).items;
+    items.reverse();
+    let source = Source::items(items.into(), Trust::User);
+    let builder = builder(&bed).concurrency(1);
+    builder.build(source.clone(), &path).await.unwrap();
+    bed.fault(Rule::new(Fault::status(403)));
+    let sorted = |failed: &[index::Failed]| {
+        let names: Vec<_> = failed.iter().map(|one| one.location.clone()).collect();
+        (names.is_sorted(), names.len())
+    };
+    let options = index::CheckOptions::new().with_concurrency(1);
+    let report = index::check(&session(&bed), &path, &options).await.unwrap();
+    assert_eq!(sorted(&report.failed), (true, 8));
+    let report = builder
+        .build(source, dir.path().join("b.parquet"))
+        .await
+        .unwrap();
+    assert_eq!(sorted(&report.failed), (true, 8));
+}
