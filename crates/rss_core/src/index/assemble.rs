@@ -2,7 +2,9 @@
 
 use std::{path::Path, sync::Arc};
 
-use arrow_array::{ArrayRef, ListArray, RecordBatch, StringArray, StructArray, cast::AsArray};
+use arrow_array::{
+    ArrayRef, ListArray, MapArray, RecordBatch, StringArray, StructArray, cast::AsArray,
+};
 use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::{
@@ -194,6 +196,17 @@ fn without_secrets(array: &ArrayRef) -> ArrayRef {
             Err(_) => Arc::clone(array),
         };
     }
+    if let Some(maps) = array.as_map_opt() {
+        let (field, ends, entries, nulls, ordered) = maps.clone().into_parts();
+        let entries = without_secrets(&(Arc::new(entries) as ArrayRef));
+        let plain = entries.as_struct_opt().and_then(|entries| {
+            MapArray::try_new(field, ends, entries.clone(), nulls, ordered).ok()
+        });
+        return match plain {
+            Some(plain) => Arc::new(plain),
+            None => Arc::clone(array),
+        };
+    }
     if let Some(lists) = array.as_list_opt::<i32>() {
         let (field, ends, values, nulls) = lists.clone().into_parts();
         let values = without_secrets(&values);
@@ -203,4 +216,27 @@ fn without_secrets(array: &ArrayRef) -> ArrayRef {
         };
     }
     Arc::clone(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{
+        Array,
+        builder::{MapBuilder, StringBuilder},
+    };
+
+    use super::*;
+
+    #[test]
+    fn no_map_keeps_a_secret() {
+        let mut maps = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+        maps.keys().append_value("red");
+        maps.values().append_value("https://h/a.tif?sig=CANARY");
+        maps.append(true).unwrap();
+        let maps: ArrayRef = Arc::new(maps.finish());
+        let plain = without_secrets(&maps);
+        assert_eq!(plain.data_type(), maps.data_type());
+        let addresses = plain.as_map().values().as_string::<i32>();
+        assert_eq!(addresses.value(0), "https://h/a.tif");
+    }
 }

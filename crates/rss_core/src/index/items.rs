@@ -196,10 +196,16 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// Returns an address without its secrets, if it has any.
+/// Returns an address, or text that holds JSON with addresses, without its secrets, if it has any.
 pub(super) fn stripped(text: &str) -> Option<String> {
     if !text.contains(['?', '@']) {
         return None;
+    }
+    if text.starts_with(['{', '[']) {
+        let json: Value = serde_json::from_str(text).ok()?;
+        let mut plain = json.clone();
+        strip(&mut plain);
+        return (plain != json).then(|| plain.to_string());
     }
     let (prefix, address) = match text.strip_prefix("/vsicurl/") {
         Some(address) => ("/vsicurl/", address),
@@ -458,6 +464,14 @@ mod tests {
                 "/vsicurl/https://h/a.tif?X-Amz-Signature=CANARY",
                 "/vsicurl/https://h/a.tif",
             ),
+            (
+                r#"{"red":{"href":"https://h/a.tif?sig=CANARY"}}"#,
+                r#"{"red":{"href":"https://h/a.tif"}}"#,
+            ),
+            (
+                r#"["https://h/a.tif?token=CANARY",1]"#,
+                r#"["https://h/a.tif",1]"#,
+            ),
         ] {
             assert_eq!(stripped(text).as_deref(), Some(plain));
         }
@@ -466,6 +480,8 @@ mod tests {
             "what? no",
             "me@example.org",
             "s3://b/a?b",
+            r#"{"a":"https://h/a.tif?v=2"}"#,
+            "{what? no",
         ] {
             assert_eq!(stripped(text), None, "{text}");
         }
