@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use arrow_array::{Array, StringArray, TimestampMicrosecondArray, cast::AsArray};
+use arrow_array::{Array, StringArray, cast::AsArray};
 use chrono::{DateTime, Utc};
 
 use super::{
     open::{Index, href_column},
     schema::{ASSETS, column_of},
-    select::Select,
+    select::{Select, micros_at},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -116,11 +116,7 @@ impl<'a> Entries<'a> {
         let collections: Option<&StringArray> = batch
             .column_by_name("collection")
             .and_then(|column| column.as_string_opt());
-        let times = ["datetime", "start_datetime"].map(|name| {
-            let column: &TimestampMicrosecondArray =
-                batch.column_by_name(name)?.as_any().downcast_ref()?;
-            Some(column)
-        });
+        let times = ["datetime", "start_datetime"].map(|name| batch.column_by_name(name));
         let mut parts = Vec::new();
         for (key, column) in &columns {
             parts.push((
@@ -150,8 +146,8 @@ impl<'a> Entries<'a> {
             let datetime = times
                 .iter()
                 .flatten()
-                .find(|times| times.is_valid(row))
-                .and_then(|times| DateTime::from_timestamp_micros(times.value(row)));
+                .find_map(|times| micros_at(times, row))
+                .and_then(DateTime::from_timestamp_micros);
             for (key, column, hrefs) in &parts {
                 if !column.is_there(row) {
                     continue;
@@ -173,5 +169,70 @@ impl<'a> Entries<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StructArray, TimestampMillisecondArray};
+
+    use super::*;
+    use crate::{
+        geo::Size,
+        index::{
+            file::{Writer, schema_of},
+            pack,
+            schema::field,
+        },
+        location::Location,
+        raster::DataType,
+        reader::{Header, Image, Tiles, Version},
+    };
+
+    /// rustac writes times in milliseconds, and a build keeps the columns of what it is made of.
+    #[test]
+    fn a_time_in_milliseconds_is_a_time() {
+        let side = Size {
+            width: 16,
+            height: 16,
+        };
+        let image = Image::new(side, side, 8, 1, Tiles::new(vec![8], vec![256]));
+        let location = Location::parse("s3://b/a.tif").unwrap();
+        let header = Header::new(DataType::U8, vec![image]);
+        let entry = Entry::new(location, Version::of_size(264), header);
+        let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+        let one = |name: &str, column: ArrayRef| -> ArrayRef {
+            let fields = vec![field(name, column.data_type().clone())];
+            Arc::new(StructArray::new(fields.into(), vec![column], None))
+        };
+        let times = TimestampMillisecondArray::from(vec![1_609_459_200_500]);
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("id", text("a")),
+            ("geometry", Arc::new(BinaryArray::from(vec![None::<&[u8]>]))),
+            ("datetime", Arc::new(times.with_timezone("UTC"))),
+            ("assets", one("red", one("href", text("s3://b/a.tif")))),
+            (
+                "index:red",
+                Arc::new(pack::column(&[Some(&entry)]).unwrap()),
+            ),
+        ];
+        let fields = columns
+            .iter()
+            .map(|(name, column)| field(name, column.data_type().clone()));
+        let schema = schema_of(fields.collect());
+        let arrays = columns.into_iter().map(|(_, column)| column).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let mut writer = Writer::create(&path, Arc::clone(&schema)).unwrap();
+        writer
+            .write(&RecordBatch::try_new(schema, arrays).unwrap())
+            .unwrap();
+        writer.finish().unwrap();
+        let index = Index::open(&path).unwrap();
+        let found = index.entries(&Select::all()).unwrap().next().unwrap();
+        let time = found.unwrap().datetime.unwrap();
+        assert_eq!(time.to_rfc3339(), "2021-01-01T00:00:00.500+00:00");
     }
 }

@@ -114,7 +114,7 @@ impl<'a> Matches<'a> {
 }
 
 /// Returns a time of a column in microseconds, whatever unit the file keeps it in.
-fn micros_at(times: &ArrayRef, row: usize) -> Option<i64> {
+pub(super) fn micros_at(times: &ArrayRef, row: usize) -> Option<i64> {
     if times.is_null(row) {
         return None;
     }
