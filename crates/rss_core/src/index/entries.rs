@@ -1,6 +1,6 @@
 //! Entries as they are read: some rows of a row group at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use arrow_array::{Array, StringArray, cast::AsArray};
 use chrono::{DateTime, Utc};
@@ -39,6 +39,8 @@ pub struct Indexed {
 pub struct Entries<'a> {
     index: &'a Index,
     select: Select,
+    /// Those of the selection, to be looked up.
+    ids: Option<HashSet<String>>,
     assets: Vec<String>,
     /// The row group to look at next.
     group: usize,
@@ -87,6 +89,7 @@ impl<'a> Entries<'a> {
     pub(super) fn new(index: &'a Index, select: Select, assets: Vec<String>) -> Self {
         Self {
             index,
+            ids: select.ids.as_ref().map(|ids| ids.iter().cloned().collect()),
             select,
             assets,
             group: 0,
@@ -135,9 +138,7 @@ impl<'a> Entries<'a> {
                 return Err(wrong("an id for each item"));
             }
             let id = ids.value(row);
-            if let Some(wanted) = &self.select.ids
-                && !wanted.iter().any(|one| one == id)
-            {
+            if self.ids.as_ref().is_some_and(|wanted| !wanted.contains(id)) {
                 continue;
             }
             let collection = collections
