@@ -49,6 +49,8 @@ use crate::{
     store::of_io,
 };
 
+/// Rows that a row group may have: those that are meant are listed in memory.
+const MOST_ROWS: i64 = 1 << 24;
 /// Places of pages that are remembered, over all columns.
 const MOST_PAGES: usize = 1 << 20;
 
@@ -84,6 +86,15 @@ impl Table {
                 .with_page_index_policy(PageIndexPolicy::Skip)
                 .parse_and_finish(&source)
         })?;
+        if let Some(group) = meta
+            .row_groups()
+            .iter()
+            .find(|group| group.num_rows() > MOST_ROWS)
+        {
+            let rows = group.num_rows();
+            let message = format!("a row group of {rows} rows, expected at most {MOST_ROWS}");
+            return Err(Error::new(ErrorKind::Corrupt, message).at(path.display()));
+        }
         Ok(Self {
             path: path.to_owned(),
             source,
@@ -418,5 +429,46 @@ impl PageIndexProvider for Places {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write};
+
+    use parquet::file::metadata::ParquetMetaDataWriter;
+
+    use super::*;
+    use crate::index::{
+        file::{Writer, schema_of},
+        schema::field,
+    };
+
+    #[test]
+    fn a_row_group_that_claims_very_many_rows_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let columns = schema_of(vec![field("id", arrow_schema::DataType::Utf8)]);
+        let mut writer = Writer::create(&path, Arc::clone(&columns)).unwrap();
+        let ids = arrow_array::StringArray::from(vec!["a"]);
+        let batch = RecordBatch::try_new(columns, vec![Arc::new(ids)]).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+
+        let meta = Table::open(&path).unwrap().meta;
+        let group = meta.row_group(0).clone().into_builder();
+        let group = group.set_num_rows(1 << 50).build().unwrap();
+        let lying = ParquetMetaDataBuilder::new(meta.file_metadata().clone())
+            .add_row_group(group)
+            .build();
+        let mut bytes = fs::read(&path).unwrap();
+        // The last eight bytes say how long the footer is.
+        bytes.truncate(bytes.len() - 8);
+        let mut out = fs::File::create(&path).unwrap();
+        out.write_all(&bytes).unwrap();
+        ParquetMetaDataWriter::new(&out, &lying).finish().unwrap();
+        let err = Table::open(&path).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Corrupt);
+        assert!(err.message().contains("1125899906842624 rows"), "{err}");
     }
 }
