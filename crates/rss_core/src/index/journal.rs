@@ -114,14 +114,19 @@ impl Journal {
         let wrong = |err: io::Error| of_io(&err).at(path.display());
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(wrong)?;
+        let mut file = options.open(path).map_err(wrong)?;
         let start = Instant::now();
-        while file.try_lock().is_err() {
-            if start.elapsed() > PATIENCE {
-                let message = "another build writes this index; wait for it, or end it";
-                return Err(Error::new(ErrorKind::Unavailable, message).at(path.display()));
+        loop {
+            match file.try_lock() {
+                Ok(()) if path.exists() => break,
+                // The build that held it has removed it: what is locked has no name any more.
+                Ok(()) => file = options.open(path).map_err(wrong)?,
+                Err(_) if start.elapsed() > PATIENCE => {
+                    let message = "another build writes this index; wait for it, or end it";
+                    return Err(Error::new(ErrorKind::Unavailable, message).at(path.display()));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
-            std::thread::sleep(Duration::from_millis(10));
         }
         let mut journal = Self {
             path: path.to_owned(),
@@ -237,7 +242,7 @@ impl Journal {
 
     /// Removes the file: what it holds is in the index.
     pub(super) fn remove(self) -> Result<()> {
-        drop(self.file);
+        // Before the lock ends with the file: who waits for it must not go on with this one.
         std::fs::remove_file(&self.path).map_err(|err| of_io(&err).at(self.path.display()))
     }
 
@@ -320,4 +325,27 @@ fn damaged(path: &Path) -> Error {
 
 fn lost(path: &Path, err: ArrowError) -> Error {
     damaged(path).with_source(err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_waited_for_another_has_a_journal_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet.partial");
+        let plan = [7; PLAN_BYTES];
+        let first = Journal::open(&path, &plan).unwrap();
+        let second = std::thread::scope(|scope| {
+            let second = scope.spawn(|| Journal::open(&path, &plan));
+            // So long that it waits; what is checked is right if it does not, too.
+            std::thread::sleep(Duration::from_millis(100));
+            first.remove().unwrap();
+            second.join().unwrap().unwrap()
+        });
+        assert!(path.exists());
+        second.remove().unwrap();
+        assert!(!path.exists());
+    }
 }
