@@ -20,10 +20,10 @@ pub struct Stack<T> {
     pub samples: Array4<T>,
     /// The grid of each request's pixels; none where it failed.
     pub grids: Vec<Option<GeoBox>>,
-    /// The nodata value of the files, if those that state one agree.
+    /// The nodata value of the files that gave a tile, if all of them state the same.
     pub nodata: Option<f64>,
     /// Requests without pixels, with the reason. Their place in `samples` holds the nodata value, or
-    /// zero where the files state none.
+    /// zero where there is none.
     pub failed: Vec<(usize, Location, Error)>,
     /// How the gather went.
     pub report: Report,
@@ -137,18 +137,33 @@ pub async fn stack<T: Sample>(
 }
 
 fn empty<T: Sample>(count: usize, [bands, height, width]: [usize; 3]) -> Result<Array4<T>> {
-    let bytes = [count, bands, height, width, size_of::<T>()]
-        .into_iter()
-        .try_fold(1_usize, usize::checked_mul)
-        .filter(|&bytes| isize::try_from(bytes).is_ok());
-    if bytes.is_none() {
-        return Err(Error::new(
+    let shape = [count, bands, height, width];
+    let all = || {
+        let length = shape.into_iter().try_fold(1_usize, usize::checked_mul)?;
+        // Asked for first, since an array that cannot be had ends the process.
+        Vec::<T>::new().try_reserve_exact(length).ok()?;
+        let shape = (count, bands, height, width);
+        Some(Array4::from_elem(shape, T::of_number(0.0)))
+    };
+    all().ok_or_else(|| {
+        Error::new(
             ErrorKind::InvalidInput,
             format!("{count} x {bands} x {height} x {width} samples do not fit memory"),
-        ));
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_that_no_memory_holds_is_an_error() {
+        let err = empty::<f64>(1 << 30, [1, 1 << 12, 1 << 12]).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput);
+        assert_eq!(
+            err.message(),
+            "1073741824 x 1 x 4096 x 4096 samples do not fit memory"
+        );
     }
-    Ok(Array4::from_elem(
-        (count, bands, height, width),
-        T::of_number(0.0),
-    ))
 }
