@@ -33,6 +33,8 @@ use crate::{
     store::{Backoff, Meter, Traffic},
 };
 
+/// What a row without pixels counts for: rows of a million failures have to fit memory, too.
+const FAILED_BYTES: u64 = 1 << 10;
 /// Bytes that a tile of which nothing is known is thought to take, before any is done.
 const UNKNOWN_BYTES: u64 = 1 << 20;
 
@@ -83,7 +85,7 @@ impl Shared {
 }
 
 fn bytes_of(row: &Row) -> u64 {
-    row.tile.as_ref().map_or(0, |tile| {
+    row.tile.as_ref().map_or(FAILED_BYTES, |tile| {
         (tile.pixels.len() * tile.pixels.dtype().size()) as u64
     })
 }

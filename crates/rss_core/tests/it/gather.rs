@@ -1,12 +1,20 @@
 //! One tile from each of many files: counted requests, right pixels, and a row for every failure.
 
-use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
+use std::{
+    collections::BTreeSet,
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::StreamExt;
 use rss_core::{
-    Backend, Entry, ErrorKind, Location, Session, Size, TileIndex,
+    Backend, DataType, Entry, ErrorKind, Location, Session, Size, TileIndex,
     gather::{self, Concurrency, OnChange, Options, Order, Place, Request, Row},
-    reader,
+    reader::{self, Header, Image, Tiles, Version},
 };
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
 
@@ -389,4 +397,46 @@ async fn a_hedge_that_makes_no_sense_is_refused() {
         let err = gather::gather(&session, [], options).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::InvalidInput);
     }
+}
+
+/// Returns an entry of a file that is not there.
+fn hollow(number: usize) -> Entry {
+    let side = Size {
+        width: 16,
+        height: 16,
+    };
+    let image = Image::new(side, side, 8, 1, Tiles::new(vec![8], vec![256]));
+    let header = Header::new(DataType::U8, vec![image]);
+    let location = Location::parse(&format!("s3://{BUCKET}/{number}.tif")).unwrap();
+    Entry::new(location, Version::of_size(264), header)
+}
+
+#[tokio::test]
+async fn rows_of_failures_wait_within_bounds() {
+    let session = Session::builder().build().unwrap();
+    let started = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&started);
+    let requests = (0..20_000).map(move |number| {
+        count.fetch_add(1, Ordering::Relaxed);
+        // There is no such level.
+        Request::new(hollow(number)).with_level(9)
+    });
+    let options = Options::new()
+        .with_order(Order::Arrival)
+        .with_buffer_bytes(1 << 20);
+    let mut rows = gather::gather(&session, requests, options).unwrap();
+    assert!(rows.next().await.unwrap().tile.is_err());
+    let (mut before, mut same) = (0, 0);
+    while same < 1000 {
+        tokio::task::yield_now().await;
+        let now = started.load(Ordering::Relaxed);
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+    }
+    assert!(before < 5_000, "{before} rows wait");
+    let mut taken = 1;
+    while rows.next().await.is_some() {
+        taken += 1;
+    }
+    assert_eq!(taken, 20_000);
 }
