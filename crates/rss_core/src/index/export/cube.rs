@@ -19,6 +19,11 @@ use super::{
 };
 use crate::{error::Result, geo::GeoTransform, index::Indexed};
 
+/// Letters of an item's id: the axis `item` gives each file as many as the longest has.
+const MOST_LETTERS: usize = 1024;
+/// Pixels along `x` or `y`, whose places are written out.
+const MOST_PIXELS: u32 = 1 << 24;
+
 /// Files on one grid.
 struct Cube {
     asset: String,
@@ -99,6 +104,12 @@ fn slice(file: &Indexed) -> Result<(Slice, Vec<(usize, crate::Error)>)> {
     let time = file
         .datetime
         .ok_or_else(|| unsupported("its item has no time, and a cube needs one"))?;
+    let letters = file.item.chars().count();
+    if letters > MOST_LETTERS {
+        return Err(unsupported(format!(
+            "its id has {letters} letters, expected at most {MOST_LETTERS}"
+        )));
+    }
     let (mut levels, mut bad) = (Vec::new(), Vec::new());
     for (number, level) in arrays.levels.into_iter().enumerate() {
         match level {
@@ -153,7 +164,7 @@ fn write_cube<W: Write>(refs: &mut References<W>, group: &str, cube: &Cube) -> i
 }
 
 /// Writes the coordinates: `time`, `item` along it, and `x` and `y`, centres of pixels, where the grid
-/// is not rotated.
+/// is not rotated and not larger than any image is.
 fn write_axes<W: Write>(
     refs: &mut References<W>,
     group: &str,
@@ -197,6 +208,9 @@ fn write_axes<W: Write>(
         return Ok(());
     };
     let size = level.size;
+    if size.width.max(size.height) > MOST_PIXELS {
+        return Ok(());
+    }
     let xs = (0..size.width).map(|col| transform.apply(f64::from(col) + 0.5, 0.0)[0]);
     let ys = (0..size.height).map(|row| transform.apply(0.0, f64::from(row) + 0.5)[1]);
     let axes: [(&str, Vec<f64>); 2] = [("x", xs.collect()), ("y", ys.collect())];

@@ -17,6 +17,8 @@ use crate::{
 
 /// Tiles of a TIFF are as wide and high as a multiple of this; strips need not be.
 const TILE_STEP: u32 = 16;
+/// Chunks that strips may be cut into, over all of an image: each takes memory, and a line of the export.
+const MOST_PARTS: u64 = 1 << 20;
 
 /// How the bands of an image lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,6 +267,12 @@ impl Encoding {
             return Err(unsupported(format!(
                 "{} tiles, expected {count}",
                 image.tiles.len()
+            )));
+        }
+        let parts = count.saturating_mul(u64::from(self.parts));
+        if self.parts > 1 && parts > MOST_PARTS {
+            return Err(unsupported(format!(
+                "strips that would be more than {MOST_PARTS} chunks"
             )));
         }
         let mut chunks = Vec::with_capacity(image.tiles.len());

@@ -314,3 +314,61 @@ async fn all_but_fax_of_the_small_files_can_be_said() {
     }
     assert_eq!(done.left_out.len(), 5);
 }
+
+#[test]
+fn a_cube_makes_no_axes_of_absurd_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let wide = changed("wide", |header| {
+        let image = &mut header.levels[0];
+        image.size.width = 1 << 25;
+        image.tile.width = 1 << 25;
+        image.compression = 8;
+        image.tiles = rss_core::reader::Tiles::new(vec![8], vec![9]).into();
+    });
+    let long = "a".repeat(5000);
+    let index = index_of(
+        &dir.path().join("i.parquet"),
+        &[
+            ("wide", "2021-01-01T00:00:00Z", wide),
+            (&long, "2021-01-01T00:00:00Z", changed(&long, compressed)),
+        ],
+    );
+    let (done, text) = exported(&index, Format::KerchunkCube, &dir.path().join("out.json"));
+    assert_eq!((done.written, done.left_out.len()), (1, 1));
+    assert_eq!(
+        done.left_out[0].error.message(),
+        "its id has 5000 letters, expected at most 1024"
+    );
+    let refs: Value = serde_json::from_str(&text).unwrap();
+    assert!(refs["refs"]["red/0/0/y/0"].is_null() && refs["refs"]["red/0/0/time/0"].is_string());
+}
+
+#[test]
+fn strips_that_would_be_very_many_chunks_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = 1 << 22;
+    let strips = changed("a", |header| {
+        let image = &mut header.levels[0];
+        image.size = Size {
+            width: 1,
+            height: 2 * rows - 1,
+        };
+        image.tile = Size {
+            width: 1,
+            height: rows,
+        };
+        let bytes = u64::from(rows) * 2;
+        let tiles = rss_core::reader::Tiles::new(vec![8, 8 + bytes], vec![bytes, bytes - 2]);
+        image.tiles = tiles.into();
+    });
+    let index = index_of(
+        &dir.path().join("i.parquet"),
+        &[("a", "2021-01-01T00:00:00Z", strips)],
+    );
+    let files = index.entries(&Select::all()).unwrap();
+    let err = index::export(files, Format::Kerchunk, dir.path().join("out.json")).unwrap_err();
+    assert_eq!(
+        err.message(),
+        "none of 1 files can be exported: strips that would be more than 1048576 chunks"
+    );
+}
