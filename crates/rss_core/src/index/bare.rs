@@ -122,11 +122,11 @@ pub(super) fn sample() -> Row {
 /// none, or there are two different days.
 fn time_in(name: &str) -> Option<DateTime<Utc>> {
     let mut found: Option<(NaiveDate, Option<NaiveDateTime>)> = None;
-    let runs: Vec<&str> = name.split(|c: char| !c.is_ascii_digit()).collect();
+    let is_other = |c: char| !c.is_ascii_digit();
     let mut at = 0;
-    for run in runs {
-        let start = at;
-        at += run.len() + 1;
+    for piece in name.split_inclusive(is_other) {
+        let (start, run) = (at, piece.trim_end_matches(is_other));
+        at += piece.len();
         if run.len() != 8 && run.len() != 14 {
             continue;
         }
@@ -219,6 +219,7 @@ mod tests {
             ("T56JNS_20210103T235959_B04.tif", "2021-01-03T23:59:59Z"),
             ("a_20210103235959.tif", "2021-01-03T23:59:59Z"),
             ("20210103_20210103.tif", "2021-01-03T00:00:00Z"),
+            ("é_20210103T235959.tif", "2021-01-03T23:59:59Z"),
         ] {
             let time = time_in(name).map(|t| t.to_rfc3339_opts(SecondsFormat::AutoSi, true));
             assert_eq!(time.as_deref(), Some(expected), "{name}");
