@@ -15,7 +15,7 @@ use arrow_array::{
 use arrow_schema::SchemaRef;
 use parquet::{
     arrow::{ArrowSchemaConverter, ArrowWriter, arrow_writer::ArrowWriterOptions},
-    basic::{Compression, Encoding, ZstdLevel},
+    basic::{Compression, Encoding, Type as PhysicalType, ZstdLevel},
     file::{
         metadata::KeyValue,
         properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
@@ -336,7 +336,7 @@ fn properties(columns: &SchemaRef) -> Result<WriterProperties> {
     for column in parquet.columns() {
         let path = column.path();
         let parts: Vec<&str> = path.parts().iter().map(String::as_str).collect();
-        all = store(all, path, &parts);
+        all = store(all, path, &parts, column.physical_type());
     }
     Ok(all.build())
 }
@@ -346,6 +346,7 @@ fn store(
     all: WriterPropertiesBuilder,
     path: &ColumnPath,
     parts: &[&str],
+    kind: PhysicalType,
 ) -> WriterPropertiesBuilder {
     let (path, quiet) = (path.clone(), EnabledStatistics::None);
     let plain =
@@ -362,7 +363,10 @@ fn store(
                     plain(all).set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
                 }
                 ["etag" | "checksum"] | ["transform", ..] => plain(all),
-                _ => all,
+                _ if kind == PhysicalType::BYTE_ARRAY => all,
+                // Few distinct numbers, which dictionaries make small. A column of zstd costs whoever
+                // reads one entry a decoder, and there are more than twenty of these.
+                _ => all.set_column_compression(path.clone(), Compression::UNCOMPRESSED),
             }
         }
         ["id"] => plain(all)
