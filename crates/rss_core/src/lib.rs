@@ -66,6 +66,7 @@
 //! | `gdal` | yes | the GDAL backend and `get()`; links the system's libgdal, 3.6 or newer |
 //! | `gdal-bundled` | no | builds GDAL from source, for machines without it: long, and without ZSTD and WebP |
 //! | `index` | no | the index: headers of many files in one Parquet file; the `index` module |
+//! | `zarr` | no | sharded Zarr v3 arrays and cubes; the `zarr` module |
 //! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback |
 //!
 //! `--no-default-features --features async-tiff` is pure Rust, without GDAL and OpenSSL.
@@ -85,6 +86,8 @@ pub mod reader;
 mod session;
 pub mod stac;
 mod store;
+#[cfg(feature = "zarr")]
+pub mod zarr;
 
 pub use self::{
     blocking::{GatherRows, OpenRaster},

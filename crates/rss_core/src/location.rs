@@ -243,6 +243,35 @@ impl Location {
         path.rsplit('/').next().unwrap_or(path)
     }
 
+    /// Returns the location of what is called `key` below this one.
+    #[cfg(feature = "zarr")]
+    pub(crate) fn join(&self, key: &str) -> Self {
+        let below = |base: &str| match base.trim_end_matches('/') {
+            "" => key.to_owned(),
+            base => format!("{base}/{key}"),
+        };
+        match self {
+            Self::Local(path) => Self::Local(path.join(key)),
+            Self::S3 { bucket, key } => Self::S3 {
+                bucket: bucket.clone(),
+                key: below(key),
+            },
+            Self::Gcs { bucket, key } => Self::Gcs {
+                bucket: bucket.clone(),
+                key: below(key),
+            },
+            Self::Azure { container, key } => Self::Azure {
+                container: container.clone(),
+                key: below(key),
+            },
+            Self::Http(url) => {
+                let mut url = url.clone();
+                url.set_path(&below(url.path()));
+                Self::Http(url)
+            }
+        }
+    }
+
     /// Returns the local path, if the file is on this machine.
     pub fn as_local(&self) -> Option<&Path> {
         match self {

@@ -15,6 +15,21 @@ pub(super) struct Definition {
     pub(super) shifted: bool,
 }
 
+#[cfg(feature = "zarr")]
+impl super::Crs {
+    /// Returns the CRS as well-known text, with its EPSG code in it; none where the code is not known
+    /// here.
+    pub(crate) fn to_wkt(&self) -> Option<&str> {
+        match self {
+            Self::Wkt(wkt) => Some(wkt),
+            Self::Epsg(code) => {
+                let known = crs_definitions::from_code(u16::try_from(*code).ok()?)?;
+                Some(known.wkt)
+            }
+        }
+    }
+}
+
 impl Definition {
     /// Returns what a code means.
     ///

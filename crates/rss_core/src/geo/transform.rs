@@ -41,7 +41,7 @@ impl GeoTransform {
     }
 
     /// Returns true if rows lie along x and columns along y, and pixels have a size.
-    #[cfg(feature = "index")]
+    #[cfg(any(feature = "index", feature = "zarr"))]
     pub(crate) fn is_upright(&self) -> bool {
         let [_, a, b, _, c, d] = self.0;
         let sides = [a, d];

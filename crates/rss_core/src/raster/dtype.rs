@@ -62,6 +62,12 @@ impl DataType {
         }
     }
 
+    /// Returns true if a sample has a fraction, or parts that have.
+    #[cfg(feature = "zarr")]
+    pub(crate) fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::C64 | Self::C128)
+    }
+
     /// Returns true if a sample can be exactly `value`: a float holds any (rounded), a whole number
     /// what is whole and in its range.
     #[expect(

@@ -222,6 +222,14 @@ mod private {
         fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8])
         where
             Self: 'a;
+        /// Reads samples from bytes, of each the lowest first.
+        #[cfg_attr(
+            not(feature = "zarr"),
+            expect(dead_code, reason = "only chunks are read so")
+        )]
+        fn get_le<'a>(samples: impl IntoIterator<Item = &'a mut Self>, bytes: &[u8])
+        where
+            Self: 'a;
         /// Returns the sample as a number; of a complex one the magnitude.
         fn number(&self) -> f64;
         /// Returns the sample nearest to a number.
@@ -237,6 +245,13 @@ macro_rules! numbers {
                 let (places, _) = bytes.as_chunks_mut::<{ size_of::<$type>() }>();
                 for (place, sample) in places.iter_mut().zip(samples) {
                     *place = sample.to_le_bytes();
+                }
+            }
+
+            fn get_le<'a>(samples: impl IntoIterator<Item = &'a mut Self>, bytes: &[u8]) {
+                let (places, _) = bytes.as_chunks::<{ size_of::<$type>() }>();
+                for (sample, place) in samples.into_iter().zip(places) {
+                    *sample = <$type>::from_le_bytes(*place);
                 }
             }
 
@@ -268,6 +283,11 @@ macro_rules! complex_numbers {
             fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8]) {
                 let parts = samples.flat_map(|sample| [&sample.re, &sample.im]);
                 <$part as Sealed>::put_le(parts, bytes);
+            }
+
+            fn get_le<'a>(samples: impl IntoIterator<Item = &'a mut Self>, bytes: &[u8]) {
+                let parts = samples.into_iter().flat_map(|sample| [&mut sample.re, &mut sample.im]);
+                <$part as Sealed>::get_le(parts, bytes);
             }
 
             fn number(&self) -> f64 {

@@ -46,6 +46,9 @@ struct Inner {
     gdal: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     header_sizes: HeaderSizes,
     budget: Budget,
+    /// Of what is being written.
+    #[cfg(feature = "zarr")]
+    work: Budget,
     runtime: OnceLock<BlockingRuntime>,
 }
 
@@ -351,6 +354,8 @@ impl SessionBuilder {
             stores: Registry::new(self.store, self.settings.limits(), meter.clone()),
             meter,
             budget: Budget::new(self.settings.budget_bytes),
+            #[cfg(feature = "zarr")]
+            work: Budget::new(self.settings.budget_bytes),
             settings: self.settings,
             cpu: OnceLock::new(),
             gdal: Mutex::new(None),
@@ -413,6 +418,13 @@ impl Session {
     /// Waits until so many bytes may be fetched.
     pub(crate) async fn share(&self, bytes: u64) -> Option<Share> {
         self.0.budget.share(bytes).await
+    }
+
+    /// Waits for a part of the bytes that shards under way may take. They are counted apart from those of
+    /// reads, which a shard waits for.
+    #[cfg(feature = "zarr")]
+    pub(crate) async fn share_of_work(&self, bytes: u64) -> Option<Share> {
+        self.0.work.share(bytes).await
     }
 
     /// Returns how many bytes of a file to ask for first.

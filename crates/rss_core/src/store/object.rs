@@ -122,8 +122,59 @@ impl Object {
                 .map_err(|err| err.at(location));
         }
         let (store, path) = stores.store(location)?;
+        Self::open_in(store, path, location, GetRange::Bounded(0..length)).await
+    }
+
+    /// Fetches the last bytes of an object: at most `length`, fewer if it is shorter. One request, but
+    /// where a store cannot count from the end: there two.
+    #[cfg(feature = "zarr")]
+    pub(crate) async fn open_end(
+        stores: &Registry,
+        location: &Location,
+        length: u64,
+    ) -> Result<(Self, Bytes)> {
+        if let Some(path) = location.as_local() {
+            // Shorter to read than to hand to another thread.
+            let open = || {
+                let wrong = |err: io::Error| fault::of_io(&err);
+                let file = File::open(path).map_err(wrong)?;
+                let meta = file.metadata().map_err(wrong)?;
+                if meta.is_dir() {
+                    return Err(wrong(io::ErrorKind::IsADirectory.into()));
+                }
+                let (disk, version) = (Disk(Arc::new(file)), Version::of_file(&meta));
+                let range = version.size.saturating_sub(length)..version.size;
+                let bytes = disk.with(&range, |bytes| Ok(Bytes::copy_from_slice(bytes)))?;
+                let object = Self {
+                    holder: Holder::Disk(disk),
+                    location: location.clone(),
+                    version,
+                };
+                Ok((object, bytes))
+            };
+            return open().map_err(|err: Error| err.at(location));
+        }
+        let (store, path) = stores.store(location)?;
+        let range = match location {
+            Location::Azure { .. } => {
+                let fail = |err: object_store::Error| fault::error(&err, location);
+                let size = object_store::ObjectStoreExt::head(&store, &path).await;
+                let size = size.map_err(fail)?.size;
+                GetRange::Bounded(size.saturating_sub(length)..size)
+            }
+            _ => GetRange::Suffix(length),
+        };
+        Self::open_in(store, path, location, range).await
+    }
+
+    async fn open_in(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        location: &Location,
+        range: GetRange,
+    ) -> Result<(Self, Bytes)> {
         let options = GetOptions {
-            range: Some(GetRange::Bounded(0..length)),
+            range: Some(range),
             ..GetOptions::default()
         };
         let fail = |err: object_store::Error| fault::error(&err, location);
@@ -184,6 +235,12 @@ impl Object {
             version,
         };
         Ok((object, bytes))
+    }
+
+    /// Returns where the object is.
+    #[cfg(feature = "zarr")]
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
     }
 
     /// Returns the object's size in bytes.

@@ -56,10 +56,17 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "zarr",
+        &[
+            "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
+            "reader",
+        ],
+    ),
+    (
         "blocking",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
-            "reader", "fetch", "gather",
+            "reader", "fetch", "gather", "zarr",
         ],
     ),
 ];

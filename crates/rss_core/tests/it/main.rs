@@ -29,6 +29,8 @@ mod search;
 mod store;
 #[cfg(feature = "gdal")]
 mod vsirss;
+#[cfg(feature = "zarr")]
+mod zarr;
 
 /// Keeps other tests from changing how GDAL reaches a bucket: its settings belong to the process.
 #[cfg(feature = "gdal")]

@@ -1,0 +1,313 @@
+//! One array: opening, reading and writing boxes of it.
+
+mod read;
+mod spec;
+mod write;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+pub use self::spec::ArraySpec;
+use super::{
+    codec::Scratch,
+    metadata::Metadata,
+    place::Place,
+    shard::{Index, Sharding},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    raster::{DataType, Sample},
+    session::Session,
+    store::Object,
+};
+
+/// Bytes of shard indexes that an open array keeps.
+const MOST_INDEX_BYTES: usize = 64 << 20;
+/// Shards that an open array keeps open.
+const MOST_SHARDS: usize = 512;
+
+/// An array of samples, of any rank, in chunks.
+///
+/// Cheap to clone; clones share what is known of shards.
+#[derive(Clone, Debug)]
+pub struct Array(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    place: Place,
+    /// The array's path in the hierarchy; empty if it is the whole.
+    path: String,
+    metadata: Metadata,
+    kept: Mutex<Kept>,
+}
+
+/// Shards that were opened. None is one that is not there.
+#[derive(Debug, Default)]
+struct Kept {
+    shards: HashMap<Vec<u64>, Option<Arc<Shard>>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Shard {
+    object: Object,
+    index: Index,
+}
+
+impl Array {
+    /// Opens the array at a location: a folder or prefix that holds `zarr.json` (or `.zarray`). Costs one
+    /// request; two where it is of Zarr v2.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::InvalidInput`] if it is a group,
+    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if its metadata cannot be read, and what the
+    /// store answers.
+    pub async fn open(session: &Session, location: &Location) -> Result<Self> {
+        Self::open_in(Place::new(session, location), "").await
+    }
+
+    /// Opens the array at a path of a hierarchy.
+    pub(in crate::zarr) async fn open_in(place: Place, path: &str) -> Result<Self> {
+        let location = place.locate(path);
+        let metadata = match place.read(&below(path, "zarr.json")).await? {
+            Some(document) => parse(&document).and_then(|said| Metadata::parse(&said)),
+            None => match place.read(&below(path, ".zarray")).await? {
+                Some(document) => {
+                    let attributes = place.read(&below(path, ".zattrs")).await?;
+                    let attributes = attributes.map(|said| parse(&said)).transpose();
+                    attributes
+                        .and_then(|attributes| Metadata::parse_v2(&parse(&document)?, attributes))
+                }
+                None => Err(Error::new(
+                    ErrorKind::NotFound,
+                    "no Zarr array: neither zarr.json nor .zarray is there",
+                )),
+            },
+        };
+        let metadata = metadata.map_err(|err| err.at(&location))?;
+        Ok(Self::of(place, path, metadata))
+    }
+
+    /// Makes an array of metadata that was read elsewhere.
+    pub(in crate::zarr) fn of_document(place: Place, path: &str, document: &Value) -> Result<Self> {
+        let metadata = Metadata::parse(document).map_err(|err| err.at(place.locate(path)))?;
+        Ok(Self::of(place, path, metadata))
+    }
+
+    /// Makes an array whose metadata is not written yet.
+    pub(in crate::zarr) fn unwritten(place: Place, path: &str, spec: &ArraySpec) -> Result<Self> {
+        spec.check()?;
+        Ok(Self::of(place, path, spec.metadata()))
+    }
+
+    fn of(place: Place, path: &str, metadata: Metadata) -> Self {
+        Self(Arc::new(Inner {
+            place,
+            path: path.to_owned(),
+            metadata,
+            kept: Mutex::default(),
+        }))
+    }
+
+    /// Makes a new, empty array at a location.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the spec cannot be, or an array or group is there already; what the
+    /// store answers.
+    pub async fn create(session: &Session, location: &Location, spec: &ArraySpec) -> Result<Self> {
+        let place = Place::new(session, location);
+        let document = spec.document().map_err(|err| err.at(location))?;
+        if place.read("zarr.json").await?.is_some() {
+            let message = "something is there already: a new array needs a place of its own";
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(location));
+        }
+        place.write("zarr.json", vec![to_bytes(&document)]).await?;
+        Self::unwritten(place, "", spec)
+    }
+
+    /// Returns the samples of each axis.
+    pub fn shape(&self) -> &[u64] {
+        &self.0.metadata.shape
+    }
+
+    /// Returns the type of the samples.
+    pub fn dtype(&self) -> DataType {
+        self.0.metadata.dtype
+    }
+
+    /// Returns the samples of a chunk, axis by axis: what is decoded at least.
+    pub fn chunk(&self) -> &[u64] {
+        match self.0.metadata.chain.as_shards() {
+            Some(sharding) => &sharding.chunk,
+            None => &self.0.metadata.grid,
+        }
+    }
+
+    /// Returns the samples of a shard, axis by axis; none where each chunk is an object of its own.
+    pub fn shard(&self) -> Option<&[u64]> {
+        let sharded = self.0.metadata.chain.as_shards();
+        sharded.map(|_| self.0.metadata.grid.as_slice())
+    }
+
+    /// Returns what a sample is that was never written; of a complex one the real part.
+    pub fn fill(&self) -> f64 {
+        self.0.metadata.fill_number
+    }
+
+    /// Returns the name of each axis that has one.
+    pub fn dimensions(&self) -> &[Option<String>] {
+        &self.0.metadata.dimensions
+    }
+
+    /// Returns what else the array's metadata says.
+    pub fn attributes(&self) -> &serde_json::Map<String, Value> {
+        &self.0.metadata.attributes
+    }
+    /// Returns an error that names the array.
+    fn named(&self, err: Error) -> Error {
+        match err.location() {
+            Some(_) => err,
+            None => err.at(self.location()),
+        }
+    }
+
+    fn location(&self) -> Location {
+        self.0.place.locate(&self.0.path)
+    }
+
+    fn check_type<T: Sample>(&self) -> Result<()> {
+        if T::DTYPE == self.dtype() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "its samples are {}, asked for as {}",
+                self.dtype(),
+                T::DTYPE
+            ),
+        ))
+    }
+
+    fn chunk_in_memory(&self) -> Result<Vec<usize>> {
+        let chunk: Option<Vec<usize>> = self
+            .chunk()
+            .iter()
+            .map(|&length| usize::try_from(length).ok())
+            .collect();
+        chunk.ok_or_else(|| Error::new(ErrorKind::Corrupt, "a chunk that does not fit memory"))
+    }
+
+    fn grid_in_memory(&self) -> Result<Vec<usize>> {
+        let grid: Option<Vec<usize>> = self
+            .0
+            .metadata
+            .grid
+            .iter()
+            .map(|&length| usize::try_from(length).ok())
+            .collect();
+        grid.ok_or_else(|| Error::new(ErrorKind::Corrupt, "a shard that does not fit memory"))
+    }
+
+    /// Returns the key of a shard.
+    pub(in crate::zarr) fn key_of(&self, shard: &[u64]) -> String {
+        below(&self.0.path, &self.0.metadata.keys.key(shard))
+    }
+
+    /// Returns a shard, opening it where it was not read before. A chunk outside of any shard is a shard
+    /// of one chunk without an index.
+    async fn shard_at(
+        &self,
+        key: &[u64],
+        sharding: Option<&Sharding>,
+        counts: &[u64],
+    ) -> Result<Option<Arc<Shard>>> {
+        if let Some(known) = self.kept().shards.get(key) {
+            return Ok(known.clone());
+        }
+        let name = self.key_of(key);
+        let (length, at_start) = match sharding {
+            Some(sharding) => sharding.index_bytes(counts)?,
+            None => (1, true),
+        };
+        let opened = self.0.place.open(&name, length, at_start).await?;
+        let shard = match opened {
+            None => None,
+            Some((object, bytes)) => {
+                let size = object.size();
+                let index = match sharding {
+                    Some(sharding) => sharding.read_index(&bytes, counts.to_vec(), size),
+                    None => Ok(Index::of_one(size)),
+                };
+                let index = index.map_err(|err| {
+                    Error::new(
+                        err.kind(),
+                        format!("shard {}: {}", chunk_name(key), err.message()),
+                    )
+                    .at(self.0.place.locate(&name))
+                })?;
+                Some(Arc::new(Shard { object, index }))
+            }
+        };
+        // What is not there may be written later: it is asked for again.
+        if let Some(shard) = &shard {
+            let mut kept = self.kept();
+            kept.bytes += shard.index.bytes();
+            if kept.bytes > MOST_INDEX_BYTES || kept.shards.len() >= MOST_SHARDS {
+                kept.shards.clear();
+                kept.bytes = shard.index.bytes();
+            }
+            kept.shards.insert(key.to_vec(), Some(Arc::clone(shard)));
+        }
+        Ok(shard)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self) {
+        *self.kept() = Kept::default();
+    }
+}
+
+fn with_scratch<R>(work: impl FnOnce(&mut Scratch) -> Result<R>) -> Result<R> {
+    thread_local! {
+        static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
+    }
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => work(&mut scratch),
+        // A task of the same thread has it.
+        Err(_) => work(&mut Scratch::default()),
+    })
+}
+
+fn chunk_name(index: &[u64]) -> String {
+    let numbers: Vec<String> = index.iter().map(u64::to_string).collect();
+    numbers.join(",")
+}
+
+/// Joins a path of a hierarchy and a key below it.
+pub(in crate::zarr) fn below(path: &str, key: &str) -> String {
+    match path {
+        "" => key.to_owned(),
+        path => format!("{path}/{key}"),
+    }
+}
+
+pub(in crate::zarr) fn parse(bytes: &[u8]) -> Result<Value> {
+    serde_json::from_slice(bytes)
+        .map_err(|err| Error::new(ErrorKind::Corrupt, "metadata that is no JSON").with_source(err))
+}
+
+pub(in crate::zarr) fn to_bytes(document: &Value) -> Bytes {
+    format!("{document:#}\n").into()
+}

@@ -1,0 +1,319 @@
+//! Reading: which bytes a box needs, fetching them, decoding them into their places.
+
+use std::{collections::HashMap, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use ndarray::{ArrayD, ArrayViewMutD};
+use rayon::prelude::*;
+
+use super::{
+    super::{
+        codec::Shape,
+        region::{self, Part, Region},
+    },
+    Array, Shard, chunk_name, with_scratch,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::{DataType, Sample},
+    store::{Disk, Fetch, Merge, coalesce},
+};
+
+/// Reads of a file of this machine that decode no more than this are done where they are called: to
+/// wake another thread takes longer.
+const HERE_BYTES: usize = 512 << 10;
+/// Bytes of a file of this machine that are read at once: they stay in a processor's cache until they
+/// are decoded.
+const DISK_BYTES: u64 = 512 << 10;
+/// A run of bytes of one shard, and the parts of chunks in it.
+struct Unit {
+    shard: Arc<Shard>,
+    fetch: Fetch,
+    wanted: Vec<Wanted>,
+}
+
+/// A part of a chunk that is read, and where its bytes are.
+struct Wanted {
+    range: Range<u64>,
+    chunk: Vec<u64>,
+    part: Part,
+}
+/// A chunk, counted from the first of its shard, and the part of it that is read.
+type Inside = (Vec<u64>, Part);
+
+impl Array {
+    /// Reads a box: a range of samples for each axis. What was never written is the fill value.
+    ///
+    /// Costs one request for each run of neighbouring chunks, and one for each shard that was not read
+    /// before. Dropping the future cancels it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if a range is empty or ends outside of the array, or `T` is not its
+    /// type; [`ErrorKind::Corrupt`], which names shard and chunk; what the store answers.
+    pub async fn read<T>(&self, ranges: &[Range<u64>]) -> Result<ArrayD<T>>
+    where
+        T: Sample + Send + Sync + 'static,
+    {
+        let read = async {
+            self.check_type::<T>()?;
+            let region = Region::checked(ranges, self.shape())?;
+            match self.read_region(&region).await {
+                // A shard was replaced since its index was read: what is kept of it is gone.
+                Err(err) if err.kind() == ErrorKind::Changed => self.read_region(&region).await,
+                done => done,
+            }
+        };
+        read.await.map_err(|err| self.named(err))
+    }
+
+    async fn read_region<T>(&self, region: &Region) -> Result<ArrayD<T>>
+    where
+        T: Sample + Send + Sync + 'static,
+    {
+        let mut fill = [T::of_number(0.0)];
+        T::get_le(&mut fill, &self.0.metadata.fill);
+        let output = region::filled(&region.shape, fill[0])?;
+        let units = self.plan(region).await?;
+        let chunk = self.chunk_in_memory()?;
+        let here = units
+            .iter()
+            .map(|unit| unit.wanted.len())
+            .try_fold(0_usize, usize::checked_add)
+            .and_then(|chunks| chunks.checked_mul(chunk.iter().product::<usize>()))
+            .and_then(|samples| samples.checked_mul(T::DTYPE.size()));
+        let on_disk = units.iter().all(|unit| unit.shard.object.disk().is_some());
+        let array = self.clone();
+        if on_disk && here.is_some_and(|bytes| bytes <= HERE_BYTES) {
+            let units = units.into_iter().map(|unit| (unit, None)).collect();
+            return array.decode(units, output);
+        }
+        let session = &self.0.place.session;
+        if on_disk {
+            let units = units.into_iter().map(|unit| (unit, None)).collect();
+            return session.cpu(move || array.decode(units, output)).await?;
+        }
+        // Requests go on while what has come is decoded.
+        let at_once = session.settings().requests_per_host.max(1);
+        let mut arriving = stream::iter(units)
+            .map(|unit| {
+                let session = session.clone();
+                let fetch = async move {
+                    let length = unit.fetch.range.end - unit.fetch.range.start;
+                    let share = session.share(length).await;
+                    let bytes = unit.shard.object.fetch(unit.fetch.range.clone()).await?;
+                    Ok::<_, Error>((unit, bytes, share))
+                };
+                async {
+                    let task = tokio::spawn(fetch);
+                    let guard = AbortOnDrop(task.abort_handle());
+                    let done = task.await;
+                    drop(guard);
+                    done.map_err(|_| Error::new(ErrorKind::Unavailable, "a request was lost"))?
+                }
+            })
+            .buffer_unordered(at_once)
+            .ready_chunks(at_once);
+        let mut output = output;
+        while let Some(batch) = arriving.next().await {
+            let batch: Vec<_> = match batch.into_iter().collect::<Result<_>>() {
+                Ok(batch) => batch,
+                Err(err) => {
+                    if err.kind() == ErrorKind::Changed {
+                        self.forget();
+                    }
+                    return Err(err);
+                }
+            };
+            let array = self.clone();
+            output = session
+                .cpu(move || {
+                    let (units, shares): (Vec<_>, Vec<_>) = batch
+                        .into_iter()
+                        .map(|(unit, bytes, share)| ((unit, Some(bytes)), share))
+                        .unzip();
+                    let done = array.decode(units, output);
+                    drop(shares);
+                    done
+                })
+                .await??;
+        }
+        Ok(output)
+    }
+
+    /// Finds out which bytes a region needs.
+    async fn plan(&self, region: &Region) -> Result<Vec<Unit>> {
+        let metadata = &self.0.metadata;
+        let sharding = metadata.chain.as_shards();
+        let counts = match sharding {
+            Some(sharding) => sharding.counts(&metadata.grid)?,
+            None => vec![1; metadata.grid.len()],
+        };
+        let mut by_shard: Vec<(Vec<u64>, Vec<Inside>)> = Vec::new();
+        let mut known: HashMap<Vec<u64>, usize> = HashMap::new();
+        for (chunk, part) in region.parts(self.chunk()) {
+            let key: Vec<u64> = chunk.iter().zip(&counts).map(|(at, n)| at / n).collect();
+            let inside = chunk.iter().zip(&counts).map(|(at, n)| at % n).collect();
+            let place = *known.entry(key.clone()).or_insert_with(|| {
+                by_shard.push((key, Vec::new()));
+                by_shard.len() - 1
+            });
+            if let Some((_, chunks)) = by_shard.get_mut(place) {
+                chunks.push((inside, part));
+            }
+        }
+        // Many shards are opened at once; one that is known waits for nothing.
+        let mut opened = Vec::with_capacity(by_shard.len());
+        if let [(key, _)] = by_shard.as_slice() {
+            opened.push(self.shard_at(key, sharding, &counts).await?);
+        } else {
+            let at_once = self.0.place.session.settings().requests_per_host.max(1);
+            let keys: Vec<_> = by_shard.iter().map(|(key, _)| key.clone()).collect();
+            opened = stream::iter(keys)
+                .map(|key| {
+                    let counts = counts.clone();
+                    async move { self.shard_at(&key, sharding, &counts).await }
+                })
+                .buffered(at_once)
+                .try_collect()
+                .await?;
+        }
+        let settings = self.0.place.session.settings();
+        let mut units = Vec::new();
+        for ((_, chunks), shard) in by_shard.into_iter().zip(opened) {
+            let Some(shard) = shard else { continue };
+            let mut wanted: Vec<Wanted> = chunks
+                .into_iter()
+                .filter_map(|(chunk, part)| {
+                    let range = shard.index.find(&chunk)?;
+                    Some(Wanted { range, chunk, part })
+                })
+                .collect();
+            wanted.sort_by_key(|one| one.range.start);
+            let ranges: Vec<_> = wanted.iter().map(|one| one.range.clone()).collect();
+            let merge = match shard.object.disk() {
+                Some(_) => Merge {
+                    gap_bytes: 0,
+                    fetch_bytes: DISK_BYTES,
+                },
+                None => Merge {
+                    gap_bytes: settings.gap_bytes,
+                    fetch_bytes: settings.fetch_bytes,
+                },
+            };
+            let mut rest = wanted.into_iter();
+            for fetch in coalesce(&ranges, merge) {
+                let wanted = rest.by_ref().take(fetch.wanted.len()).collect();
+                units.push(Unit {
+                    shard: Arc::clone(&shard),
+                    fetch,
+                    wanted,
+                });
+            }
+        }
+        Ok(units)
+    }
+
+    /// Decodes units into the output. Bytes that are not here are read from disk.
+    fn decode<T>(
+        &self,
+        units: Vec<(Unit, Option<Bytes>)>,
+        mut output: ArrayD<T>,
+    ) -> Result<ArrayD<T>>
+    where
+        T: Sample + Send + Sync,
+    {
+        let chunk = self.chunk_in_memory()?;
+        let parts: Vec<&Part> = units
+            .iter()
+            .flat_map(|(unit, _)| unit.wanted.iter().map(|one| &one.part))
+            .collect();
+        let mut places = region::cut(output.view_mut(), &parts)?.into_iter();
+        let mut work: Vec<_> = units
+            .iter()
+            .map(|(unit, bytes)| {
+                let places: Vec<_> = places.by_ref().take(unit.wanted.len()).collect();
+                (unit, bytes, places)
+            })
+            .collect();
+        let decode = |(unit, bytes, places): &mut (&Unit, &Option<Bytes>, Vec<_>)| {
+            let places = std::mem::take(places);
+            match bytes {
+                Some(bytes) => self.decode_unit(unit, bytes, places, &chunk),
+                None => {
+                    let disk: Option<&Disk> = unit.shard.object.disk();
+                    let disk = disk.ok_or_else(|| {
+                        Error::new(ErrorKind::Unavailable, "bytes that were not fetched")
+                    })?;
+                    disk.with(&unit.fetch.range, |bytes| {
+                        self.decode_unit(unit, bytes, places, &chunk)
+                    })
+                }
+            }
+        };
+        match work.as_mut_slice() {
+            [one] => decode(one)?,
+            _ if rayon::current_thread_index().is_none() => {
+                work.iter_mut().try_for_each(decode)?;
+            }
+            _ => work.par_iter_mut().try_for_each(decode)?,
+        }
+        drop(work);
+        Ok(output)
+    }
+
+    fn decode_unit<T: Sample>(
+        &self,
+        unit: &Unit,
+        bytes: &[u8],
+        places: Vec<ArrayViewMutD<'_, T>>,
+        chunk: &[usize],
+    ) -> Result<()> {
+        let metadata = &self.0.metadata;
+        let chain = match metadata.chain.as_shards() {
+            Some(sharding) => &sharding.inner,
+            None => &metadata.chain,
+        };
+        let size = metadata.dtype.size();
+        let shape = Shape {
+            axes: chunk,
+            sample: size,
+            word: match metadata.dtype {
+                DataType::C64 | DataType::C128 => size / 2,
+                _ => size,
+            },
+            fill: &metadata.fill,
+        };
+        with_scratch(|scratch| {
+            for (one, place) in unit.wanted.iter().zip(places) {
+                let from = one.range.start - unit.fetch.range.start;
+                let to = one.range.end - unit.fetch.range.start;
+                let packed = usize::try_from(from)
+                    .ok()
+                    .zip(usize::try_from(to).ok())
+                    .and_then(|(from, to)| bytes.get(from..to))
+                    .unwrap_or_default();
+                let span = one.part.span(chunk);
+                let span = span.start * size..span.end * size;
+                let pasted = chain
+                    .decode(packed, &span, &shape, scratch)
+                    .and_then(|samples| region::paste(place, samples, 0, chunk, &one.part.from));
+                pasted.map_err(|err| {
+                    let message = format!("chunk {}: {}", chunk_name(&one.chunk), err.message());
+                    Error::new(err.kind(), message).at(unit.shard.object.location())
+                })?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A request that ends with the future that waits for it.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

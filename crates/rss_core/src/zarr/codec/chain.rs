@@ -1,0 +1,575 @@
+//! The codecs of a chunk, one after the other.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::{
+    Codec, Compressor, Shuffle, blosc,
+    blosc::Inside,
+    lz::{self, Wrapping},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    zarr::{
+        extension::{self, Extension},
+        shard::Sharding,
+    },
+};
+
+/// The codecs of one kind of chunk.
+#[derive(Clone, Debug)]
+pub(in crate::zarr) struct Chain {
+    /// Axis `i` of what is stored is axis `order[i]` of the array.
+    order: Option<Vec<usize>>,
+    samples: Samples,
+    /// In the order in which they encode.
+    steps: Vec<Step>,
+}
+
+/// How samples become bytes.
+#[derive(Clone, Debug)]
+enum Samples {
+    Bytes { big_endian: bool },
+    Shard(Box<Sharding>),
+}
+
+/// From bytes to bytes.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The frame itself says how it was made; this says how it is to be made.
+    Blosc(blosc::Spec),
+    Zstd {
+        level: i32,
+    },
+    Gzip {
+        level: i32,
+    },
+    Zlib,
+    Crc32c,
+}
+
+/// Memory to decode or encode a chunk in, kept from one to the next.
+#[derive(Debug, Default)]
+pub(in crate::zarr) struct Scratch {
+    front: Vec<u8>,
+    back: Vec<u8>,
+    spare: Vec<u8>,
+}
+
+/// What a chunk decodes to.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::zarr) struct Shape<'a> {
+    pub(in crate::zarr) axes: &'a [usize],
+    /// Bytes of one sample.
+    pub(in crate::zarr) sample: usize,
+    /// Bytes that each turn round by themselves: half a complex sample, else a sample.
+    pub(in crate::zarr) word: usize,
+    /// The bytes of a sample that is not stored, little-endian.
+    pub(in crate::zarr) fill: &'a [u8],
+}
+
+impl Shape<'_> {
+    /// Returns the bytes of all samples, or an error if that is no length.
+    pub(in crate::zarr) fn bytes(&self) -> Result<usize> {
+        self.axes
+            .iter()
+            .try_fold(self.sample, |bytes, &axis| bytes.checked_mul(axis))
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a chunk that does not fit memory"))
+    }
+}
+
+fn corrupt(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Corrupt, what.into())
+}
+
+fn unsupported(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, what.into())
+}
+
+impl Chain {
+    /// Makes the chain for a user's choice: compression, then a checksum of what is stored.
+    pub(in crate::zarr) fn of(codec: Codec, sample: usize) -> Self {
+        let compress = match codec {
+            Codec::None => None,
+            Codec::Zstd { level } => Some(Step::Zstd { level }),
+            Codec::Gzip { level } => Some(Step::Gzip { level }),
+            Codec::Blosc {
+                compressor,
+                level,
+                shuffle,
+            } => Some(Step::Blosc(blosc::Spec {
+                inside: match compressor {
+                    Compressor::Lz4 => Inside::Lz4,
+                    Compressor::Zstd => Inside::Zstd,
+                },
+                level,
+                shuffle,
+                sample,
+            })),
+        };
+        Self {
+            order: None,
+            samples: Samples::Bytes { big_endian: false },
+            steps: compress.into_iter().chain([Step::Crc32c]).collect(),
+        }
+    }
+
+    /// Makes the chain of an array whose objects are shards.
+    pub(in crate::zarr) fn of_shards(sharding: Sharding) -> Self {
+        Self {
+            order: None,
+            samples: Samples::Shard(Box::new(sharding)),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Reads the `codecs` of an array or of a shard.
+    pub(in crate::zarr) fn parse(codecs: &Value, rank: usize, sample: usize) -> Result<Self> {
+        let mut order: Option<Vec<usize>> = None;
+        let mut samples = None;
+        let mut steps = Vec::new();
+        for codec in extension::list(codecs, "codecs")? {
+            match (codec.name, &samples) {
+                ("transpose", None) => {
+                    let next = transposition(&codec, rank)?;
+                    order = Some(match order {
+                        Some(first) => next.iter().map(|&axis| first[axis]).collect(),
+                        None => next,
+                    });
+                }
+                ("bytes" | "endian", None) => {
+                    let big_endian = match codec.text("endian") {
+                        Some("big") => true,
+                        Some("little") | None => false,
+                        Some(other) => return Err(corrupt(format!("endian `{other}`"))),
+                    };
+                    samples = Some(Samples::Bytes { big_endian });
+                }
+                ("sharding_indexed", None) => {
+                    let sharding = Sharding::parse(&codec, rank, sample)?;
+                    samples = Some(Samples::Shard(Box::new(sharding)));
+                }
+                (_, Some(_)) => steps.push(Step::parse(&codec, sample)?),
+                (name, None) => {
+                    return Err(unsupported(format!(
+                        "codec `{name}`, which is not one of transpose, bytes, sharding_indexed"
+                    )));
+                }
+            }
+        }
+        let samples = samples.ok_or_else(|| corrupt("codecs that make no bytes of samples"))?;
+        Ok(Self {
+            order,
+            samples,
+            steps,
+        })
+    }
+
+    /// Makes the chain of an array of Zarr v2.
+    pub(in crate::zarr) fn of_v2(
+        compressor: &Value,
+        big_endian: bool,
+        fortran: bool,
+        rank: usize,
+    ) -> Result<Self> {
+        let step = match compressor.get("id").and_then(Value::as_str) {
+            None if compressor.is_null() => None,
+            Some("blosc") => Some(Step::Blosc(blosc::Spec {
+                inside: Inside::Lz4,
+                level: 1,
+                shuffle: Shuffle::None,
+                sample: 1,
+            })),
+            Some("zstd") => Some(Step::Zstd { level: 1 }),
+            Some("gzip") => Some(Step::Gzip { level: 1 }),
+            Some("zlib") => Some(Step::Zlib),
+            other => {
+                let name = other.unwrap_or_default();
+                return Err(unsupported(format!(
+                    "compressor `{name}`, which is not one of blosc, zstd, gzip, zlib"
+                )));
+            }
+        };
+        Ok(Self {
+            order: fortran.then(|| (0..rank).rev().collect()),
+            samples: Samples::Bytes { big_endian },
+            steps: step.into_iter().collect(),
+        })
+    }
+
+    /// Returns what metadata says of this chain. Only of one that was made here.
+    pub(in crate::zarr) fn to_json(&self) -> Value {
+        let mut codecs = vec![match &self.samples {
+            Samples::Bytes { .. } => {
+                json!({"name": "bytes", "configuration": {"endian": "little"}})
+            }
+            Samples::Shard(sharding) => sharding.to_json(),
+        }];
+        codecs.extend(self.steps.iter().copied().map(Step::to_json));
+        Value::Array(codecs)
+    }
+
+    /// Returns the shards, where chunks are nothing but shards: then a part of one can be read.
+    pub(in crate::zarr) fn as_shards(&self) -> Option<&Sharding> {
+        match &self.samples {
+            Samples::Shard(sharding) if self.order.is_none() && self.steps.is_empty() => {
+                Some(sharding)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the chain with the shuffle that makes these samples the smallest.
+    pub(in crate::zarr) fn tuned(&self, samples: &[u8]) -> Result<Self> {
+        let mut tuned = self.clone();
+        for step in &mut tuned.steps {
+            if let Step::Blosc(spec) = step
+                && spec.shuffle == Shuffle::Auto
+            {
+                spec.shuffle = best(samples, spec)?;
+            }
+        }
+        Ok(tuned)
+    }
+
+    /// Appends the encoded bytes of a chunk to `out`. Only by a chain that was made here.
+    pub(in crate::zarr) fn encode(
+        &self,
+        samples: &[u8],
+        out: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let start = out.len();
+        let mut compressed = false;
+        for step in &self.steps {
+            match step {
+                Step::Blosc(spec) => blosc::encode(samples, spec, out, &mut scratch.spare)?,
+                Step::Zstd { level } => {
+                    out.resize(start + zstd::zstd_safe::compress_bound(samples.len()), 0);
+                    let length = lz::to_zstd(*level, samples, &mut out[start..])?;
+                    out.truncate(start + length);
+                }
+                Step::Gzip { level } => lz::to_gzip(*level, samples, out)?,
+                Step::Zlib => return Err(unsupported("writing zlib")),
+                Step::Crc32c => {
+                    if !compressed {
+                        out.extend_from_slice(samples);
+                    }
+                    let sum = crc32c(out.get(start..).unwrap_or_default());
+                    out.extend_from_slice(&sum.to_le_bytes());
+                }
+            }
+            compressed = true;
+        }
+        Ok(())
+    }
+
+    /// Decodes a chunk and returns its samples, little-endian, in C order. Outside of `wanted`, which
+    /// counts bytes of these, they may be anything.
+    pub(in crate::zarr) fn decode<'a>(
+        &self,
+        bytes: &'a [u8],
+        wanted: &Range<usize>,
+        shape: &Shape<'_>,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8]> {
+        let length = shape.bytes()?;
+        let plain = self.order.is_none();
+        let whole = 0..length;
+        let wanted = if plain { wanted } else { &whole };
+        let is_shard = matches!(self.samples, Samples::Shard(_));
+        // What is inside of several steps may be longer than the samples, by what codecs add.
+        let most = length.saturating_add(length / 8).saturating_add(1 << 16);
+        let mut rest = bytes;
+        let mut held = None;
+        for (number, step) in self.steps.iter().enumerate().rev() {
+            let exact = (number == 0 && !is_shard).then_some(length);
+            let input = match held {
+                Some(length) => scratch.front.get(..length).unwrap_or_default(),
+                None => rest,
+            };
+            if let Step::Crc32c = step {
+                let inner = checked(input)?;
+                match &mut held {
+                    Some(length) => *length = inner,
+                    None => rest = rest.get(..inner).unwrap_or_default(),
+                }
+                continue;
+            }
+            let got = step.decode(
+                input,
+                exact,
+                most,
+                wanted,
+                &mut scratch.back,
+                &mut scratch.spare,
+            )?;
+            std::mem::swap(&mut scratch.front, &mut scratch.back);
+            held = Some(got);
+        }
+        let got = held.unwrap_or(rest.len());
+        if !is_shard && got != length {
+            return Err(corrupt(format!(
+                "a chunk decodes to {got} bytes, expected {length}"
+            )));
+        }
+        let stored: Vec<usize> = match &self.order {
+            Some(order) => order
+                .iter()
+                .filter_map(|&axis| shape.axes.get(axis).copied())
+                .collect(),
+            None => shape.axes.to_vec(),
+        };
+        match &self.samples {
+            Samples::Bytes { big_endian: true } if shape.word > 1 => {
+                if held.is_none() {
+                    replace(&mut scratch.front, rest);
+                }
+                let samples = scratch.front.get_mut(..length).unwrap_or_default();
+                for word in samples.chunks_exact_mut(shape.word) {
+                    word.reverse();
+                }
+                held = Some(length);
+            }
+            Samples::Bytes { .. } => {}
+            Samples::Shard(sharding) => {
+                let inside = Shape {
+                    axes: &stored,
+                    ..*shape
+                };
+                let input = match held {
+                    Some(length) => scratch.front.get(..length).unwrap_or_default(),
+                    None => rest,
+                };
+                let samples = sharding.decode_all(input, &inside)?;
+                scratch.front = samples;
+                held = Some(length);
+            }
+        }
+        if let Some(order) = &self.order {
+            if held.is_none() {
+                replace(&mut scratch.front, rest);
+            }
+            let samples = scratch.front.get(..length).unwrap_or_default();
+            if scratch.back.len() < length {
+                scratch.back.resize(length, 0);
+            }
+            transpose(samples, &stored, order, shape, &mut scratch.back);
+            std::mem::swap(&mut scratch.front, &mut scratch.back);
+            held = Some(length);
+        }
+        Ok(match held {
+            Some(length) => scratch.front.get(..length).unwrap_or_default(),
+            None => rest,
+        })
+    }
+}
+
+/// Tries each way to shuffle on a part of the samples.
+fn best(samples: &[u8], spec: &blosc::Spec) -> Result<Shuffle> {
+    const ENOUGH: usize = 128 << 10;
+    if spec.sample == 1 {
+        return Ok(Shuffle::None);
+    }
+    let part = &samples[..samples.len().min(ENOUGH / spec.sample * spec.sample)];
+    let (mut out, mut spare) = (Vec::new(), Vec::new());
+    let mut best = (usize::MAX, Shuffle::None);
+    for shuffle in [Shuffle::None, Shuffle::Byte, Shuffle::Bit] {
+        out.clear();
+        let spec = blosc::Spec { shuffle, ..*spec };
+        blosc::encode(part, &spec, &mut out, &mut spare)?;
+        // What is shuffled takes longer to decode: it has to be worth that.
+        let size = match shuffle {
+            Shuffle::None => out.len(),
+            _ => out.len() + out.len() / 50,
+        };
+        if size < best.0 {
+            best = (size, shuffle);
+        }
+    }
+    Ok(best.1)
+}
+
+fn replace(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+}
+
+/// Puts samples stored in another order of axes into the array's.
+fn transpose(from: &[u8], stored: &[usize], order: &[usize], shape: &Shape<'_>, to: &mut [u8]) {
+    // How far apart two samples of the stored axis lie in C order.
+    let mut strides = vec![shape.sample; shape.axes.len()];
+    for axis in (1..strides.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape.axes[axis];
+    }
+    let strides: Vec<usize> = order.iter().map(|&axis| strides[axis]).collect();
+    let mut index = vec![0; stored.len()];
+    let mut at = 0;
+    for sample in from.chunks_exact(shape.sample) {
+        to[at..at + shape.sample].copy_from_slice(sample);
+        for axis in (0..stored.len()).rev() {
+            index[axis] += 1;
+            at += strides[axis];
+            if index[axis] < stored[axis] {
+                break;
+            }
+            at -= strides[axis] * stored[axis];
+            index[axis] = 0;
+        }
+    }
+}
+
+/// Returns the length of what a checksum is of, if it is right.
+fn checked(bytes: &[u8]) -> Result<usize> {
+    let Some((inner, sum)) = bytes.split_last_chunk::<4>() else {
+        return Err(corrupt("a checksum that is cut short"));
+    };
+    if crc32c(inner) != u32::from_le_bytes(*sum) {
+        return Err(corrupt("its checksum (crc32c) is wrong"));
+    }
+    Ok(inner.len())
+}
+
+/// Returns the checksum of bytes, [RFC 3720](https://www.rfc-editor.org/rfc/rfc3720#section-12.1).
+pub(in crate::zarr) fn crc32c(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
+fn transposition(codec: &Extension<'_>, rank: usize) -> Result<Vec<usize>> {
+    let said = codec.configuration.get("order");
+    let order: Option<Vec<usize>> = match said {
+        Some(Value::String(order)) if order == "C" => Some((0..rank).collect()),
+        Some(Value::String(order)) if order == "F" => Some((0..rank).rev().collect()),
+        Some(Value::Array(axes)) => axes
+            .iter()
+            .map(|axis| axis.as_u64().and_then(|axis| usize::try_from(axis).ok()))
+            .collect(),
+        _ => None,
+    };
+    order
+        .filter(|order| {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            sorted.into_iter().eq(0..rank)
+        })
+        .ok_or_else(|| corrupt(format!("a transposition that is no order of {rank} axes")))
+}
+
+impl Step {
+    fn parse(codec: &Extension<'_>, sample: usize) -> Result<Self> {
+        Ok(match codec.name {
+            "blosc" => Self::Blosc(blosc::Spec {
+                inside: match codec.text("cname") {
+                    Some("zstd") => Inside::Zstd,
+                    Some("blosclz") => Inside::BloscLz,
+                    Some("snappy") => Inside::Snappy,
+                    Some("zlib") => Inside::Zlib,
+                    _ => Inside::Lz4,
+                },
+                level: codec.level("clevel", 5),
+                shuffle: match codec.text("shuffle") {
+                    Some("shuffle") => Shuffle::Byte,
+                    Some("bitshuffle") => Shuffle::Bit,
+                    _ => Shuffle::None,
+                },
+                sample,
+            }),
+            "zstd" => Self::Zstd {
+                level: codec.level("level", 1),
+            },
+            "gzip" => Self::Gzip {
+                level: codec.level("level", 6),
+            },
+            "numcodecs.zlib" | "zlib" => Self::Zlib,
+            "crc32c" => Self::Crc32c,
+            name => {
+                return Err(unsupported(format!(
+                    "codec `{name}`, which is not one of blosc, zstd, gzip, zlib, crc32c"
+                )));
+            }
+        })
+    }
+
+    fn to_json(self) -> Value {
+        match self {
+            Self::Blosc(spec) => {
+                let inside = match spec.inside {
+                    Inside::Zstd => "zstd",
+                    _ => "lz4",
+                };
+                let shuffle = match spec.shuffle {
+                    Shuffle::None => "noshuffle",
+                    Shuffle::Bit => "bitshuffle",
+                    Shuffle::Auto if spec.sample == 1 => "noshuffle",
+                    Shuffle::Auto | Shuffle::Byte => "shuffle",
+                };
+                json!({"name": "blosc", "configuration": {
+                    "cname": inside, "clevel": spec.level, "shuffle": shuffle,
+                    "typesize": spec.sample, "blocksize": 0,
+                }})
+            }
+            Self::Zstd { level } => {
+                json!({"name": "zstd", "configuration": {"level": level, "checksum": false}})
+            }
+            Self::Gzip { level } => json!({"name": "gzip", "configuration": {"level": level}}),
+            Self::Zlib => json!({"name": "numcodecs.zlib", "configuration": {"level": 1}}),
+            Self::Crc32c => json!({"name": "crc32c"}),
+        }
+    }
+
+    /// Decodes into `out`, of which the first bytes are the result, and returns how many. `exact` is how
+    /// many there must be, where that is known; `most` how many there may be.
+    fn decode(
+        &self,
+        bytes: &[u8],
+        exact: Option<usize>,
+        most: usize,
+        wanted: &Range<usize>,
+        out: &mut Vec<u8>,
+        spare: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let mut room = |length: usize| {
+            if out.len() < length {
+                out.resize(length, 0);
+            }
+        };
+        match self {
+            Self::Blosc(_) => {
+                let length = blosc::decoded_length(bytes)?;
+                if let Some(exact) = exact.filter(|&exact| exact != length) {
+                    return Err(corrupt(format!(
+                        "a Blosc frame holds {length} bytes, expected {exact}"
+                    )));
+                }
+                if length > most {
+                    return Err(corrupt(format!(
+                        "a Blosc frame holds {length} bytes, expected at most {most}"
+                    )));
+                }
+                room(length);
+                let whole = 0..length;
+                let wanted = if exact.is_some() { wanted } else { &whole };
+                blosc::decode(bytes, wanted, &mut out[..length], spare)?;
+                Ok(length)
+            }
+            Self::Zstd { .. } => {
+                let length = exact.unwrap_or(most);
+                room(length);
+                lz::unzstd(bytes, &mut out[..length])
+            }
+            Self::Gzip { .. } | Self::Zlib => {
+                let wrapping = match self {
+                    Self::Zlib => Wrapping::Zlib,
+                    _ => Wrapping::Gzip,
+                };
+                let length = exact.unwrap_or(most);
+                room(length);
+                lz::inflate(bytes, &mut out[..length], wrapping)?
+                    .ok_or_else(|| corrupt(format!("DEFLATE data of more than {length} bytes")))
+            }
+            Self::Crc32c => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What a user can choose: how chunks are compressed.
+
+use std::{fmt, str::FromStr};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How the chunks of an array are compressed. Every choice can be read by zarr-python, tensorstore,
+/// zarrs and GDAL.
+///
+/// As text: `none`, `zstd`, `zstd:LEVEL`, `gzip:LEVEL`, `blosc-zstd`, `blosc-lz4:LEVEL:SHUFFLE`, where
+/// SHUFFLE is `auto`, `none`, `byte` or `bit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Codec {
+    /// Not at all.
+    None,
+    /// Zstandard, [RFC 8878](https://www.rfc-editor.org/rfc/rfc8878). Level -7 (fast) to 22 (small).
+    Zstd {
+        /// The level.
+        level: i32,
+    },
+    /// DEFLATE, [RFC 1952](https://www.rfc-editor.org/rfc/rfc1952). Level 0 to 9.
+    Gzip {
+        /// The level.
+        level: i32,
+    },
+    /// A [Blosc](https://www.blosc.org) frame: shuffled blocks, which can be decoded one by one.
+    Blosc {
+        /// What compresses the blocks.
+        compressor: Compressor,
+        /// 0 to 9.
+        level: i32,
+        /// What comes before compressing.
+        shuffle: Shuffle,
+    },
+}
+
+/// What compresses the blocks of a Blosc frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compressor {
+    /// LZ4: the fastest.
+    Lz4,
+    /// Zstandard: small.
+    Zstd,
+}
+
+/// What Blosc does to the bytes of samples before they are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shuffle {
+    /// What makes a sample of each shard the smallest. Each frame says what it is, so readers need not
+    /// know.
+    Auto,
+    /// Nothing.
+    None,
+    /// Bytes of the same place in a sample come together.
+    Byte,
+    /// Bits of the same place in a sample come together.
+    Bit,
+}
+
+impl Default for Codec {
+    /// The smallest of what is fast to read: Blosc with Zstandard, level 1, shuffled as fits.
+    fn default() -> Self {
+        Self::Blosc {
+            compressor: Compressor::Zstd,
+            level: 1,
+            shuffle: Shuffle::Auto,
+        }
+    }
+}
+
+impl Codec {
+    /// Checks the level.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`], which says what levels there are.
+    pub(crate) fn check(self) -> Result<Self> {
+        let (level, levels) = match self {
+            Self::None => return Ok(self),
+            Self::Zstd { level } => (level, -7..=22),
+            Self::Gzip { level } | Self::Blosc { level, .. } => (level, 0..=9),
+        };
+        if levels.contains(&level) {
+            return Ok(self);
+        }
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "level {level} of `{self}` is not one of {} to {}",
+                levels.start(),
+                levels.end()
+            ),
+        ))
+    }
+}
+
+impl fmt::Display for Shuffle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::None => "none",
+            Self::Byte => "byte",
+            Self::Bit => "bit",
+        })
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Zstd { level } => write!(f, "zstd:{level}"),
+            Self::Gzip { level } => write!(f, "gzip:{level}"),
+            Self::Blosc {
+                compressor,
+                level,
+                shuffle,
+            } => {
+                let name = match compressor {
+                    Compressor::Lz4 => "lz4",
+                    Compressor::Zstd => "zstd",
+                };
+                write!(f, "blosc-{name}:{level}:{shuffle}")
+            }
+        }
+    }
+}
+
+impl FromStr for Codec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "codec `{text}` is not one of none, zstd[:LEVEL], gzip[:LEVEL], \
+                     blosc-zstd[:LEVEL[:SHUFFLE]], blosc-lz4[:LEVEL[:SHUFFLE]]; \
+                     SHUFFLE is auto, none, byte or bit"
+                ),
+            )
+        };
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let mut level = |usual: i32| match parts.next() {
+            Some(level) => level.parse().map_err(|_| wrong()),
+            None => Ok(usual),
+        };
+        let codec = match name {
+            "none" => Self::None,
+            "zstd" => Self::Zstd { level: level(1)? },
+            "gzip" => Self::Gzip { level: level(6)? },
+            "blosc-zstd" | "blosc-lz4" => Self::Blosc {
+                compressor: match name {
+                    "blosc-lz4" => Compressor::Lz4,
+                    _ => Compressor::Zstd,
+                },
+                level: level(1)?,
+                shuffle: match parts.next() {
+                    None | Some("auto") => Shuffle::Auto,
+                    Some("none") => Shuffle::None,
+                    Some("byte") => Shuffle::Byte,
+                    Some("bit") => Shuffle::Bit,
+                    Some(_) => return Err(wrong()),
+                },
+            },
+            _ => return Err(wrong()),
+        };
+        match parts.next() {
+            Some(_) => Err(wrong()),
+            None => codec.check(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_codec_is_read_as_it_is_written() {
+        for text in [
+            "none",
+            "zstd:-3",
+            "gzip:9",
+            "blosc-lz4:1:none",
+            "blosc-zstd:5:bit",
+        ] {
+            assert_eq!(text.parse::<Codec>().unwrap().to_string(), text);
+        }
+        assert_eq!("blosc-zstd".parse::<Codec>().unwrap(), Codec::default());
+    }
+
+    #[test]
+    fn a_codec_that_cannot_be_is_refused() {
+        for text in [
+            "",
+            "lz4",
+            "zstd:x",
+            "zstd:1:2",
+            "none:1",
+            "blosc-zstd:1:both",
+        ] {
+            let err = text.parse::<Codec>().unwrap_err();
+            assert!(err.message().contains(&format!("codec `{text}`")), "{err}");
+        }
+        for (text, levels) in [
+            ("zstd:23", "-7 to 22"),
+            ("gzip:10", "0 to 9"),
+            ("blosc-lz4:-1", "0 to 9"),
+        ] {
+            let err = text.parse::<Codec>().unwrap_err();
+            assert!(err.message().contains(levels), "{err}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The compressors themselves, one call each, with memory that a thread keeps.
+
+use std::cell::RefCell;
+
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
+
+use super::blosc::Inside;
+use crate::error::{Error, ErrorKind, Result};
+
+thread_local! {
+    static ZSTD_IN: RefCell<Option<(i32, zstd::bulk::Compressor<'static>)>> = const { RefCell::new(None) };
+    static ZSTD_OUT: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    static DEFLATE_IN: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
+    static DEFLATE_OUT: RefCell<Option<Decompressor>> = const { RefCell::new(None) };
+}
+
+fn wrong(what: &str, err: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("{what} that cannot be decoded")).with_source(err)
+}
+
+fn length(what: &str, got: usize, expected: usize) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Corrupt,
+        format!("{what} of {got} bytes, expected {expected}"),
+    ))
+}
+
+/// Decodes a stream of a Blosc frame that must fill `out`.
+pub(super) fn decode(inside: Inside, bytes: &[u8], out: &mut [u8]) -> Result<()> {
+    match inside {
+        Inside::Lz4 => {
+            let most = i32::try_from(out.len()).ok();
+            let got = lz4::block::decompress_to_buffer(bytes, most, out)
+                .map_err(|err| wrong("LZ4 data", err))?;
+            length("LZ4 data", got, out.len())
+        }
+        Inside::Zstd => length("Zstandard data", unzstd(bytes, out)?, out.len()),
+        Inside::Zlib => {
+            let got = inflate(bytes, out, Wrapping::Zlib)?
+                .ok_or_else(|| Error::new(ErrorKind::Corrupt, "zlib data that is too long"))?;
+            length("zlib data", got, out.len())
+        }
+        Inside::BloscLz => {
+            let got = blosclz(bytes, out).ok_or_else(|| {
+                Error::new(ErrorKind::Corrupt, "BloscLZ data that cannot be decoded")
+            })?;
+            length("BloscLZ data", got, out.len())
+        }
+        Inside::Snappy => Err(Error::new(
+            ErrorKind::Unsupported,
+            "Blosc with Snappy, which its authors no longer build by default",
+        )),
+    }
+}
+
+/// Appends a compressed stream to `out`, or returns none where it would be as long as the bytes.
+pub(super) fn encode(
+    inside: Inside,
+    level: i32,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Option<usize>> {
+    let start = out.len();
+    let failed =
+        |err| Error::new(ErrorKind::InvalidInput, "a chunk cannot be compressed").with_source(err);
+    let written = match inside {
+        Inside::Lz4 => {
+            let most = lz4::block::compress_bound(bytes.len()).map_err(failed)?;
+            out.resize(start + most, 0);
+            let mode = (level > 1).then_some(lz4::block::CompressionMode::HIGHCOMPRESSION(level));
+            lz4::block::compress_to_buffer(bytes, mode, false, &mut out[start..]).map_err(failed)?
+        }
+        Inside::Zstd => {
+            out.resize(start + zstd::zstd_safe::compress_bound(bytes.len()), 0);
+            to_zstd(level, bytes, &mut out[start..])?
+        }
+        Inside::BloscLz | Inside::Snappy | Inside::Zlib => {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "Blosc is written with lz4 or zstd",
+            ));
+        }
+    };
+    out.truncate(start + written);
+    Ok((written < bytes.len()).then_some(written))
+}
+
+/// Compresses into `out`, which is long enough, and returns how many bytes that takes.
+pub(super) fn to_zstd(level: i32, bytes: &[u8], out: &mut [u8]) -> Result<usize> {
+    let failed =
+        |err| Error::new(ErrorKind::InvalidInput, "a chunk cannot be compressed").with_source(err);
+    ZSTD_IN.with_borrow_mut(|kept| {
+        if kept.as_ref().is_none_or(|(known, _)| *known != level) {
+            let compressor = zstd::bulk::Compressor::new(level).map_err(failed)?;
+            *kept = Some((level, compressor));
+        }
+        match kept {
+            Some((_, compressor)) => compressor.compress_to_buffer(bytes, out).map_err(failed),
+            None => Ok(0),
+        }
+    })
+}
+
+/// Decodes Zstandard frames and returns how many bytes they held; more than fit are an error.
+pub(super) fn unzstd(bytes: &[u8], out: &mut [u8]) -> Result<usize> {
+    ZSTD_OUT.with_borrow_mut(|kept| {
+        let decompressor = match kept {
+            Some(decompressor) => decompressor,
+            None => {
+                let made = zstd::bulk::Decompressor::new();
+                kept.insert(made.map_err(|err| wrong("Zstandard data", err))?)
+            }
+        };
+        decompressor
+            .decompress_to_buffer(bytes, out)
+            .map_err(|err| wrong("Zstandard data", err))
+    })
+}
+
+/// What is around a DEFLATE stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrapping {
+    Gzip,
+    Zlib,
+}
+
+/// Inflates one stream and returns its length; none where it does not fit `out`.
+pub(super) fn inflate(bytes: &[u8], out: &mut [u8], wrapping: Wrapping) -> Result<Option<usize>> {
+    use libdeflater::DecompressionError::{BadData, InsufficientSpace};
+    DEFLATE_OUT.with_borrow_mut(|kept| {
+        let decompressor = kept.get_or_insert_with(Decompressor::new);
+        let done = match wrapping {
+            Wrapping::Gzip => decompressor.gzip_decompress(bytes, out),
+            Wrapping::Zlib => decompressor.zlib_decompress(bytes, out),
+        };
+        match done {
+            Ok(length) => Ok(Some(length)),
+            Err(InsufficientSpace) => Ok(None),
+            Err(BadData) => Err(Error::new(
+                ErrorKind::Corrupt,
+                "DEFLATE data that cannot be decoded",
+            )),
+        }
+    })
+}
+
+/// Appends a gzip stream.
+pub(super) fn to_gzip(level: i32, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let failed = |what: String| Error::new(ErrorKind::InvalidInput, what);
+    DEFLATE_IN.with_borrow_mut(|kept| {
+        if kept.as_ref().is_none_or(|(known, _)| *known != level) {
+            let made = CompressionLvl::new(level)
+                .map_err(|_| failed(format!("gzip level {level} is not one of 0 to 9")))?;
+            *kept = Some((level, Compressor::new(made)));
+        }
+        let Some((_, compressor)) = kept else {
+            return Ok(());
+        };
+        let start = out.len();
+        out.resize(start + compressor.gzip_compress_bound(bytes.len()), 0);
+        let written = compressor
+            .gzip_compress(bytes, &mut out[start..])
+            .map_err(|err| failed(format!("a chunk cannot be compressed: {err}")))?;
+        out.truncate(start + written);
+        Ok(())
+    })
+}
+
+/// Decodes BloscLZ, which is [FastLZ](https://github.com/ariya/FastLZ)'s second level with other limits:
+/// a control byte says how many literals follow, or how long a match is and how far back.
+fn blosclz(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
+    const FAR: usize = 8191;
+    let mut next = 0;
+    let byte = |next: &mut usize| {
+        let byte = bytes.get(*next).copied().map(usize::from);
+        *next += 1;
+        byte
+    };
+    let mut at = 0;
+    let mut control = byte(&mut next)? & 31;
+    loop {
+        if control < 32 {
+            let count = control + 1;
+            let literals = bytes.get(next..next + count)?;
+            out.get_mut(at..at + count)?.copy_from_slice(literals);
+            next += count;
+            at += count;
+        } else {
+            let mut length = (control >> 5) + 2;
+            if length == 9 {
+                loop {
+                    let more = byte(&mut next)?;
+                    length += more;
+                    if more != 255 {
+                        break;
+                    }
+                }
+            }
+            let high = (control & 31) << 8;
+            let mut back = high + byte(&mut next)?;
+            if back == (31 << 8) + 255 {
+                let high = byte(&mut next)?;
+                back = (high << 8) + byte(&mut next)? + FAR;
+            }
+            let from = at.checked_sub(back + 1)?;
+            if length > out.len() - at {
+                return None;
+            }
+            for step in 0..length {
+                out[at + step] = out[from + step];
+            }
+            at += length;
+        }
+        match byte(&mut next) {
+            Some(more) => control = more,
+            None => return Some(at),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The two orders of bytes in which Blosc compresses better: bytes of samples together, or bits of them.
+//!
+//! [Blosc's filters](https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst): byte shuffle
+//! puts the first bytes of all samples first, then all second bytes; bit shuffle does the same to bits.
+
+/// Puts the bytes of samples of `size` bytes together by their place in the sample. What is left over at
+/// the end stays as it is.
+pub(super) fn shuffle(from: &[u8], to: &mut [u8], size: usize) {
+    match size {
+        2 => shuffle_of::<2>(from, to),
+        4 => shuffle_of::<4>(from, to),
+        8 => shuffle_of::<8>(from, to),
+        16 => shuffle_of::<16>(from, to),
+        _ => {
+            let count = from.len() / size.max(1);
+            for (number, sample) in from.chunks_exact(size.max(1)).enumerate() {
+                for (byte, &value) in sample.iter().enumerate() {
+                    to[byte * count + number] = value;
+                }
+            }
+            let rest = count * size;
+            to[rest..].copy_from_slice(&from[rest..]);
+        }
+    }
+}
+
+fn shuffle_of<const N: usize>(from: &[u8], to: &mut [u8]) {
+    let (samples, rest) = from.as_chunks::<N>();
+    let (planes, tail) = to.split_at_mut(samples.len() * N);
+    tail.copy_from_slice(rest);
+    for (byte, plane) in planes.chunks_exact_mut(samples.len().max(1)).enumerate() {
+        for (value, sample) in plane.iter_mut().zip(samples) {
+            *value = sample[byte];
+        }
+    }
+}
+
+/// Undoes [`shuffle`].
+pub(super) fn unshuffle(from: &[u8], to: &mut [u8], size: usize) {
+    match size {
+        2 => unshuffle_of::<2>(from, to),
+        4 => unshuffle_of::<4>(from, to),
+        8 => unshuffle_of::<8>(from, to),
+        16 => unshuffle_of::<16>(from, to),
+        _ => {
+            let count = from.len() / size.max(1);
+            for (number, sample) in to.chunks_exact_mut(size.max(1)).enumerate() {
+                for (byte, value) in sample.iter_mut().enumerate() {
+                    *value = from[byte * count + number];
+                }
+            }
+            let rest = count * size;
+            to[rest..].copy_from_slice(&from[rest..]);
+        }
+    }
+}
+
+fn unshuffle_of<const N: usize>(from: &[u8], to: &mut [u8]) {
+    let (samples, tail) = to.as_chunks_mut::<N>();
+    let count = samples.len();
+    tail.copy_from_slice(&from[count * N..]);
+    let planes: [&[u8]; N] = std::array::from_fn(|byte| &from[byte * count..(byte + 1) * count]);
+    for (number, sample) in samples.iter_mut().enumerate() {
+        *sample = std::array::from_fn(|byte| planes[byte][number]);
+    }
+}
+
+/// Puts the bits of samples of `size` bytes together by their place in the sample. Needs a number of
+/// samples that is a multiple of 8; otherwise, as Blosc does, the bytes stay as they are.
+pub(super) fn bitshuffle(from: &[u8], to: &mut [u8], size: usize) {
+    let count = from.len() / size.max(1);
+    if !count.is_multiple_of(8) {
+        return to.copy_from_slice(from);
+    }
+    let planes = count / 8;
+    let rest = count * size;
+    to[rest..].copy_from_slice(&from[rest..]);
+    for byte in 0..size {
+        for group in 0..planes {
+            let mut eight = [0; 8];
+            for (sample, value) in eight.iter_mut().enumerate() {
+                *value = from[(group * 8 + sample) * size + byte];
+            }
+            let bits = transposed(u64::from_le_bytes(eight)).to_le_bytes();
+            for (bit, value) in bits.into_iter().enumerate() {
+                to[(byte * 8 + bit) * planes + group] = value;
+            }
+        }
+    }
+}
+
+/// Undoes [`bitshuffle`].
+pub(super) fn unbitshuffle(from: &[u8], to: &mut [u8], size: usize) {
+    let count = from.len() / size.max(1);
+    if !count.is_multiple_of(8) {
+        return to.copy_from_slice(from);
+    }
+    let planes = count / 8;
+    let rest = count * size;
+    to[rest..].copy_from_slice(&from[rest..]);
+    for byte in 0..size {
+        for group in 0..planes {
+            let bits: [u8; 8] = std::array::from_fn(|bit| from[(byte * 8 + bit) * planes + group]);
+            let eight = transposed(u64::from_le_bytes(bits)).to_le_bytes();
+            for (sample, value) in eight.into_iter().enumerate() {
+                to[(group * 8 + sample) * size + byte] = value;
+            }
+        }
+    }
+}
+
+/// Transposes 8 x 8 bits: bit `b` of byte `a` becomes bit `a` of byte `b`. Hacker's Delight, 7-3.
+fn transposed(mut bits: u64) -> u64 {
+    for (shift, mask) in [
+        (7, 0x00aa_00aa_00aa_00aa_u64),
+        (14, 0x0000_cccc_0000_cccc),
+        (28, 0x0000_0000_f0f0_f0f0),
+    ] {
+        let swap = (bits ^ (bits >> shift)) & mask;
+        bits ^= swap ^ (swap << shift);
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn bits_of_one_place_come_together() {
+        // Eight samples of one byte: the lowest bits of all are the first byte.
+        let mut out = [0; 8];
+        bitshuffle(&[1, 0, 1, 0, 0, 0, 0, 0x80], &mut out, 1);
+        assert_eq!(out, [0b0000_0101, 0, 0, 0, 0, 0, 0, 0b1000_0000]);
+    }
+
+    proptest! {
+        #[test]
+        fn shuffling_can_be_undone(bytes in prop::collection::vec(any::<u8>(), 0..300), size in 1_usize..18) {
+            let mut there = vec![0; bytes.len()];
+            let mut back = vec![0; bytes.len()];
+            shuffle(&bytes, &mut there, size);
+            unshuffle(&there, &mut back, size);
+            prop_assert_eq!(&back, &bytes);
+            bitshuffle(&bytes, &mut there, size);
+            unbitshuffle(&there, &mut back, size);
+            prop_assert_eq!(&back, &bytes);
+        }
+    }
+}

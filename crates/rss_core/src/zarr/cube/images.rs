@@ -1,0 +1,149 @@
+//! What a cube is made of: images, each of a date, with a file for each band.
+
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::GeoBox,
+    location::Location,
+    query::QueryResult,
+    raster::Raster,
+    stac,
+};
+
+/// One image of a cube: when it was taken, and where the pixels of its bands are.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Image {
+    /// What it is called: the id of its STAC item.
+    pub id: String,
+    /// When it was taken.
+    pub time: DateTime<Utc>,
+    /// Its bands, by the names that they have in the cube.
+    pub bands: Vec<(String, Pixels)>,
+    /// Degrees east of its middle, if that is known: the sun says which day it is there.
+    pub longitude: Option<f64>,
+}
+
+/// Where the pixels of a band are.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Pixels {
+    /// In a file, in its first band.
+    File(Location),
+    /// In a file, in a band counted from 1.
+    BandOf(Location, usize),
+    /// In memory, in the first band.
+    Memory(std::sync::Arc<Raster>),
+}
+
+impl From<Location> for Pixels {
+    fn from(location: Location) -> Self {
+        Self::File(location)
+    }
+}
+
+impl From<Raster> for Pixels {
+    fn from(raster: Raster) -> Self {
+        Self::Memory(std::sync::Arc::new(raster))
+    }
+}
+
+impl Image {
+    /// Makes an image without bands.
+    pub fn new(id: impl Into<String>, time: DateTime<Utc>) -> Self {
+        Self {
+            id: id.into(),
+            time,
+            bands: Vec::new(),
+            longitude: None,
+        }
+    }
+
+    /// Adds a band.
+    #[must_use]
+    pub fn with_band(mut self, name: impl Into<String>, pixels: impl Into<Pixels>) -> Self {
+        self.bands.push((name.into(), pixels.into()));
+        self
+    }
+
+    /// Returns the images of a query: for each item the selected assets, by their keys.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if an item has no date, or an href cannot be one.
+    pub fn of(found: &QueryResult) -> Result<Vec<Self>> {
+        let stores = found.session().stores();
+        let mut images = Vec::with_capacity(found.len());
+        for item in &found.items().items {
+            let taken =
+                stac::datetime(item).or_else(|| stac::interval(item).map(|(start, _)| start));
+            let time = taken.ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("item {} has no date", item.id),
+                )
+            })?;
+            let mut image = Self::new(&item.id, time);
+            image.longitude = item.bbox.as_ref().map(|bbox| {
+                let (west, east) = (bbox.xmin(), bbox.xmax());
+                let east = if east < west { east + 360.0 } else { east };
+                f64::midpoint(west, east)
+            });
+            for (key, asset) in found.assets(item) {
+                let named = Location::parse_from(&asset.href, found.trust)?;
+                let location = stores.reach(item, asset, named, None);
+                image.bands.push((key.to_owned(), location.into()));
+            }
+            images.push(image);
+        }
+        Ok(images)
+    }
+
+    /// Returns the day at the image's place by the sun: noon is when it stands highest.
+    pub(super) fn solar_day(&self, grid: &GeoBox) -> Result<NaiveDate> {
+        let longitude = match self.longitude {
+            Some(longitude) => longitude,
+            None => {
+                let bbox = grid.bbox()?;
+                let east = match bbox.crosses_antimeridian() {
+                    true => bbox.east() + 360.0,
+                    false => bbox.east(),
+                };
+                f64::midpoint(bbox.west(), east)
+            }
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a longitude is a few hundred degrees"
+        )]
+        let seconds = (longitude * 240.0).round() as i64;
+        Ok((self.time + TimeDelta::seconds(seconds)).date_naive())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sun_says_which_day_it_is() {
+        let grid = GeoBox {
+            size: crate::geo::Size {
+                width: 1,
+                height: 1,
+            },
+            crs: None,
+            transform: None,
+        };
+        let at = |time: &str, longitude: f64| {
+            let mut image = Image::new("a", time.parse().unwrap());
+            image.longitude = Some(longitude);
+            image.solar_day(&grid).unwrap().to_string()
+        };
+        // Brisbane in the morning is the day before in Greenwich.
+        assert_eq!(at("2021-01-02T23:55:00Z", 153.0), "2021-01-03");
+        assert_eq!(at("2021-01-03T00:05:00Z", 153.0), "2021-01-03");
+        assert_eq!(at("2021-01-03T00:05:00Z", -70.0), "2021-01-02");
+    }
+}

@@ -1,0 +1,457 @@
+//! Cubes: images of one grid and many dates, as arrays (time, y, x) with what it takes to understand them.
+
+mod describe;
+mod grid;
+mod images;
+mod options;
+mod overview;
+mod plan;
+mod write;
+
+use std::ops::Range;
+
+use chrono::{DateTime, Utc};
+use ndarray::{Array2, Array3, ArrayD, Axis, Ix3};
+use serde_json::{Map, Value};
+
+pub use self::{
+    describe::{CubeBand, TimeStep},
+    images::{Image, Pixels},
+    options::{CubeOptions, Resampling, Steps, WriteProgress},
+    write::Written,
+};
+use super::{
+    array::{Array, below, parse},
+    layout::Arrangement,
+    place::Place,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{Crs, GeoBox, GeoTransform, Size, Window},
+    location::Location,
+    raster::{Pixels as Values, Raster, Sample, with_type},
+    session::Session,
+};
+
+/// An open cube. Cheap to clone; clones share what is known of shards.
+#[derive(Clone, Debug)]
+pub struct Cube {
+    location: Location,
+    attributes: Map<String, Value>,
+    bands: Vec<CubeBand>,
+    steps: Vec<TimeStep>,
+    arrangement: Arrangement,
+    levels: Vec<Level>,
+}
+
+#[derive(Clone, Debug)]
+struct Level {
+    grid: GeoBox,
+    /// For each band its array, or one of all bands.
+    arrays: Vec<(String, Array)>,
+}
+
+/// Returns the ranges of an array's axes that hold a band's samples.
+fn ranges(
+    arrangement: Arrangement,
+    band: usize,
+    times: &Range<usize>,
+    window: &Window,
+) -> Vec<Range<u64>> {
+    let along = |start: u32, length: u32| u64::from(start)..u64::from(start) + u64::from(length);
+    let mut ranges = vec![
+        times.start as u64..times.end as u64,
+        along(window.row, window.height),
+        along(window.col, window.width),
+    ];
+    if arrangement == Arrangement::Stacked {
+        ranges.insert(1, band as u64..band as u64 + 1);
+    }
+    ranges
+}
+
+/// Drops the axis of bands, of which there is one.
+fn without_band<T>(samples: ArrayD<T>, arrangement: Arrangement) -> Result<Array3<T>> {
+    let samples = match arrangement {
+        Arrangement::Stacked => samples.index_axis_move(Axis(1), 0),
+        Arrangement::Bands => samples,
+    };
+    samples
+        .into_dimensionality::<Ix3>()
+        .map_err(|err| Error::new(ErrorKind::Corrupt, "an array of other axes").with_source(err))
+}
+
+impl Cube {
+    /// Writes images as a new cube, a shard at a time, and opens it. A write that was stopped, by whatever,
+    /// goes on when it is called again with the same images and options; until it is done nothing can be
+    /// opened.
+    ///
+    /// Costs one request for each file's header and those of its tiles; each shard is written once, whole.
+    /// Shards are made side by side within the session's
+    /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may go on at a place.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if images do not fit together, naming the one and how it differs, if an
+    /// option cannot be, or a group or other write is there; what reading the files and writing the shards
+    /// give.
+    pub async fn create(
+        session: &Session,
+        location: &Location,
+        images: Vec<Image>,
+        options: &CubeOptions,
+    ) -> Result<Written> {
+        write::create(session, location, images, options).await
+    }
+
+    /// Adds images to a cube as later dates. Those that are in it already are left out. Readers see the
+    /// cube as it was until all is written. Layout and grid are the cube's; of `options` what makes a date
+    /// and who is told of progress counts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cube::create`]; [`ErrorKind::NotFound`] if no cube is there; [`ErrorKind::InvalidInput`] if an
+    /// image is not later than the cube's last date.
+    pub async fn append(
+        session: &Session,
+        location: &Location,
+        images: Vec<Image>,
+        options: &CubeOptions,
+    ) -> Result<Written> {
+        write::append(session, location, images, options).await
+    }
+
+    /// Opens a cube that [`Cube::create`] has written. Costs two requests.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::Unsupported`] if it is a group without
+    /// what makes a cube: [`Array::open`] opens its arrays.
+    pub async fn open(session: &Session, location: &Location) -> Result<Self> {
+        let place = Place::new(session, location);
+        let opened = async {
+            let document = place.read("zarr.json").await?;
+            let document = document
+                .ok_or_else(|| Error::new(ErrorKind::NotFound, "no cube: no zarr.json is there"))?;
+            let document = parse(&document)?;
+            Self::of(&place, &document).await
+        };
+        opened.await.map_err(|err: Error| match err.location() {
+            Some(_) => err,
+            None => err.at(location),
+        })
+    }
+
+    async fn of(place: &Place, document: &Value) -> Result<Self> {
+        let foreign = |what: &str| {
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("a group that is no cube of this library: {what}"),
+            )
+        };
+        if document.get("node_type").and_then(Value::as_str) != Some("group") {
+            return Err(foreign("it is an array"));
+        }
+        let attributes = match document.get("attributes") {
+            Some(Value::Object(attributes)) => attributes.clone(),
+            _ => Map::new(),
+        };
+        let said = attributes
+            .get(describe::LAYOUT)
+            .ok_or_else(|| foreign("it does not say how it is cut"))?;
+        let overviews = said.get("overviews").and_then(Value::as_u64).unwrap_or(0);
+        let overviews = usize::try_from(overviews).unwrap_or(0);
+        let arrangement = match said.get("stacked").and_then(Value::as_bool) {
+            Some(true) => Arrangement::Stacked,
+            _ => Arrangement::Bands,
+        };
+        let names: Vec<String> = match said.get("blocks") {
+            Some(Value::Object(blocks)) => blocks.keys().cloned().collect(),
+            _ => return Err(foreign("it does not name its bands")),
+        };
+        let metadata = document
+            .pointer("/consolidated_metadata/metadata")
+            .ok_or_else(|| foreign("it has no consolidated metadata"))?;
+        let find = |path: &str| {
+            metadata
+                .get(path)
+                .ok_or_else(|| foreign(&format!("it has no array {path}")))
+        };
+        let mut levels = Vec::with_capacity(overviews + 1);
+        for number in 0..=overviews.min(64) {
+            let path = write::level_path(number, overviews);
+            let arrays = match arrangement {
+                Arrangement::Bands => names.clone(),
+                Arrangement::Stacked => vec![describe::STACK.to_owned()],
+            };
+            let mut opened = Vec::with_capacity(arrays.len());
+            for name in arrays {
+                let at = below(&path, &name);
+                let array = Array::of_document(place.clone(), &at, find(&at)?)?;
+                opened.push((name, array));
+            }
+            let grid = find(&below(&path, describe::GRID))?;
+            let shape = opened.first().map(|(_, array)| array.shape().to_vec());
+            levels.push(Level {
+                grid: grid_of(grid, shape.as_deref().unwrap_or_default())
+                    .ok_or_else(|| foreign("its grid cannot be read"))?,
+                arrays: opened,
+            });
+        }
+        let first = levels.first().map(|level| level.arrays.as_slice());
+        let bands = names
+            .iter()
+            .enumerate()
+            .filter_map(|(number, name)| {
+                let place = match arrangement {
+                    Arrangement::Bands => number,
+                    Arrangement::Stacked => 0,
+                };
+                let (_, array) = first?.get(place)?;
+                Some(band_of(name, array))
+            })
+            .collect();
+        let time = below(&write::level_path(0, overviews), "time");
+        let said = find(&time)?;
+        let array = Array::of_document(place.clone(), &time, said)?;
+        let steps = steps_of(&array).await?;
+        Ok(Self {
+            location: place.base.clone(),
+            attributes,
+            bands,
+            steps,
+            arrangement,
+            levels,
+        })
+    }
+
+    /// Returns the bands.
+    pub fn bands(&self) -> &[CubeBand] {
+        &self.bands
+    }
+
+    /// Returns the dates.
+    pub fn steps(&self) -> &[TimeStep] {
+        &self.steps
+    }
+
+    /// Returns the grid at full resolution.
+    pub fn grid(&self) -> &GeoBox {
+        &self.levels[0].grid
+    }
+
+    /// Returns the grid of each level: full resolution, then overviews.
+    pub fn levels(&self) -> Vec<&GeoBox> {
+        self.levels.iter().map(|level| &level.grid).collect()
+    }
+
+    /// Returns what the group says of itself.
+    pub fn attributes(&self) -> &Map<String, Value> {
+        &self.attributes
+    }
+
+    /// Returns the array of a band at a level: (time, y, x), or (time, band, y, x) where bands share it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if there is no such level or band.
+    pub fn array(&self, level: usize, band: &str) -> Result<&Array> {
+        let wrong = |what: String| Error::new(ErrorKind::InvalidInput, what).at(&self.location);
+        let arrays = &self
+            .levels
+            .get(level)
+            .ok_or_else(|| {
+                let last = self.levels.len() - 1;
+                wrong(format!("level {level} is not one of 0 to {last}"))
+            })?
+            .arrays;
+        let found = match self.arrangement {
+            Arrangement::Stacked if band == describe::STACK || self.number(band).is_some() => {
+                arrays.first()
+            }
+            _ => arrays.iter().find(|(name, _)| name == band),
+        };
+        found.map(|(_, array)| array).ok_or_else(|| {
+            let names: Vec<&str> = self.bands.iter().map(|band| band.name.as_str()).collect();
+            wrong(format!("band `{band}` is not one of {}", names.join(", ")))
+        })
+    }
+
+    fn number(&self, band: &str) -> Option<usize> {
+        self.bands.iter().position(|one| one.name == band)
+    }
+
+    /// Reads a window of a band at some dates: (time, y, x). Without a window it is all of the level.
+    ///
+    /// # Errors
+    ///
+    /// As [`Array::read`], and [`ErrorKind::InvalidInput`] if there is no such level, band, date or window.
+    pub async fn read<T>(
+        &self,
+        band: &str,
+        times: Range<usize>,
+        window: Option<Window>,
+        level: usize,
+    ) -> Result<Array3<T>>
+    where
+        T: Sample + Send + Sync + 'static,
+    {
+        let array = self.array(level, band)?;
+        let size = self.levels[level].grid.size;
+        let window = window.unwrap_or_else(|| Window::whole(size));
+        window
+            .check_inside(size)
+            .map_err(|err| err.at(&self.location))?;
+        let band = self.number(band).unwrap_or(0);
+        let ranges = ranges(self.arrangement, band, &times, &window);
+        without_band(array.read(&ranges).await?, self.arrangement)
+    }
+
+    /// Reads a window of a band at one date as a raster, with its grid and nodata value.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cube::read`].
+    pub async fn read_raster(
+        &self,
+        band: &str,
+        time: usize,
+        window: Option<Window>,
+        level: usize,
+    ) -> Result<Raster> {
+        let array = self.array(level, band)?;
+        let grid = &self.levels[level].grid;
+        let pixels: Values = with_type!(array.dtype(), T => {
+            T::wrap(self.read::<T>(band, time..time.saturating_add(1), window, level).await?)
+        });
+        let found = self.number(band).and_then(|number| self.bands.get(number));
+        Ok(Raster {
+            pixels,
+            geobox: match window {
+                Some(window) => grid.of_window(&window),
+                None => grid.clone(),
+            },
+            nodata: found.and_then(|band| band.nodata),
+            sparse: Vec::new(),
+        })
+    }
+
+    /// Reads all dates of a band at pixels (column, row): (pixel, time). Chunks that hold several of them
+    /// are read once for each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cube::read`].
+    pub async fn read_series<T>(&self, band: &str, pixels: &[PixelIndex]) -> Result<Array2<T>>
+    where
+        T: Sample + Send + Sync + 'static,
+    {
+        use futures::{StreamExt, TryStreamExt, stream};
+        let times = self.steps.len();
+        let series: Vec<Array3<T>> = stream::iter(pixels)
+            .map(|pixel| {
+                let window = Window {
+                    col: pixel.col,
+                    row: pixel.row,
+                    width: 1,
+                    height: 1,
+                };
+                self.read::<T>(band, 0..times, Some(window), 0)
+            })
+            .buffered(16)
+            .try_collect()
+            .await?;
+        let samples: Vec<T> = series.iter().flat_map(|one| one.iter().copied()).collect();
+        Array2::from_shape_vec((pixels.len(), times), samples).map_err(|err| {
+            Error::new(ErrorKind::Corrupt, "series of other lengths").with_source(err)
+        })
+    }
+}
+
+/// A pixel of a grid, counted from its top left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PixelIndex {
+    /// Its column.
+    pub col: u32,
+    /// Its row.
+    pub row: u32,
+}
+
+/// Reads a grid from what `spatial_ref` says and the shape of an array.
+fn grid_of(document: &Value, shape: &[u64]) -> Option<GeoBox> {
+    let said = document.get("attributes")?;
+    let numbers: Vec<f64> = said
+        .get("GeoTransform")?
+        .as_str()?
+        .split_ascii_whitespace()
+        .map(|number| number.parse().ok())
+        .collect::<Option<_>>()?;
+    let [.., height, width] = shape else {
+        return None;
+    };
+    let wkt = said.get("crs_wkt")?.as_str()?;
+    Some(GeoBox {
+        size: Size {
+            width: u32::try_from(*width).ok()?,
+            height: u32::try_from(*height).ok()?,
+        },
+        crs: Some(match epsg_of(wkt) {
+            Some(code) => Crs::Epsg(code),
+            None => Crs::Wkt(wkt.to_owned()),
+        }),
+        transform: Some(GeoTransform(numbers.try_into().ok()?)),
+    })
+}
+
+/// Returns the EPSG code that well-known text ends with, or that stands in its place.
+fn epsg_of(wkt: &str) -> Option<u32> {
+    let code = match wkt.strip_prefix("EPSG:") {
+        Some(code) => code,
+        None => {
+            let (_, end) = wkt.trim_end().rsplit_once("AUTHORITY[\"EPSG\",\"")?;
+            end.strip_suffix("\"]]")?
+        }
+    };
+    code.parse().ok()
+}
+
+fn band_of(name: &str, array: &Array) -> CubeBand {
+    let said = array.attributes();
+    let number = |key: &str| said.get(key).and_then(Value::as_f64);
+    CubeBand {
+        name: name.to_owned(),
+        dtype: array.dtype(),
+        nodata: said.get("_FillValue").and_then(describe::fill_of_attribute),
+        scale: number("scale_factor"),
+        offset: number("add_offset"),
+        unit: said.get("units").and_then(Value::as_str).map(str::to_owned),
+    }
+}
+
+async fn steps_of(time: &Array) -> Result<Vec<TimeStep>> {
+    let length = time.shape().first().copied().unwrap_or(0);
+    let times: ArrayD<i64> = time.read(std::slice::from_ref(&(0..length))).await?;
+    let items = time
+        .attributes()
+        .get(describe::ITEMS)
+        .and_then(Value::as_array);
+    times
+        .iter()
+        .enumerate()
+        .map(|(number, &millis)| {
+            let time: DateTime<Utc> = DateTime::from_timestamp_millis(millis)
+                .ok_or_else(|| Error::new(ErrorKind::Corrupt, format!("time {millis} is none")))?;
+            let items = items.and_then(|items| items.get(number)?.as_array());
+            let items = items.map(|items| {
+                items
+                    .iter()
+                    .filter_map(|id| id.as_str().map(str::to_owned))
+                    .collect()
+            });
+            Ok(TimeStep {
+                time,
+                items: items.unwrap_or_default(),
+            })
+        })
+        .collect()
+}

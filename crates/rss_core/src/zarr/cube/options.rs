@@ -1,0 +1,153 @@
+//! What a user can choose about a cube that is written.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use super::super::layout::Layout;
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::GeoBox,
+};
+
+/// What becomes a date of a cube.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Steps {
+    /// Each image.
+    #[default]
+    Images,
+    /// The images of one day, as the sun tells it at their place: of two that cover a pixel the earlier
+    /// one shows.
+    SolarDays,
+}
+
+/// How pixels of an overview are made of four of the level before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resampling {
+    /// The mean of those that hold data.
+    #[default]
+    Average,
+    /// The top left one.
+    Nearest,
+}
+
+impl Resampling {
+    /// Returns the name that the command line and the metadata use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Average => "average",
+            Self::Nearest => "nearest",
+        }
+    }
+}
+
+impl FromStr for Resampling {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "average" => Ok(Self::Average),
+            "nearest" => Ok(Self::Nearest),
+            _ => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("resampling `{text}` is not one of average, nearest"),
+            )),
+        }
+    }
+}
+
+/// How far a write is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteProgress {
+    /// Shards that are written, those of an earlier, stopped write too.
+    pub shards_done: u64,
+    /// All shards of the write.
+    pub shards: u64,
+    /// Bytes of samples in the shards that this call has written.
+    pub bytes: u64,
+}
+
+type Watch = Arc<dyn Fn(WriteProgress) + Send + Sync>;
+
+/// How a cube is written.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct CubeOptions {
+    /// Chunks, shards, compression.
+    pub layout: Layout,
+    /// What becomes a date.
+    pub steps: Steps,
+    /// The grid; none is that of all images together. Images must lie on its pixels, not inside of it.
+    pub grid: Option<GeoBox>,
+    /// The value of samples without data; none is what the files say.
+    pub nodata: Option<f64>,
+    /// How many overviews are made, each half as wide and high as the one before.
+    pub overviews: usize,
+    /// How they are made.
+    pub resampling: Resampling,
+    pub(super) watch: Option<Watch>,
+}
+
+impl fmt::Debug for CubeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CubeOptions")
+            .field("layout", &self.layout)
+            .field("steps", &self.steps)
+            .field("grid", &self.grid)
+            .field("nodata", &self.nodata)
+            .field("overviews", &self.overviews)
+            .field("resampling", &self.resampling)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CubeOptions {
+    /// Makes the usual options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets chunks, shards and compression.
+    #[must_use]
+    pub fn with_layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Sets what becomes a date.
+    #[must_use]
+    pub fn with_steps(mut self, steps: Steps) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// Sets the grid.
+    #[must_use]
+    pub fn with_grid(mut self, grid: GeoBox) -> Self {
+        self.grid = Some(grid);
+        self
+    }
+
+    /// Sets the value of samples without data.
+    #[must_use]
+    pub fn with_nodata(mut self, nodata: f64) -> Self {
+        self.nodata = Some(nodata);
+        self
+    }
+
+    /// Sets how many overviews are made, and how.
+    #[must_use]
+    pub fn with_overviews(mut self, levels: usize, resampling: Resampling) -> Self {
+        self.overviews = levels;
+        self.resampling = resampling;
+        self
+    }
+
+    /// Sets who is told of each shard that is written.
+    #[must_use]
+    pub fn with_progress(mut self, watch: impl Fn(WriteProgress) + Send + Sync + 'static) -> Self {
+        self.watch = Some(Arc::new(watch));
+        self
+    }
+}

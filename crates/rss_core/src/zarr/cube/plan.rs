@@ -1,0 +1,360 @@
+//! What is to be written: images checked against one grid, in the order of their dates.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use chrono::NaiveDate;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::{
+    describe::{CubeBand, TimeStep},
+    grid::{Extent, Lattice},
+    images::{Image, Pixels},
+    options::{CubeOptions, Steps},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{GeoBox, Window},
+    raster::Raster,
+    reader::{self, Backend, RasterReader},
+    session::Session,
+};
+
+/// Images that fit one cube, opened.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) bands: Vec<CubeBand>,
+    pub(super) steps: Vec<Step>,
+    lattice: Lattice,
+    extent: Extent,
+}
+
+/// One date, with its images.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) said: TimeStep,
+    /// In the order of their times: of two that cover a pixel, the first shows.
+    images: Vec<Bands>,
+}
+
+/// For each band of the cube, an image's pixels; none where it lacks the band.
+type Bands = Vec<Option<Source>>;
+
+/// The pixels of one band of one image.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) pixels: Open,
+    pub(super) nodata: Option<f64>,
+    extent: Extent,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Open {
+    File {
+        reader: Arc<dyn RasterReader>,
+        /// Counted from 1.
+        band: usize,
+    },
+    Memory(Arc<Raster>),
+}
+
+/// What a file says that matters to a cube.
+struct Facts {
+    grid: GeoBox,
+    band: CubeBand,
+}
+
+/// For each band of the cube, an image's open file and what it says.
+type Files = Vec<Option<(Open, Facts)>>;
+
+impl Plan {
+    /// Opens all images and checks that they fit together, and `existing` where a cube is there.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`], which names the image and how it differs.
+    pub(super) async fn new(
+        session: &Session,
+        images: Vec<Image>,
+        existing: Option<(&GeoBox, &[CubeBand])>,
+        options: &CubeOptions,
+    ) -> Result<Self> {
+        let Some(first) = images.first() else {
+            return Err(Error::new(ErrorKind::InvalidInput, "no images to write"));
+        };
+        let names: Vec<String> = match existing {
+            Some((_, bands)) => bands.iter().map(|band| band.name.clone()).collect(),
+            None => first.bands.iter().map(|(name, _)| name.clone()).collect(),
+        };
+        check_names(&names)?;
+        let at_once = session.settings().requests_per_host.clamp(1, 64);
+        let opened: Vec<(Image, Files)> = stream::iter(images)
+            .map(|image| open(session, image, &names))
+            .buffered(at_once)
+            .try_collect()
+            .await?;
+        let mut bands: Vec<Option<CubeBand>> = match existing {
+            Some((_, bands)) => bands.iter().cloned().map(Some).collect(),
+            None => vec![None; names.len()],
+        };
+        let mut lattice = match existing {
+            Some((grid, _)) => Some(Lattice::of(grid)?),
+            None => options.grid.as_ref().map(Lattice::of).transpose()?,
+        };
+        let fixed = existing.map(|(grid, _)| grid).or(options.grid.as_ref());
+        let mut extent: Option<Extent> = match (&lattice, fixed) {
+            (Some(lattice), Some(grid)) => Some(lattice.extent(grid)?),
+            _ => None,
+        };
+        let is_fixed = extent.is_some();
+        let mut placed = Vec::with_capacity(opened.len());
+        for (image, files) in opened {
+            let mut sources = Vec::with_capacity(files.len());
+            let mut grid = None;
+            for (number, file) in files.into_iter().enumerate() {
+                let Some((pixels, facts)) = file else {
+                    sources.push(None);
+                    continue;
+                };
+                let fits = (|| {
+                    let lattice = match &lattice {
+                        Some(lattice) => lattice,
+                        None => lattice.insert(Lattice::of(&facts.grid)?),
+                    };
+                    let place = lattice.extent(&facts.grid)?;
+                    if !is_fixed {
+                        extent = Some(match &extent {
+                            Some(known) => known.and(&place)?,
+                            None => place,
+                        });
+                    }
+                    agree(&mut bands[number], &facts.band, options)?;
+                    Ok(place)
+                })();
+                let place = fits.map_err(|err: Error| {
+                    let name = &names[number];
+                    let message = format!("image {}, band {name}: {}", image.id, err.message());
+                    Error::new(err.kind(), message)
+                })?;
+                grid.get_or_insert_with(|| facts.grid.clone());
+                sources.push(Some(Source {
+                    pixels,
+                    nodata: facts.band.nodata,
+                    extent: place,
+                }));
+            }
+            placed.push((image, sources, grid));
+        }
+        let (Some(lattice), Some(extent)) = (lattice, extent) else {
+            let message = format!("none of the images has a band {}", names.join(", "));
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
+        let bands = bands
+            .into_iter()
+            .zip(&names)
+            .map(|(band, name)| {
+                band.ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::InvalidInput,
+                        format!("none of the images has a band {name}"),
+                    )
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            bands,
+            steps: steps(placed, options.steps)?,
+            lattice,
+            extent,
+        })
+    }
+
+    /// Returns the cube's grid.
+    pub(super) fn grid(&self) -> GeoBox {
+        self.lattice.grid(&self.extent)
+    }
+
+    /// Returns what a date's images hold of a band in a window: the pixels, the part of them, and where
+    /// it starts in the window (row, column).
+    pub(super) fn parts(
+        &self,
+        step: &Step,
+        band: usize,
+        window: &Window,
+    ) -> Vec<(Source, Window, [usize; 2])> {
+        step.images
+            .iter()
+            .filter_map(|image| {
+                let source = image.get(band)?.as_ref()?;
+                let (part, place) = self.extent.part(window, &source.extent)?;
+                Some((source.clone(), part, place))
+            })
+            .collect()
+    }
+}
+
+/// Names of bands become names of arrays, which are folders.
+fn check_names(names: &[String]) -> Result<()> {
+    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    if names.is_empty() {
+        return wrong("the images have no bands".to_owned());
+    }
+    for (number, name) in names.iter().enumerate() {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-.+".contains(c);
+        let reserved = ["x", "y", "time", "band", "data", super::describe::GRID];
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+            return wrong(format!(
+                "band `{name}` cannot name an array: expected letters, digits, `_`, `-`, `.`"
+            ));
+        }
+        if reserved.contains(&name.as_str()) {
+            return wrong(format!("band `{name}` is called as a coordinate is"));
+        }
+        if names[..number].contains(name) {
+            return wrong(format!("two bands are called `{name}`"));
+        }
+    }
+    Ok(())
+}
+
+async fn open(session: &Session, image: Image, names: &[String]) -> Result<(Image, Files)> {
+    let mut files = Vec::with_capacity(names.len());
+    for name in names {
+        let found = image.bands.iter().find(|(band, _)| band == name);
+        files.push(match found {
+            Some((_, pixels)) => {
+                let opened = open_band(session, name, pixels).await;
+                Some(opened.map_err(|err| match err.location() {
+                    Some(_) => err,
+                    None => err.at(&image.id),
+                })?)
+            }
+            None => None,
+        });
+    }
+    Ok((image, files))
+}
+
+async fn open_band(session: &Session, name: &str, pixels: &Pixels) -> Result<(Open, Facts)> {
+    let (location, number) = match pixels {
+        Pixels::File(location) => (location, 1),
+        Pixels::BandOf(location, number) => (location, *number),
+        Pixels::Memory(raster) => {
+            let band = CubeBand {
+                name: name.to_owned(),
+                dtype: raster.pixels.dtype(),
+                nodata: raster.nodata,
+                scale: None,
+                offset: None,
+                unit: None,
+            };
+            let facts = Facts {
+                grid: raster.geobox.clone(),
+                band,
+            };
+            return Ok((Open::Memory(Arc::clone(raster)), facts));
+        }
+    };
+    let reader = reader::open(session, location, Backend::Auto).await?;
+    let profile = reader.profile();
+    let said = number
+        .checked_sub(1)
+        .and_then(|index| profile.bands.get(index))
+        .ok_or_else(|| {
+            let message = format!("band {number} is not one of 1 to {}", profile.count);
+            Error::new(ErrorKind::InvalidInput, message).at(location)
+        })?;
+    let facts = Facts {
+        grid: profile.level_geobox(0)?,
+        band: CubeBand {
+            name: name.to_owned(),
+            dtype: profile.dtype,
+            nodata: profile.nodata,
+            scale: said.scale,
+            offset: said.offset,
+            unit: said.unit.clone(),
+        },
+    };
+    let pixels = Open::File {
+        reader,
+        band: number,
+    };
+    Ok((pixels, facts))
+}
+
+/// Checks a band of an image against the cube's, or makes it the cube's.
+fn agree(known: &mut Option<CubeBand>, band: &CubeBand, options: &CubeOptions) -> Result<()> {
+    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let Some(known) = known else {
+        let mut band = band.clone();
+        if let Some(nodata) = options.nodata {
+            if !band.dtype.holds(nodata) {
+                return wrong(format!("nodata {nodata} is no {}", band.dtype));
+            }
+            band.nodata = Some(nodata);
+        }
+        // A value that no sample can have hides nothing.
+        band.nodata = band.nodata.filter(|&nodata| band.dtype.holds(nodata));
+        *known = Some(band);
+        return Ok(());
+    };
+    if band.dtype != known.dtype {
+        return wrong(format!(
+            "its samples are {}, the cube's are {}",
+            band.dtype, known.dtype
+        ));
+    }
+    let same = |a: Option<f64>, b: Option<f64>| a.map(f64::to_bits) == b.map(f64::to_bits);
+    if !same(band.scale, known.scale) || !same(band.offset, known.offset) {
+        return wrong(format!(
+            "its values are samples x {} + {}, the cube's are samples x {} + {}",
+            band.scale.unwrap_or(1.0),
+            band.offset.unwrap_or(0.0),
+            known.scale.unwrap_or(1.0),
+            known.offset.unwrap_or(0.0)
+        ));
+    }
+    if known.nodata.is_none() && band.nodata.is_some() {
+        return wrong(
+            "it states a nodata value, the cube has none: choose one for the cube".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// An image on the cube's grid, and its own grid.
+type Placed = (Image, Bands, Option<GeoBox>);
+
+/// Puts images in the order of their dates.
+fn steps(mut placed: Vec<Placed>, by: Steps) -> Result<Vec<Step>> {
+    placed.sort_by(|(a, ..), (b, ..)| (a.time, &a.id).cmp(&(b.time, &b.id)));
+    let mut groups: Vec<Vec<Placed>> = Vec::new();
+    let mut days: BTreeMap<NaiveDate, usize> = BTreeMap::new();
+    for (image, sources, grid) in placed {
+        let day = match (by, &grid) {
+            (Steps::SolarDays, Some(grid)) => Some(image.solar_day(grid)?),
+            _ => None,
+        };
+        let known = day.and_then(|day| days.get(&day).copied());
+        match known.and_then(|known| groups.get_mut(known)) {
+            Some(group) => group.push((image, sources, grid)),
+            None => {
+                if let Some(day) = day {
+                    days.insert(day, groups.len());
+                }
+                groups.push(vec![(image, sources, grid)]);
+            }
+        }
+    }
+    Ok(groups
+        .into_iter()
+        .filter_map(|group| {
+            let time = group.first()?.0.time;
+            let said = TimeStep {
+                time,
+                items: group.iter().map(|(image, ..)| image.id.clone()).collect(),
+            };
+            let images = group.into_iter().map(|(_, bands, _)| bands).collect();
+            Some(Step { said, images })
+        })
+        .collect())
+}

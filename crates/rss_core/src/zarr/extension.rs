@@ -1,0 +1,81 @@
+//! Extension points of Zarr metadata: a name and its configuration.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A named thing of the metadata: a codec, a chunk grid, an encoding of keys.
+#[derive(Debug)]
+pub(super) struct Extension<'a> {
+    pub(super) name: &'a str,
+    pub(super) configuration: &'a Value,
+}
+
+impl<'a> Extension<'a> {
+    /// Reads an extension: an object with a name, or the name alone.
+    pub(super) fn parse(value: &'a Value, what: &str) -> Result<Self> {
+        static NONE: Value = Value::Null;
+        let (name, configuration) = match value {
+            Value::String(name) => (Some(name.as_str()), &NONE),
+            Value::Object(object) => (
+                object.get("name").and_then(Value::as_str),
+                object.get("configuration").unwrap_or(&NONE),
+            ),
+            _ => (None, &NONE),
+        };
+        let name =
+            name.ok_or_else(|| Error::new(ErrorKind::Corrupt, format!("{what} without a name")))?;
+        Ok(Self {
+            name,
+            configuration,
+        })
+    }
+
+    /// Returns a text of the configuration.
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        self.configuration.get(key).and_then(Value::as_str)
+    }
+
+    /// Returns a level of the configuration, or the usual one.
+    pub(super) fn level(&self, key: &str, usual: i32) -> i32 {
+        let level = self.configuration.get(key).and_then(Value::as_i64);
+        level
+            .and_then(|level| level.try_into().ok())
+            .unwrap_or(usual)
+    }
+
+    /// Returns lengths of the configuration, one for each axis, none of them 0.
+    pub(super) fn lengths(&self, key: &str, rank: usize) -> Result<Vec<u64>> {
+        lengths(self.configuration.get(key), rank)
+            .filter(|lengths| !lengths.contains(&0))
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Corrupt,
+                    format!("`{key}` of `{}` is not {rank} lengths", self.name),
+                )
+            })
+    }
+}
+
+/// Reads a list of extensions.
+pub(super) fn list<'a>(value: &'a Value, what: &str) -> Result<Vec<Extension<'a>>> {
+    let Value::Array(values) = value else {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("`{what}` is no list"),
+        ));
+    };
+    values
+        .iter()
+        .map(|value| Extension::parse(value, what))
+        .collect()
+}
+
+/// Reads one whole number for each axis.
+pub(super) fn lengths(value: Option<&Value>, rank: usize) -> Option<Vec<u64>> {
+    let lengths: Option<Vec<u64>> = value?.as_array()?.iter().map(Value::as_u64).collect();
+    lengths.filter(|lengths| lengths.len() == rank)
+}
+
+/// The members of a JSON object.
+pub(super) type Members = Map<String, Value>;

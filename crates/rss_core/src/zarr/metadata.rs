@@ -1,0 +1,355 @@
+//! The metadata of an array: `zarr.json` of Zarr v3, `.zarray` of v2.
+//!
+//! [Array metadata](https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#array-metadata).
+
+use serde_json::{Value, json};
+
+use super::{
+    codec::Chain,
+    extension::{Extension, Members, lengths},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::DataType,
+};
+
+/// The most axes of an array.
+const MAX_RANK: usize = 32;
+
+/// What an array is.
+#[derive(Clone, Debug)]
+pub(super) struct Metadata {
+    pub(super) shape: Vec<u64>,
+    pub(super) dtype: DataType,
+    /// Samples of an object, axis by axis: of a shard where chunks lie in shards.
+    pub(super) grid: Vec<u64>,
+    pub(super) keys: Keys,
+    /// The bytes of a sample that is not stored, little-endian.
+    pub(super) fill: Vec<u8>,
+    /// The same as a number; of a complex one its real part.
+    pub(super) fill_number: f64,
+    pub(super) chain: Chain,
+    pub(super) dimensions: Vec<Option<String>>,
+    pub(super) attributes: Members,
+}
+
+/// How the object of a chunk is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Keys {
+    has_prefix: bool,
+    separator: String,
+}
+
+impl Keys {
+    /// Returns the key of a chunk, below the array's.
+    pub(super) fn key(&self, chunk: &[u64]) -> String {
+        let numbers: Vec<String> = chunk.iter().map(u64::to_string).collect();
+        let name = numbers.join(&self.separator);
+        match (self.has_prefix, name.is_empty()) {
+            (true, true) => "c".to_owned(),
+            (true, false) => format!("c{}{name}", self.separator),
+            (false, true) => "0".to_owned(),
+            (false, false) => name,
+        }
+    }
+}
+
+fn corrupt(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Corrupt, what.into())
+}
+
+impl Metadata {
+    /// Makes the metadata of a new array.
+    pub(super) fn new(
+        shape: Vec<u64>,
+        dtype: DataType,
+        grid: Vec<u64>,
+        chain: Chain,
+        fill: f64,
+        dimensions: Vec<String>,
+        attributes: Members,
+    ) -> Self {
+        Self {
+            chain,
+            shape,
+            dtype,
+            grid,
+            keys: Keys {
+                has_prefix: true,
+                separator: "/".to_owned(),
+            },
+            fill: sample_bytes(dtype, [fill, 0.0]),
+            fill_number: fill,
+            dimensions: dimensions.into_iter().map(Some).collect(),
+            attributes,
+        }
+    }
+
+    /// Returns what is written of a new array.
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": self.shape,
+            "data_type": self.dtype.name(),
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": self.grid}},
+            "chunk_key_encoding": {
+                "name": "default", "configuration": {"separator": self.keys.separator}
+            },
+            "fill_value": fill_json(self.dtype, self.fill_number),
+            "codecs": self.chain.to_json(),
+            "attributes": self.attributes,
+            "dimension_names": self.dimensions,
+        })
+    }
+
+    /// Reads `zarr.json`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if it is a group; [`ErrorKind::Corrupt`] or
+    /// [`ErrorKind::Unsupported`] if it is an array that cannot be read.
+    pub(super) fn parse(document: &Value) -> Result<Self> {
+        if document.get("zarr_format").and_then(Value::as_u64) != Some(3) {
+            return Err(corrupt("`zarr_format` is not 3"));
+        }
+        match document.get("node_type").and_then(Value::as_str) {
+            Some("array") => {}
+            Some("group") => {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "a group, expected an array: name one of its arrays",
+                ));
+            }
+            _ => return Err(corrupt("`node_type` is neither array nor group")),
+        }
+        let shape = shape_of(document)?;
+        let rank = shape.len();
+        let dtype = dtype_of(document.get("data_type").unwrap_or(&Value::Null))?;
+        let grid = Extension::parse(
+            document.get("chunk_grid").unwrap_or(&Value::Null),
+            "`chunk_grid`",
+        )?;
+        if grid.name != "regular" {
+            return Err(unsupported(format!("chunk grid `{}`", grid.name)));
+        }
+        let keys = Extension::parse(
+            document.get("chunk_key_encoding").unwrap_or(&Value::Null),
+            "`chunk_key_encoding`",
+        )?;
+        let (has_prefix, usual) = match keys.name {
+            "default" => (true, "/"),
+            "v2" => (false, "."),
+            other => return Err(unsupported(format!("chunk key encoding `{other}`"))),
+        };
+        let said = document.get("fill_value").unwrap_or(&Value::Null);
+        let fill = fill_value(said, dtype)?;
+        Ok(Self {
+            chain: Chain::parse(
+                document.get("codecs").unwrap_or(&Value::Null),
+                rank,
+                dtype.size(),
+            )?,
+            grid: grid.lengths("chunk_shape", rank)?,
+            keys: Keys {
+                has_prefix,
+                separator: keys.text("separator").unwrap_or(usual).to_owned(),
+            },
+            fill: sample_bytes(dtype, fill),
+            fill_number: fill[0],
+            dimensions: names_of(document, rank),
+            attributes: match document.get("attributes") {
+                Some(Value::Object(attributes)) => attributes.clone(),
+                _ => Members::new(),
+            },
+            shape,
+            dtype,
+        })
+    }
+
+    /// Reads `.zarray`, and `.zattrs` where there is one.
+    pub(super) fn parse_v2(document: &Value, attributes: Option<Value>) -> Result<Self> {
+        let shape = shape_of(document)?;
+        let rank = shape.len();
+        let said = document.get("dtype").and_then(Value::as_str);
+        let (dtype, big_endian) = said
+            .and_then(|said| {
+                let (order, name) = said.split_at_checked(1)?;
+                let dtype = match name {
+                    "b1" | "u1" => DataType::U8,
+                    "i1" => DataType::I8,
+                    "u2" => DataType::U16,
+                    "i2" => DataType::I16,
+                    "u4" => DataType::U32,
+                    "i4" => DataType::I32,
+                    "u8" => DataType::U64,
+                    "i8" => DataType::I64,
+                    "f4" => DataType::F32,
+                    "f8" => DataType::F64,
+                    "c8" => DataType::C64,
+                    "c16" => DataType::C128,
+                    _ => return None,
+                };
+                Some((dtype, order == ">"))
+            })
+            .ok_or_else(|| {
+                let said = document.get("dtype").unwrap_or(&Value::Null);
+                unsupported(format!("samples of type {said}"))
+            })?;
+        if let Some(Value::Array(filters)) = document.get("filters")
+            && !filters.is_empty()
+        {
+            return Err(unsupported("filters of Zarr v2"));
+        }
+        let grid = lengths(document.get("chunks"), rank)
+            .filter(|grid| !grid.contains(&0))
+            .ok_or_else(|| corrupt(format!("`chunks` is not {rank} lengths")))?;
+        let fill = match document.get("fill_value") {
+            None | Some(Value::Null) => [0.0; 2],
+            Some(said) => fill_value(said, dtype)?,
+        };
+        let separator = document.get("dimension_separator").and_then(Value::as_str);
+        let fortran = document.get("order").and_then(Value::as_str) == Some("F");
+        let none = Value::Null;
+        let compressor = document.get("compressor").unwrap_or(&none);
+        let attributes = match attributes {
+            Some(Value::Object(attributes)) => attributes,
+            _ => Members::new(),
+        };
+        Ok(Self {
+            chain: Chain::of_v2(compressor, big_endian, fortran, rank)?,
+            grid,
+            keys: Keys {
+                has_prefix: false,
+                separator: separator.unwrap_or(".").to_owned(),
+            },
+            fill: sample_bytes(dtype, fill),
+            fill_number: fill[0],
+            dimensions: match attributes
+                .get("_ARRAY_DIMENSIONS")
+                .and_then(Value::as_array)
+            {
+                Some(names) if names.len() == rank => names
+                    .iter()
+                    .map(|name| name.as_str().map(str::to_owned))
+                    .collect(),
+                _ => vec![None; rank],
+            },
+            shape,
+            dtype,
+            attributes,
+        })
+    }
+}
+
+fn unsupported(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, what.into())
+}
+
+fn shape_of(document: &Value) -> Result<Vec<u64>> {
+    let rank = match document.get("shape") {
+        Some(Value::Array(shape)) if shape.len() <= MAX_RANK => shape.len(),
+        _ => {
+            return Err(corrupt(format!(
+                "`shape` is no list of at most {MAX_RANK} lengths"
+            )));
+        }
+    };
+    lengths(document.get("shape"), rank).ok_or_else(|| corrupt("`shape` is no list of lengths"))
+}
+
+fn names_of(document: &Value, rank: usize) -> Vec<Option<String>> {
+    match document.get("dimension_names").and_then(Value::as_array) {
+        Some(names) if names.len() == rank => names
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned))
+            .collect(),
+        _ => vec![None; rank],
+    }
+}
+
+fn dtype_of(said: &Value) -> Result<DataType> {
+    let known = match said.as_str() {
+        Some("bool") => Some(DataType::U8),
+        Some(name) => name.parse().ok(),
+        None => None,
+    };
+    known.ok_or_else(|| unsupported(format!("samples of type {said}")))
+}
+
+/// Reads a fill value: the parts of a complex number, or a number and 0.
+fn fill_value(said: &Value, dtype: DataType) -> Result<[f64; 2]> {
+    let part = |said: &Value| match said {
+        Value::Number(number) => number.as_f64(),
+        Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
+        Value::String(text) => match text.as_str() {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            other => {
+                let bits = u64::from_str_radix(other.strip_prefix("0x")?, 16).ok()?;
+                match dtype {
+                    DataType::F32 | DataType::C64 => {
+                        Some(f64::from(f32::from_bits(u32::try_from(bits).ok()?)))
+                    }
+                    DataType::F64 | DataType::C128 => Some(f64::from_bits(bits)),
+                    _ => None,
+                }
+            }
+        },
+        _ => None,
+    };
+    let parts = match (said, dtype) {
+        (Value::Array(parts), DataType::C64 | DataType::C128) => match parts.as_slice() {
+            [re, im] => part(re).zip(part(im)).map(|(re, im)| [re, im]),
+            _ => None,
+        },
+        _ => part(said).map(|re| [re, 0.0]),
+    };
+    parts
+        .filter(|parts| dtype.holds(parts[0]))
+        .ok_or_else(|| corrupt(format!("fill value {said} is no {dtype}")))
+}
+
+/// Returns a number as the metadata says it.
+fn fill_json(dtype: DataType, value: f64) -> Value {
+    let float = |value: f64| match value {
+        value if value.is_nan() => json!("NaN"),
+        f64::INFINITY => json!("Infinity"),
+        f64::NEG_INFINITY => json!("-Infinity"),
+        value => json!(value),
+    };
+    match dtype {
+        DataType::F32 | DataType::F64 => float(value),
+        DataType::C64 | DataType::C128 => json!([float(value), 0.0]),
+        _ => whole(value),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the value is one that the type holds"
+)]
+fn whole(value: f64) -> Value {
+    if value < 0.0 {
+        json!(value as i64)
+    } else {
+        json!(value as u64)
+    }
+}
+
+/// Returns the bytes of a sample.
+fn sample_bytes(dtype: DataType, [re, im]: [f64; 2]) -> Vec<u8> {
+    use crate::raster::Sample;
+    fn bytes<T: Sample>(number: f64) -> Vec<u8> {
+        let mut bytes = vec![0; T::DTYPE.size()];
+        T::put_le([T::of_number(number)].iter(), &mut bytes);
+        bytes
+    }
+    match dtype {
+        DataType::C64 => [bytes::<f32>(re), bytes::<f32>(im)].concat(),
+        DataType::C128 => [bytes::<f64>(re), bytes::<f64>(im)].concat(),
+        _ => crate::raster::with_type!(dtype, T => bytes::<T>(re)),
+    }
+}

@@ -1,0 +1,25 @@
+//! Sharded [Zarr v3](https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html): arrays in chunks, many
+//! chunks in one object.
+//!
+//! A shard is the unit of work: it is encoded and written once, whole. A chunk is the unit of reading: an
+//! open array knows where each lies, and asks for nothing else.
+
+mod array;
+mod codec;
+mod cube;
+mod extension;
+mod layout;
+mod metadata;
+mod place;
+mod region;
+mod shard;
+
+pub use self::{
+    array::{Array, ArraySpec},
+    codec::{Codec, Compressor, Shuffle},
+    cube::{
+        Cube, CubeBand, CubeOptions, Image, PixelIndex, Pixels, Resampling, Steps, TimeStep,
+        WriteProgress, Written,
+    },
+    layout::{Arrangement, Block, Layout, Use},
+};

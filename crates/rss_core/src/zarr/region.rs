@@ -1,0 +1,333 @@
+//! Boxes of an array of any rank: which chunks they touch, and copies between a chunk and a part of the
+//! output. No IO.
+
+use std::ops::Range;
+
+use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, Ix2, IxDyn, Slice};
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::Sample,
+};
+
+/// A box of samples: where it starts and how long it is, axis by axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) start: Vec<u64>,
+    pub(super) shape: Vec<u64>,
+}
+
+impl Region {
+    /// Returns the region of ranges that lie in an array of a shape.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if a range is empty or ends outside, or their number is not the rank.
+    pub(super) fn checked(ranges: &[Range<u64>], shape: &[u64]) -> Result<Self> {
+        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        if ranges.len() != shape.len() {
+            return wrong(format!(
+                "{} ranges for an array of {} axes, expected one for each",
+                ranges.len(),
+                shape.len()
+            ));
+        }
+        for (axis, (range, &length)) in ranges.iter().zip(shape).enumerate() {
+            if range.start >= range.end || range.end > length {
+                return wrong(format!(
+                    "{}..{} of axis {axis} is not a part of its {length} samples",
+                    range.start, range.end
+                ));
+            }
+        }
+        Ok(Self {
+            start: ranges.iter().map(|range| range.start).collect(),
+            shape: ranges.iter().map(|range| range.end - range.start).collect(),
+        })
+    }
+
+    /// Returns the part of this region that lies in the chunk at `index` of a grid, if there is one:
+    /// in samples of the chunk, and where it goes in the region.
+    fn part(&self, index: &[u64], grid: &[u64]) -> Option<Part> {
+        let mut part = Part {
+            from: Vec::with_capacity(index.len()),
+            to: Vec::with_capacity(index.len()),
+            shape: Vec::with_capacity(index.len()),
+        };
+        for axis in 0..index.len() {
+            let first = index.get(axis)?.checked_mul(*grid.get(axis)?)?;
+            let start = *self.start.get(axis)?;
+            let end = start + self.shape.get(axis)?;
+            let low = first.max(start);
+            let high = first.saturating_add(*grid.get(axis)?).min(end);
+            if low >= high {
+                return None;
+            }
+            part.from.push(to_memory(low - first)?);
+            part.to.push(to_memory(low - start)?);
+            part.shape.push(to_memory(high - low)?);
+        }
+        Some(part)
+    }
+
+    /// Returns every chunk of a grid that this region touches, the last axis fastest.
+    pub(super) fn parts(&self, grid: &[u64]) -> impl Iterator<Item = (Vec<u64>, Part)> + '_ {
+        let grid = grid.to_vec();
+        let first: Vec<u64> = self
+            .start
+            .iter()
+            .zip(&grid)
+            .map(|(start, chunk)| start / chunk.max(&1))
+            .collect();
+        let counts: Vec<u64> = (0..grid.len())
+            .map(|axis| {
+                let end = self.start[axis] + self.shape[axis];
+                end.div_ceil(grid[axis].max(1)) - first[axis]
+            })
+            .collect();
+        indices(counts).filter_map(move |mut index| {
+            for (at, first) in index.iter_mut().zip(&first) {
+                *at += first;
+            }
+            let part = self.part(&index, &grid)?;
+            Some((index, part))
+        })
+    }
+}
+
+/// The part of a region that one chunk holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Where it starts in the chunk.
+    pub(super) from: Vec<usize>,
+    /// Where it starts in the region.
+    pub(super) to: Vec<usize>,
+    pub(super) shape: Vec<usize>,
+}
+
+impl Part {
+    /// Returns the samples of the chunk, in its order, between which all of the part lies.
+    pub(super) fn span(&self, chunk: &[usize]) -> Range<usize> {
+        let (mut first, mut last) = (0, 0);
+        for ((from, shape), chunk) in self.from.iter().zip(&self.shape).zip(chunk) {
+            first = first * chunk + from;
+            last = last * chunk + from + shape - 1;
+        }
+        first..last + 1
+    }
+}
+
+fn to_memory(number: u64) -> Option<usize> {
+    usize::try_from(number).ok()
+}
+
+/// Returns every index below `counts`, the last axis fastest.
+pub(super) fn indices(counts: Vec<u64>) -> impl Iterator<Item = Vec<u64>> {
+    let none = counts.contains(&0);
+    let mut next = (!none).then(|| vec![0; counts.len()]);
+    std::iter::from_fn(move || {
+        let now = next.clone()?;
+        let index = next.as_mut()?;
+        let carried = (0..counts.len()).rev().all(|axis| {
+            index[axis] += 1;
+            let over = index[axis] == counts[axis];
+            if over {
+                index[axis] = 0;
+            }
+            over
+        });
+        if carried {
+            next = None;
+        }
+        Some(now)
+    })
+}
+
+/// Returns how many samples a shape holds, if they fit memory as samples of `size` bytes.
+pub(super) fn length_of(shape: &[u64], size: usize) -> Result<usize> {
+    shape
+        .iter()
+        .try_fold(size, |bytes, &length| {
+            bytes.checked_mul(usize::try_from(length).ok()?)
+        })
+        .filter(|&bytes| isize::try_from(bytes).is_ok())
+        .map(|bytes| bytes / size.max(1))
+        .ok_or_else(|| {
+            let shape: Vec<String> = shape.iter().map(u64::to_string).collect();
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!("{} samples do not fit memory", shape.join(" x ")),
+            )
+        })
+}
+
+/// Cuts an output into the places of parts, which do not overlap and come sorted by `to`, axis by axis.
+/// Places are returned in the order of the parts.
+pub(super) fn cut<'a, T>(
+    output: ArrayViewMutD<'a, T>,
+    parts: &[&Part],
+) -> Result<Vec<ArrayViewMutD<'a, T>>> {
+    let mut places: Vec<Option<ArrayViewMutD<'a, T>>> = parts.iter().map(|_| None).collect();
+    let all: Vec<usize> = (0..parts.len()).collect();
+    split(output, parts, &all, 0, &mut places);
+    places
+        .into_iter()
+        .collect::<Option<_>>()
+        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "two chunks have the same place"))
+}
+
+/// Cuts along one axis, then each piece along the next.
+fn split<'a, T>(
+    mut view: ArrayViewMutD<'a, T>,
+    parts: &[&Part],
+    chosen: &[usize],
+    axis: usize,
+    places: &mut [Option<ArrayViewMutD<'a, T>>],
+) {
+    let Some(&first) = chosen.first() else { return };
+    if axis == view.ndim() {
+        places[first] = Some(view);
+        return;
+    }
+    let mut order = chosen.to_vec();
+    order.sort_by_key(|&one| parts[one].to[axis]);
+    let mut gone = 0;
+    for group in order.chunk_by(|&a, &b| parts[a].to[axis] == parts[b].to[axis]) {
+        let part = parts[group[0]];
+        let (start, length) = (part.to[axis], part.shape[axis]);
+        if start < gone || start - gone + length > view.len_of(Axis(axis)) {
+            return;
+        }
+        let (_, rest) = view.split_at(Axis(axis), start - gone);
+        let (piece, rest) = rest.split_at(Axis(axis), length);
+        view = rest;
+        gone = start + length;
+        split(piece, parts, group, axis + 1, places);
+    }
+}
+
+/// Copies a part of a chunk into its place. `bytes` are the chunk's samples, little-endian, in C order,
+/// from sample `first` of the chunk on.
+pub(super) fn paste<T: Sample>(
+    place: ArrayViewMutD<'_, T>,
+    bytes: &[u8],
+    first: usize,
+    chunk: &[usize],
+    from: &[usize],
+) -> Result<()> {
+    let short = || Error::new(ErrorKind::Corrupt, "a chunk is shorter than its shape");
+    let mut strides = vec![1; chunk.len()];
+    for axis in (1..chunk.len()).rev() {
+        strides[axis - 1] = strides[axis] * chunk[axis];
+    }
+    let start: usize = from
+        .iter()
+        .zip(&strides)
+        .map(|(at, stride)| at * stride)
+        .sum();
+    let start = start.checked_sub(first).ok_or_else(short)?;
+    fill(place, bytes, start, &strides).ok_or_else(short)
+}
+
+fn fill<T: Sample>(
+    mut place: ArrayViewMutD<'_, T>,
+    bytes: &[u8],
+    start: usize,
+    strides: &[usize],
+) -> Option<()> {
+    let size = T::DTYPE.size();
+    let row = |start: usize, length: usize| bytes.get(start * size..(start + length) * size);
+    match (place.ndim(), strides) {
+        (0, _) => {
+            let mut one = [T::of_number(0.0)];
+            T::get_le(&mut one, row(start, 1)?);
+            place.fill(one[0]);
+        }
+        (1, _) => {
+            let from = row(start, place.len())?;
+            match place.as_slice_mut() {
+                Some(samples) => T::get_le(samples, from),
+                None => T::get_le(&mut place, from),
+            }
+        }
+        (2, &[stride, _]) => {
+            let mut rows = place.into_dimensionality::<Ix2>().ok()?;
+            let width = rows.ncols();
+            for (number, mut out) in rows.rows_mut().into_iter().enumerate() {
+                let from = row(start + number * stride, width)?;
+                match out.as_slice_mut() {
+                    Some(samples) => T::get_le(samples, from),
+                    None => T::get_le(&mut out, from),
+                }
+            }
+        }
+        (_, [stride, rest @ ..]) => {
+            for (number, inner) in place.outer_iter_mut().enumerate() {
+                fill(inner, bytes, start + number * stride, rest)?;
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Copies samples into a chunk's bytes, little-endian, in C order. What the samples do not reach keeps
+/// its bytes.
+pub(super) fn collect<T: Sample>(samples: &ArrayViewD<'_, T>, chunk: &[usize], bytes: &mut [u8]) {
+    let size = T::DTYPE.size();
+    if samples.shape() == chunk
+        && let Some(slice) = samples.as_slice()
+    {
+        T::put_le(slice.iter(), bytes);
+        return;
+    }
+    let mut strides = vec![size; chunk.len()];
+    for axis in (1..chunk.len()).rev() {
+        strides[axis - 1] = strides[axis] * chunk[axis];
+    }
+    put(samples, &strides, bytes);
+}
+
+fn put<T: Sample>(samples: &ArrayViewD<'_, T>, strides: &[usize], bytes: &mut [u8]) {
+    match (samples.ndim(), strides) {
+        (0 | 1, _) => {
+            let end = samples.len() * T::DTYPE.size();
+            let Some(bytes) = bytes.get_mut(..end) else {
+                return;
+            };
+            match samples.as_slice() {
+                Some(slice) => T::put_le(slice.iter(), bytes),
+                None => T::put_le(samples.iter(), bytes),
+            }
+        }
+        (_, [stride, rest @ ..]) => {
+            for (inner, bytes) in samples.outer_iter().zip(bytes.chunks_mut(*stride)) {
+                put(&inner, rest, bytes);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the part of samples that lies in the chunk at `index` of a grid that starts where they do.
+pub(super) fn piece<'a, T>(
+    samples: &'a ArrayViewD<'_, T>,
+    index: &[u64],
+    chunk: &[usize],
+) -> ArrayViewD<'a, T> {
+    samples.slice_each_axis(|axis| {
+        let number = axis.axis.index();
+        let length = samples.len_of(axis.axis);
+        let start = usize::try_from(index[number]).unwrap_or(usize::MAX);
+        let start = start.saturating_mul(chunk[number]).min(length);
+        let end = start.saturating_add(chunk[number]).min(length);
+        Slice::from(start..end)
+    })
+}
+
+/// Makes an array of one value.
+pub(super) fn filled<T: Sample>(shape: &[u64], value: T) -> Result<ArrayD<T>> {
+    length_of(shape, size_of::<T>())?;
+    let shape: Vec<usize> = shape.iter().filter_map(|&n| to_memory(n)).collect();
+    Ok(ArrayD::from_elem(IxDyn(&shape), value))
+}

@@ -1,0 +1,275 @@
+//! Shards: many chunks in one object, with an index of where each lies.
+//!
+//! [The `sharding_indexed` codec](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html):
+//! an index of offset and length, 64 bits each, one pair for each chunk in C order, all ones where a chunk is
+//! not stored; then a checksum of the index. It is at the end of the object, or at its start.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::{
+    codec::{Chain, Scratch, Shape, crc32c},
+    extension::{self, Extension},
+    region,
+};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Offset and length of a chunk that is not stored.
+const ABSENT: u64 = u64::MAX;
+
+/// How chunks lie in a shard.
+#[derive(Clone, Debug)]
+pub(super) struct Sharding {
+    /// Samples of a chunk, axis by axis.
+    pub(super) chunk: Vec<u64>,
+    pub(super) inner: Chain,
+    at_start: bool,
+    has_checksum: bool,
+    big_endian: bool,
+}
+
+/// Where the chunks of one shard lie.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// In C order; none where the chunk is not stored.
+    chunks: Vec<Option<Range<u64>>>,
+    /// Chunks of each axis.
+    counts: Vec<u64>,
+}
+
+fn corrupt(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Corrupt, what.into())
+}
+
+impl Sharding {
+    pub(super) fn new(chunk: Vec<u64>, inner: Chain) -> Self {
+        Self {
+            chunk,
+            inner,
+            at_start: false,
+            has_checksum: true,
+            big_endian: false,
+        }
+    }
+
+    pub(super) fn parse(codec: &Extension<'_>, rank: usize, sample: usize) -> Result<Self> {
+        let said = codec.configuration;
+        let inner = said
+            .get("codecs")
+            .ok_or_else(|| corrupt("shards that say nothing of their codecs"))?;
+        let mut sharding = Self {
+            chunk: codec.lengths("chunk_shape", rank)?,
+            inner: Chain::parse(inner, rank, sample)?,
+            at_start: match codec.text("index_location") {
+                Some("start") => true,
+                Some("end") | None => false,
+                Some(other) => return Err(corrupt(format!("index_location `{other}`"))),
+            },
+            has_checksum: false,
+            big_endian: false,
+        };
+        let index = said.get("index_codecs").unwrap_or(&Value::Null);
+        for (number, codec) in extension::list(index, "index_codecs")?.iter().enumerate() {
+            match (number, codec.name) {
+                (0, "bytes" | "endian") => {
+                    sharding.big_endian = codec.text("endian") == Some("big");
+                }
+                (1, "crc32c") => sharding.has_checksum = true,
+                (_, name) => {
+                    return Err(Error::new(
+                        ErrorKind::Unsupported,
+                        format!("a shard's index by codec `{name}`: expected bytes, crc32c"),
+                    ));
+                }
+            }
+        }
+        Ok(sharding)
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({"name": "sharding_indexed", "configuration": {
+            "chunk_shape": self.chunk,
+            "codecs": self.inner.to_json(),
+            "index_codecs": [
+                {"name": "bytes", "configuration": {"endian": "little"}},
+                {"name": "crc32c"},
+            ],
+            "index_location": "end",
+        }})
+    }
+
+    /// Returns how many chunks a shard of a shape holds on each axis.
+    pub(super) fn counts(&self, shard: &[u64]) -> Result<Vec<u64>> {
+        let whole = shard
+            .iter()
+            .zip(&self.chunk)
+            .all(|(shard, chunk)| shard.is_multiple_of(*chunk));
+        if !whole {
+            return Err(corrupt("shards that are no whole number of chunks"));
+        }
+        Ok(shard
+            .iter()
+            .zip(&self.chunk)
+            .map(|(shard, chunk)| shard / chunk)
+            .collect())
+    }
+
+    /// Returns the bytes of the index, and whether they are the first of the object.
+    pub(super) fn index_bytes(&self, counts: &[u64]) -> Result<(u64, bool)> {
+        let checksum = if self.has_checksum { 4 } else { 0 };
+        counts
+            .iter()
+            .try_fold(16_u64, |bytes, count| bytes.checked_mul(*count))
+            // An index of more than this is no index: 64 million chunks in one object.
+            .filter(|&bytes| bytes <= 1 << 30)
+            .map(|bytes| (bytes + checksum, self.at_start))
+            .ok_or_else(|| corrupt("shards of too many chunks"))
+    }
+
+    /// Reads an index. `size` is that of the object.
+    pub(super) fn read_index(&self, bytes: &[u8], counts: Vec<u64>, size: u64) -> Result<Index> {
+        let (expected, _) = self.index_bytes(&counts)?;
+        if bytes.len() as u64 != expected {
+            return Err(corrupt(format!(
+                "the shard has {size} bytes, its index alone {expected}"
+            )));
+        }
+        let pairs = if self.has_checksum {
+            let Some((pairs, sum)) = bytes.split_last_chunk::<4>() else {
+                return Err(corrupt("a shard's index that is cut short"));
+            };
+            if crc32c(pairs) != u32::from_le_bytes(*sum) {
+                return Err(corrupt(
+                    "the checksum (crc32c) of the shard's index is wrong",
+                ));
+            }
+            pairs
+        } else {
+            bytes
+        };
+        let number = |bytes: &[u8; 8]| match self.big_endian {
+            true => u64::from_be_bytes(*bytes),
+            false => u64::from_le_bytes(*bytes),
+        };
+        let (numbers, _) = pairs.as_chunks::<8>();
+        let mut chunks = Vec::with_capacity(numbers.len() / 2);
+        for (place, pair) in numbers.chunks_exact(2).enumerate() {
+            let &[offset, length] = pair else { continue };
+            let (offset, length) = (number(&offset), number(&length));
+            if offset == ABSENT && length == ABSENT {
+                chunks.push(None);
+                continue;
+            }
+            let end = offset.checked_add(length).filter(|&end| end <= size);
+            let end = end.ok_or_else(|| {
+                corrupt(format!(
+                    "chunk {place} of the shard lies at {offset} + {length}, outside of its {size} bytes"
+                ))
+            })?;
+            chunks.push(Some(offset..end));
+        }
+        Ok(Index { chunks, counts })
+    }
+
+    /// Decodes all of a shard that lies inside another chunk.
+    pub(super) fn decode_all(&self, bytes: &[u8], shape: &Shape<'_>) -> Result<Vec<u8>> {
+        let axes: Vec<u64> = shape.axes.iter().map(|&axis| axis as u64).collect();
+        let counts = self.counts(&axes)?;
+        let (length, at_start) = self.index_bytes(&counts)?;
+        let size = bytes.len() as u64;
+        let at = match at_start {
+            true => 0,
+            false => size.saturating_sub(length),
+        };
+        let said = slice(bytes, &(at..at.saturating_add(length).min(size)));
+        let index = self.read_index(said.unwrap_or_default(), counts.clone(), size)?;
+        let total = shape.bytes()?;
+        let mut out: Vec<u8> = shape.fill.iter().copied().cycle().take(total).collect();
+        let chunk: Vec<usize> = self
+            .chunk
+            .iter()
+            .map(|&length| usize::try_from(length).unwrap_or(usize::MAX))
+            .collect();
+        let inside = Shape {
+            axes: &chunk,
+            ..*shape
+        };
+        let all = 0..inside.bytes()?;
+        let mut scratch = Scratch::default();
+        for place in region::indices(counts) {
+            let Some(range) = index.find(&place) else {
+                continue;
+            };
+            let packed = slice(bytes, &range).unwrap_or_default();
+            let samples = self.inner.decode(packed, &all, &inside, &mut scratch)?;
+            copy(samples, &place, &inside, shape.axes, &mut out);
+        }
+        Ok(out)
+    }
+}
+
+fn slice<'a>(bytes: &'a [u8], range: &Range<u64>) -> Option<&'a [u8]> {
+    bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+}
+
+/// Copies a chunk to its place among the samples of a shard.
+fn copy(samples: &[u8], place: &[u64], chunk: &Shape<'_>, shard: &[usize], out: &mut [u8]) {
+    let row = chunk.axes.last().copied().unwrap_or(1) * chunk.sample;
+    let outer = chunk.axes.split_last().map_or(&[][..], |(_, outer)| outer);
+    let rows = region::indices(outer.iter().map(|&axis| axis as u64).collect());
+    for (index, bytes) in rows.zip(samples.chunks_exact(row.max(1))) {
+        let mut at = 0;
+        for axis in 0..shard.len() {
+            let inside = index.get(axis).copied().unwrap_or(0);
+            let sample = place[axis] * chunk.axes[axis] as u64 + inside;
+            at = at * shard[axis] + usize::try_from(sample).unwrap_or(usize::MAX);
+        }
+        let at = at * chunk.sample;
+        out[at..at + row].copy_from_slice(bytes);
+    }
+}
+
+impl Index {
+    /// Returns the index of an object that is one chunk.
+    pub(super) fn of_one(size: u64) -> Self {
+        Self {
+            chunks: vec![Some(0..size)],
+            counts: Vec::new(),
+        }
+    }
+
+    /// Returns where a chunk lies; none where it is not stored.
+    pub(super) fn find(&self, chunk: &[u64]) -> Option<Range<u64>> {
+        let mut place = 0;
+        for (at, count) in chunk.iter().zip(&self.counts) {
+            place = place * count + at;
+        }
+        self.chunks.get(usize::try_from(place).ok()?)?.clone()
+    }
+
+    /// Returns the bytes of memory this takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.len() * size_of::<Option<Range<u64>>>()
+    }
+}
+
+/// Writes the index of chunks that lie one after the other, in C order. None is one that is not stored.
+pub(super) fn write_index(lengths: &[Option<u64>]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(lengths.len() * 16 + 4);
+    let mut at = 0_u64;
+    for length in lengths {
+        let (offset, length) = match length {
+            Some(length) => (at, *length),
+            None => (ABSENT, ABSENT),
+        };
+        bytes.extend_from_slice(&offset.to_le_bytes());
+        bytes.extend_from_slice(&length.to_le_bytes());
+        if offset != ABSENT {
+            at += length;
+        }
+    }
+    let sum = crc32c(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}

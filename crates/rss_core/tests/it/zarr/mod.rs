@@ -1,0 +1,4 @@
+//! Arrays and cubes in Zarr.
+
+mod arrays;
+mod others;

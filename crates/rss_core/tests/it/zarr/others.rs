@@ -1,0 +1,129 @@
+//! Arrays that zarr-python, tensorstore and zarrita wrote: every sample is what they say, or the array is
+//! refused by the name of what is not known.
+
+use std::{ops::Range, path::PathBuf};
+
+use ndarray::ArrayD;
+use rss_core::{Complex, DataType, ErrorKind, Location, Result, Sample, Session, zarr::Array};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Truth {
+    path: String,
+    says: String,
+    dtype: String,
+    shape: Vec<u64>,
+    crc32: u32,
+    window: Option<Window>,
+}
+
+#[derive(Deserialize)]
+struct Window {
+    offset: Vec<u64>,
+    shape: Vec<u64>,
+    crc32: u32,
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/zarr/others")
+}
+
+/// Reads a box as little-endian bytes in C order.
+async fn bytes(array: &Array, ranges: &[Range<u64>]) -> Result<Vec<u8>> {
+    async fn of<T, const N: usize>(
+        array: &Array,
+        ranges: &[Range<u64>],
+        bytes: impl Fn(T) -> [u8; N],
+    ) -> Result<Vec<u8>>
+    where
+        T: Sample + Send + Sync + 'static,
+    {
+        let samples: ArrayD<T> = array.read(ranges).await?;
+        Ok(samples.iter().flat_map(|&sample| bytes(sample)).collect())
+    }
+    match array.dtype() {
+        DataType::U8 => of(array, ranges, u8::to_le_bytes).await,
+        DataType::I8 => of(array, ranges, i8::to_le_bytes).await,
+        DataType::U16 => of(array, ranges, u16::to_le_bytes).await,
+        DataType::I16 => of(array, ranges, i16::to_le_bytes).await,
+        DataType::U32 => of(array, ranges, u32::to_le_bytes).await,
+        DataType::I32 => of(array, ranges, i32::to_le_bytes).await,
+        DataType::U64 => of(array, ranges, u64::to_le_bytes).await,
+        DataType::I64 => of(array, ranges, i64::to_le_bytes).await,
+        DataType::F32 => of(array, ranges, f32::to_le_bytes).await,
+        DataType::F64 => of(array, ranges, f64::to_le_bytes).await,
+        DataType::C64 => {
+            let bytes = |sample: Complex<f32>| {
+                let (re, im) = (sample.re.to_le_bytes(), sample.im.to_le_bytes());
+                [re[0], re[1], re[2], re[3], im[0], im[1], im[2], im[3]]
+            };
+            of(array, ranges, bytes).await
+        }
+        DataType::C128 => {
+            let bytes = |sample: Complex<f64>| {
+                let bits =
+                    (u128::from(sample.im.to_bits()) << 64) | u128::from(sample.re.to_bits());
+                bits.to_le_bytes()
+            };
+            of(array, ranges, bytes).await
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn arrays_of_others_are_read_right_or_refused_by_name() {
+    let text = std::fs::read_to_string(folder().join("truth.json")).unwrap();
+    let truths: Vec<Truth> = serde_json::from_str(&text).unwrap();
+    let session = Session::builder().build().unwrap();
+    let mut refused = Vec::new();
+    let mut wrong = Vec::new();
+    for truth in &truths {
+        let path = folder().join(&truth.path);
+        let location = Location::parse(path.to_str().unwrap()).unwrap();
+        let array = match Array::open(&session, &location).await {
+            Ok(array) => array,
+            Err(err) => {
+                assert_eq!(err.kind(), ErrorKind::Unsupported, "{}: {err}", truth.path);
+                refused.push((truth.says.as_str(), err.message().to_owned()));
+                continue;
+            }
+        };
+        let name = match truth.dtype.as_str() {
+            "bool" => "uint8",
+            other => other,
+        };
+        assert_eq!(
+            (array.dtype().name(), array.shape()),
+            (name, &truth.shape[..]),
+            "{}",
+            truth.path
+        );
+        let whole: Vec<_> = truth.shape.iter().map(|&length| 0..length).collect();
+        let mut boxes = vec![(whole, truth.crc32)];
+        if let Some(window) = &truth.window {
+            let ranges = window.offset.iter().zip(&window.shape);
+            boxes.push((
+                ranges.map(|(&at, &length)| at..at + length).collect(),
+                window.crc32,
+            ));
+        }
+        for (ranges, crc32) in boxes {
+            match bytes(&array, &ranges).await {
+                Ok(bytes) if crc32fast::hash(&bytes) == crc32 => {}
+                Ok(_) => wrong.push(format!("{} ({}): wrong samples", truth.path, truth.says)),
+                Err(err) => wrong.push(format!("{} ({}): {err}", truth.path, truth.says)),
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    // There is no type for these here.
+    let float16 = "samples of type \"float16\"".to_owned();
+    assert_eq!(refused, [("float16, not all stored", float16)]);
+    assert!(truths.len() > 100);
+}
