@@ -6,27 +6,25 @@
 //! [Zarr conventions](https://github.com/zarr-conventions).
 
 use chrono::{DateTime, Utc};
-use ndarray::{ArrayD, IxDyn};
 use serde_json::{Map, Value, json};
 
 use super::super::{
-    array::{Array, ArraySpec, below, to_bytes},
-    codec::Codec,
+    array::{below, to_bytes},
     layout::Arrangement,
     place::Place,
 };
 use crate::{
     error::Result,
     geo::{GeoBox, GeoTransform, Size},
-    raster::{DataType, Sample},
+    raster::DataType,
 };
 
 /// The array that says what the CRS is.
 pub(super) const GRID: &str = "spatial_ref";
 /// The array of all bands.
 pub(super) const STACK: &str = "data";
-/// The attribute of `time` that names the items of each date.
-pub(super) const ITEMS: &str = "stac:item_ids";
+/// The coordinate that names the items of each date: of several, with commas between.
+pub(super) const ITEM: &str = "item";
 /// The attribute of the group that says how the cube is cut: what an append goes on with.
 pub(super) const LAYOUT: &str = "rss:layout";
 
@@ -59,10 +57,17 @@ pub struct TimeStep {
 }
 
 /// Returns the attributes of a band's array.
-pub(super) fn band_attributes(band: &CubeBand) -> Map<String, Value> {
+pub(super) fn band_attributes(band: &CubeBand, grid: &GeoBox) -> Map<String, Value> {
     let mut said = Map::new();
     said.insert("grid_mapping".to_owned(), GRID.into());
-    said.insert("coordinates".to_owned(), GRID.into());
+    // Makes xarray find the CRS without being asked to.
+    let coordinates = format!("{ITEM} {GRID}");
+    said.insert("coordinates".to_owned(), coordinates.into());
+    // GDAL looks for the CRS here.
+    if let Some(code) = grid.crs.as_ref().and_then(crate::geo::Crs::epsg) {
+        let url = format!("http://www.opengis.net/def/crs/EPSG/0/{code}");
+        said.insert("_CRS".to_owned(), json!({"url": url}));
+    }
     if let Some(nodata) = band.nodata {
         said.insert("_FillValue".to_owned(), fill_attribute(band.dtype, nodata));
     }
@@ -124,14 +129,16 @@ pub(super) fn fill_of_attribute(said: &Value) -> Option<f64> {
     Some(f64::from_le_bytes(bytes.to_be_bytes()))
 }
 
-/// The coordinates of one level, with their samples.
+/// The coordinates of one level.
 pub(super) struct Coordinates {
-    arrays: Vec<(&'static str, ArraySpec, Samples)>,
+    arrays: Vec<Coordinate>,
 }
 
-enum Samples {
-    Floats(Vec<f64>),
-    Whole(Vec<i64>),
+/// A coordinate: its metadata, and the bytes of its one chunk.
+struct Coordinate {
+    name: &'static str,
+    document: Value,
+    chunk: Option<Vec<u8>>,
 }
 
 impl Coordinates {
@@ -145,118 +152,148 @@ impl Coordinates {
         let g = grid.transform.unwrap_or(GeoTransform([0.0; 6])).0;
         let centres = |start: f64, step: f64, count: u32| {
             (0..count)
-                .map(|at| start + (f64::from(at) + 0.5) * step)
-                .collect::<Vec<_>>()
+                .flat_map(|at| (start + (f64::from(at) + 0.5) * step).to_le_bytes())
+                .collect::<Vec<u8>>()
         };
         let degrees = is_geographic(grid);
-        let axis = |name: &str, axis: &str| {
+        let axis = |axis: &str| {
             let (standard, units) = match (degrees, axis) {
                 (true, "X") => ("longitude", "degrees_east"),
                 (true, _) => ("latitude", "degrees_north"),
                 (false, "X") => ("projection_x_coordinate", "metre"),
                 (false, _) => ("projection_y_coordinate", "metre"),
             };
-            attributes(&[
-                ("standard_name", json!(standard)),
-                ("long_name", json!(format!("{name} of the pixel's centre"))),
-                ("units", json!(units)),
-                ("axis", json!(axis)),
-            ])
-        };
-        let floats = |name: &'static str, values: Vec<f64>, said: Map<String, Value>| {
-            let spec = plain(name, values.len(), DataType::F64).with_attributes(said);
-            (name, spec, Samples::Floats(values))
+            json!({
+                "standard_name": standard,
+                "long_name": "of the pixel's centre",
+                "units": units,
+                "axis": axis,
+            })
         };
         let size = grid.size;
+        let numbers = |name, dtype, chunk: Vec<u8>, said| Coordinate {
+            name,
+            document: coordinate(name, dtype, chunk.len() / 8, said),
+            chunk: Some(chunk),
+        };
+        let texts = |name, along, texts: Vec<String>, said| Coordinate {
+            name,
+            document: coordinate(along, "string", texts.len(), said),
+            chunk: Some(vlen_utf8(&texts)),
+        };
+        let times = steps.iter();
+        let times = times.flat_map(|step| step.time.timestamp_millis().to_le_bytes());
+        let said = json!({
+            "standard_name": "time",
+            "units": "milliseconds since 1970-01-01",
+            "calendar": "proleptic_gregorian",
+            "axis": "T",
+        });
+        let items = steps.iter().map(|step| step.items.join(",")).collect();
         let mut arrays = vec![
-            floats("x", centres(g[0], g[1], size.width), axis("x", "X")),
-            floats("y", centres(g[3], g[5], size.height), axis("y", "Y")),
+            numbers("x", "float64", centres(g[0], g[1], size.width), axis("X")),
+            numbers("y", "float64", centres(g[3], g[5], size.height), axis("Y")),
+            numbers("time", "int64", times.collect(), said),
+            texts(
+                ITEM,
+                "time",
+                items,
+                json!({"long_name": "ids of STAC items"}),
+            ),
         ];
-        let times: Vec<i64> = steps
-            .iter()
-            .map(|step| step.time.timestamp_millis())
-            .collect();
-        let items: Vec<&[String]> = steps.iter().map(|step| step.items.as_slice()).collect();
-        let said = attributes(&[
-            ("standard_name", json!("time")),
-            ("units", json!("milliseconds since 1970-01-01T00:00:00")),
-            ("calendar", json!("proleptic_gregorian")),
-            ("axis", json!("T")),
-            (ITEMS, json!(items)),
-        ]);
-        let spec = plain("time", times.len(), DataType::I64).with_attributes(said);
-        arrays.push(("time", spec, Samples::Whole(times)));
         if arrangement == Arrangement::Stacked {
-            let count = i64::try_from(bands.len()).unwrap_or(0);
-            let names: Vec<&str> = bands.iter().map(|band| band.name.as_str()).collect();
-            let said = attributes(&[
-                ("long_name", json!("number of the band")),
-                ("names", json!(names)),
-            ]);
-            let spec = plain("band", bands.len(), DataType::I64).with_attributes(said);
-            arrays.push(("band", spec, Samples::Whole((1..=count).collect())));
+            let names = bands.iter().map(|band| band.name.clone()).collect();
+            let said = json!({"long_name": "name of the band"});
+            arrays.push(texts("band", "band", names, said));
         }
-        let spec = ArraySpec::new(Vec::new(), DataType::I32, Vec::new())
-            .with_codec(Codec::None)
-            .with_attributes(grid_attributes(grid));
-        arrays.push((GRID, spec, Samples::Whole(vec![0])));
+        arrays.push(Coordinate {
+            name: GRID,
+            document: scalar(grid_attributes(grid)),
+            chunk: None,
+        });
         Self { arrays }
     }
 
     /// Writes the samples.
     pub(super) async fn write(&self, place: &Place, level: &str) -> Result<()> {
-        for (name, spec, samples) in &self.arrays {
-            let array = Array::unwritten(place.clone(), &below(level, name), spec)?;
-            let start = vec![0; spec.shape.len()];
-            match (samples, spec.dtype) {
-                (Samples::Floats(values), _) => {
-                    array.write(&start, shaped(spec, values.clone())).await?;
-                }
-                (Samples::Whole(values), DataType::I32) => {
-                    let values = values
-                        .iter()
-                        .map(|&n| i32::try_from(n).unwrap_or(0))
-                        .collect();
-                    array.write::<i32>(&start, shaped(spec, values)).await?;
-                }
-                (Samples::Whole(values), _) => {
-                    array.write(&start, shaped(spec, values.clone())).await?;
-                }
+        for array in &self.arrays {
+            if let Some(chunk) = &array.chunk {
+                let key = below(level, &format!("{}/c/0", array.name));
+                place.write(&key, vec![chunk.clone().into()]).await?;
             }
         }
         Ok(())
     }
 
     /// Returns the name and metadata of each.
-    pub(super) fn documents(&self) -> Result<Vec<(String, Value)>> {
+    pub(super) fn documents(&self) -> Vec<(String, Value)> {
         self.arrays
             .iter()
-            .map(|(name, spec, _)| Ok(((*name).to_owned(), spec.document()?)))
+            .map(|array| (array.name.to_owned(), array.document.clone()))
             .collect()
     }
 }
 
-fn shaped<T: Sample>(spec: &ArraySpec, values: Vec<T>) -> ArrayD<T> {
-    let shape: Vec<usize> = spec
-        .shape
-        .iter()
-        .map(|&length| usize::try_from(length).unwrap_or(0))
-        .collect();
-    ArrayD::from_shape_vec(IxDyn(&shape), values)
-        .unwrap_or_else(|_| ArrayD::from_elem(IxDyn(&shape), T::of_number(0.0)))
+/// Returns the metadata of a coordinate along one axis: one chunk, plain enough for every reader.
+fn coordinate(along: &str, dtype: &str, length: usize, attributes: Value) -> Value {
+    let (fill, codec) = match dtype {
+        "string" => (json!(""), json!({"name": "vlen-utf8"})),
+        _ => (
+            json!(0),
+            json!({"name": "bytes", "configuration": {"endian": "little"}}),
+        ),
+    };
+    json!({
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [length],
+        "data_type": dtype,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [length.max(1)]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill,
+        "codecs": [codec],
+        "attributes": attributes,
+        "dimension_names": [along],
+    })
 }
 
-/// A coordinate: one chunk, plain enough for every reader.
-fn plain(name: &str, length: usize, dtype: DataType) -> ArraySpec {
-    let length = length as u64;
-    let fill = match dtype {
-        DataType::F64 => f64::NAN,
-        _ => 0.0,
+/// Returns the metadata of an array without axes, of which only the attributes matter.
+fn scalar(attributes: Map<String, Value>) -> Value {
+    let mut document = coordinate("", "int64", 0, Value::Object(attributes));
+    document["shape"] = json!([]);
+    document["chunk_grid"]["configuration"]["chunk_shape"] = json!([]);
+    document["dimension_names"] = json!([]);
+    document
+}
+
+/// Returns the bytes of texts: their number, then of each its length and its UTF-8. This is the codec
+/// [`vlen-utf8`](https://numcodecs.readthedocs.io/en/stable/other/vlen.html).
+fn vlen_utf8(texts: &[String]) -> Vec<u8> {
+    let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+    let mut bytes = number(texts.len()).to_vec();
+    for text in texts {
+        bytes.extend_from_slice(&number(text.len()));
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes
+}
+
+/// Undoes [`vlen_utf8`]; none if the bytes are no texts.
+pub(super) fn texts_of(bytes: &[u8]) -> Option<Vec<String>> {
+    let number = |at: usize| {
+        let four = bytes.get(at..at.checked_add(4)?)?;
+        usize::try_from(u32::from_le_bytes(four.try_into().ok()?)).ok()
     };
-    ArraySpec::new([length], dtype, [length.max(1)])
-        .with_codec(Codec::Zstd { level: 3 })
-        .with_fill(fill)
-        .with_dimensions([name])
+    let mut texts = Vec::new();
+    let mut at = 4;
+    for _ in 0..number(0)? {
+        let length = number(at)?;
+        at += 4;
+        let text = bytes.get(at..at.checked_add(length)?)?;
+        texts.push(str::from_utf8(text).ok()?.to_owned());
+        at += length;
+    }
+    Some(texts)
 }
 
 fn attributes(said: &[(&str, Value)]) -> Map<String, Value> {
@@ -288,72 +325,113 @@ fn grid_attributes(grid: &GeoBox) -> Map<String, Value> {
     said
 }
 
-/// Returns what the group of a level says.
+/// Returns what a group of arrays says of their grid.
 pub(super) fn level_attributes(grid: &GeoBox) -> Map<String, Value> {
-    let mut said = attributes(&[("Conventions", json!("CF-1.11"))]);
-    let size = grid.size;
-    if let Some(GeoTransform(g)) = grid.transform {
-        let far = GeoTransform(g).apply(f64::from(size.width), f64::from(size.height));
-        let (low, high) = (
-            [g[0].min(far[0]), g[3].min(far[1])],
-            [g[0].max(far[0]), g[3].max(far[1])],
-        );
-        said.insert("spatial:dimensions".to_owned(), json!(["y", "x"]));
-        said.insert("spatial:shape".to_owned(), json!([size.height, size.width]));
-        // The order of an affine matrix, row by row; GDAL's begins with the origin.
-        said.insert(
-            "spatial:transform".to_owned(),
-            json!([g[1], g[2], g[0], g[4], g[5], g[3]]),
-        );
-        said.insert(
-            "spatial:bbox".to_owned(),
-            json!([low[0], low[1], high[0], high[1]]),
-        );
-        said.insert("spatial:registration".to_owned(), json!("pixel"));
+    let mut said = crs_attributes(grid);
+    said.extend(place_attributes(grid));
+    said.insert("spatial:registration".to_owned(), json!("pixel"));
+    said.insert("zarr_conventions".to_owned(), conventions(false));
+    said
+}
+
+/// Returns what the group of several levels says.
+pub(super) fn levels_attributes(
+    levels: &[(&str, &GeoBox)],
+    resampling: &str,
+) -> Map<String, Value> {
+    let Some((_, finest)) = levels.first() else {
+        return Map::new();
+    };
+    let mut said = crs_attributes(finest);
+    let mut layout = Vec::with_capacity(levels.len());
+    let mut finer: Option<&str> = None;
+    for (path, grid) in levels {
+        let mut item = attributes(&[("asset", json!(path))]);
+        // Of (time, y, x): time is as it was.
+        let scale = if finer.is_some() { 2.0 } else { 1.0 };
+        let transform = json!({"scale": [1.0, scale, scale], "translation": [0.0, 0.0, 0.0]});
+        item.insert("transform".to_owned(), transform);
+        if let Some(finer) = finer {
+            item.insert("derived_from".to_owned(), json!(finer));
+            item.insert("resampling_method".to_owned(), json!(resampling));
+        }
+        let place = place_attributes(grid).into_iter();
+        item.extend(place.filter(|(name, _)| name != "spatial:bbox"));
+        layout.push(Value::Object(item));
+        finer = Some(path);
     }
+    said.insert("multiscales".to_owned(), json!({"layout": layout}));
+    said.insert("zarr_conventions".to_owned(), conventions(true));
+    said
+}
+
+fn crs_attributes(grid: &GeoBox) -> Map<String, Value> {
+    let mut said = attributes(&[
+        ("Conventions", json!("CF-1.11")),
+        ("spatial:dimensions", json!(["y", "x"])),
+    ]);
     if let Some(crs) = &grid.crs {
         match crs.epsg() {
             Some(code) => said.insert("proj:code".to_owned(), json!(format!("EPSG:{code}"))),
             None => said.insert("proj:wkt2".to_owned(), json!(crs.to_string())),
         };
     }
+    if let Some(bbox) = bbox(grid) {
+        said.insert("spatial:bbox".to_owned(), json!(bbox));
+    }
     said
 }
 
-/// Returns what the conventions of these attributes are.
-pub(super) fn conventions(has_levels: bool) -> Value {
-    let entry = |uuid: &str, name: &str, path: &str, description: &str| {
+fn bbox(grid: &GeoBox) -> Option<[f64; 4]> {
+    let transform = grid.transform?;
+    let [x, y] = transform.apply(0.0, 0.0);
+    let [far_x, far_y] = transform.apply(f64::from(grid.size.width), f64::from(grid.size.height));
+    Some([x.min(far_x), y.min(far_y), x.max(far_x), y.max(far_y)])
+}
+
+fn place_attributes(grid: &GeoBox) -> Map<String, Value> {
+    let size = grid.size;
+    let mut said = attributes(&[("spatial:shape", json!([size.height, size.width]))]);
+    if let Some(GeoTransform(g)) = grid.transform {
+        // The order of an affine matrix, row by row; GDAL's begins with the origin.
+        let affine = json!([g[1], g[2], g[0], g[4], g[5], g[3]]);
+        said.insert("spatial:transform".to_owned(), affine);
+    }
+    said
+}
+
+/// Returns which conventions the attributes follow.
+fn conventions(has_levels: bool) -> Value {
+    let entry = |name: &str, uuid: &str, description: &str| {
         json!({
             "uuid": uuid,
             "name": name,
-            "schema_url": format!("https://raw.githubusercontent.com/zarr-conventions/{path}/refs/tags/v1/schema.json"),
-            "spec_url": format!("https://github.com/zarr-conventions/{path}/blob/v1/README.md"),
+            "schema_url": format!(
+                "https://raw.githubusercontent.com/zarr-conventions/{name}/refs/tags/v0.1/schema.json"
+            ),
+            "spec_url": format!("https://github.com/zarr-conventions/{name}/blob/v0.1/README.md"),
             "description": description,
         })
     };
-    let mut entries = vec![
-        entry(
-            "f17cb550-5864-4468-aeb7-f3180cfb622f",
-            "proj:",
-            "proj",
-            "Coordinate reference system of the data",
-        ),
-        entry(
-            "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
-            "spatial:",
-            "spatial",
-            "Where pixels lie",
-        ),
-    ];
-    if has_levels {
-        entries.push(entry(
-            "d35379db-88df-4056-af3a-620245f8e347",
-            "multiscales",
-            "multiscales",
-            "Overviews",
-        ));
+    let multiscales = entry(
+        "multiscales",
+        "d35379db-88df-4056-af3a-620245f8e347",
+        "Multiscale layout of zarr datasets",
+    );
+    let proj = entry(
+        "proj",
+        "f17cb550-5864-4468-aeb7-f3180cfb622f",
+        "Coordinate reference system information for geospatial data",
+    );
+    let spatial = entry(
+        "spatial",
+        "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
+        "Spatial coordinate information",
+    );
+    match has_levels {
+        true => json!([multiscales, proj, spatial]),
+        false => json!([proj, spatial]),
     }
-    Value::Array(entries)
 }
 
 /// Returns the grid of an overview: half as many pixels as the level before, rounded up.

@@ -121,7 +121,7 @@ impl Cube {
         write::append(session, location, images, options).await
     }
 
-    /// Opens a cube that [`Cube::create`] has written. Costs two requests.
+    /// Opens a cube that [`Cube::create`] has written. Costs four requests.
     ///
     /// # Errors
     ///
@@ -212,9 +212,11 @@ impl Cube {
             })
             .collect();
         let time = below(&write::level_path(0, overviews), "time");
-        let said = find(&time)?;
-        let array = Array::of_document(place.clone(), &time, said)?;
-        let steps = steps_of(&array).await?;
+        let array = Array::of_document(place.clone(), &time, find(&time)?)?;
+        let item = below(&write::level_path(0, overviews), describe::ITEM);
+        let items = place.read(&below(&item, "c/0")).await?;
+        let items = items.as_deref().and_then(describe::texts_of);
+        let steps = steps_of(&array, &items.unwrap_or_default()).await?;
         Ok(Self {
             location: place.base.clone(),
             attributes,
@@ -428,26 +430,17 @@ fn band_of(name: &str, array: &Array) -> CubeBand {
     }
 }
 
-async fn steps_of(time: &Array) -> Result<Vec<TimeStep>> {
+async fn steps_of(time: &Array, items: &[String]) -> Result<Vec<TimeStep>> {
     let length = time.shape().first().copied().unwrap_or(0);
     let times: ArrayD<i64> = time.read(std::slice::from_ref(&(0..length))).await?;
-    let items = time
-        .attributes()
-        .get(describe::ITEMS)
-        .and_then(Value::as_array);
     times
         .iter()
         .enumerate()
         .map(|(number, &millis)| {
             let time: DateTime<Utc> = DateTime::from_timestamp_millis(millis)
                 .ok_or_else(|| Error::new(ErrorKind::Corrupt, format!("time {millis} is none")))?;
-            let items = items.and_then(|items| items.get(number)?.as_array());
-            let items = items.map(|items| {
-                items
-                    .iter()
-                    .filter_map(|id| id.as_str().map(str::to_owned))
-                    .collect()
-            });
+            let items = items.get(number).filter(|items| !items.is_empty());
+            let items = items.map(|items| items.split(',').map(str::to_owned).collect());
             Ok(TimeStep {
                 time,
                 items: items.unwrap_or_default(),

@@ -687,41 +687,29 @@ impl Work {
             for (name, spec) in &level.specs {
                 here.push((name.clone(), spec.document()?));
             }
-            here.extend(coordinates.documents()?);
+            here.extend(coordinates.documents());
             for (name, document) in &here {
                 documents.push((below(&level.path, name), document.clone()));
             }
             if !level.path.is_empty() {
-                let mut said = describe::level_attributes(&level.grid);
-                said.insert("zarr_conventions".to_owned(), describe::conventions(false));
+                let said = describe::level_attributes(&level.grid);
                 groups.push((level.path.clone(), describe::group(said, &here)));
             }
         }
         let Some(finest) = self.levels.first() else {
             return Ok(());
         };
-        let mut said = describe::level_attributes(&finest.grid);
-        let has_levels = self.cut.overviews > 0;
-        said.insert(
-            "zarr_conventions".to_owned(),
-            describe::conventions(has_levels),
-        );
-        if has_levels {
-            let layout: Vec<Value> = (0..self.levels.len())
-                .map(|number| {
-                    let mut item = json!({"asset": self.levels[number].path});
-                    if number > 0 {
-                        item["derived_from"] = json!(self.levels[number - 1].path);
-                        item["transform"] = json!({"scale": [2.0, 2.0], "translation": [0.0, 0.0]});
-                    }
-                    item
-                })
-                .collect();
-            said.insert(
-                "multiscales".to_owned(),
-                json!({"layout": layout, "resampling_method": self.cut.resampling.name()}),
-            );
-        }
+        let mut said = match self.cut.overviews {
+            0 => describe::level_attributes(&finest.grid),
+            _ => {
+                let levels: Vec<(&str, &GeoBox)> = self
+                    .levels
+                    .iter()
+                    .map(|level| (level.path.as_str(), &level.grid))
+                    .collect();
+                describe::levels_attributes(&levels, self.cut.resampling.name())
+            }
+        };
         let cut = self.cut.to_json(&self.plan.bands, &finest.grid)?;
         said.insert(LAYOUT.to_owned(), cut);
         describe::write_documents(&self.place, &documents).await?;
@@ -764,7 +752,7 @@ fn specs(
             .with_codec(cut.layout.codec)
             .with_fill(band.nodata.unwrap_or(0.0))
             .with_dimensions(["time", "y", "x"])
-            .with_attributes(describe::band_attributes(band));
+            .with_attributes(describe::band_attributes(band, grid));
         spec.check()?;
         Ok::<_, Error>(spec)
     };
