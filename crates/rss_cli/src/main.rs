@@ -1,4 +1,4 @@
-//! The `rss` command line: search, get, remote, info, read, index, gather, cache, bench.
+//! The `rss` command line: search, get, remote, info, read, index, gather, zarr, cache, bench.
 //!
 //! Arguments in, exit code out: 0 done, 1 nothing found, 2 error. Everything else is in `rss_core`.
 
@@ -73,6 +73,8 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
         Command::Gather(args) => commands::gather::run(args).await,
         #[cfg(feature = "index")]
         Command::Index(args) => commands::index::run(args).await,
+        #[cfg(feature = "zarr")]
+        Command::Zarr(args) => commands::zarr::run(args).await,
         Command::Cache(args) => commands::cache::run(args).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args).await,
@@ -84,6 +86,8 @@ fn interrupted(command: &Command) -> String {
     let goes_on: Option<String> = match command {
         #[cfg(feature = "index")]
         Command::Index(args) => commands::index::goes_on(args),
+        #[cfg(feature = "zarr")]
+        Command::Zarr(args) => commands::zarr::goes_on(args),
         _ => None,
     };
     match goes_on {
