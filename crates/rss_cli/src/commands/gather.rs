@@ -242,7 +242,7 @@ fn print(gathered: &Gathered, args: &GatherArgs) -> Result<()> {
         format!("{median:.1} [{min:.1}..{max:.1}] ms")
     };
     let cpu = gathered.cpu.map_or("-".to_owned(), |cpu| {
-        let each = cpu.as_secs_f64() * 1e3 / report.files.max(1) as f64;
+        let each = cpu.as_secs_f64() * 1e3 / ok.max(1) as f64;
         format!("{:.2} s, {each:.2} ms a tile", cpu.as_secs_f64())
     });
     output::lines([
