@@ -5,10 +5,14 @@ use std::{
     process::{Command, Stdio},
 };
 
-use rss_testbed::{BUCKET, Band};
+use rss_core::{
+    DataType, Entry, Location, Size, index,
+    reader::{Header, Image, Tiles, Version},
+};
+use rss_testbed::{BUCKET, Band, Testbed};
 use serde_json::{Value, json};
 
-use super::stage::{Ran, Stage};
+use super::stage::{Ran, Stage, files, interrupt, wait_until};
 
 const BANDS: [(&str, Band); 2] = [("red", Band::Red), ("nir", Band::Nir)];
 
@@ -97,10 +101,32 @@ fn an_index_is_exported_and_says_what_it_left_out() {
     ];
     let none = stage.run(&args);
     assert_eq!(
+        none.error(),
+        "rss: a.parquet: the index has no asset `blue`"
+    );
+    assert!(!Path::new(&stage.path("none")).exists());
+    // What is written is for whom the user's umask lets it be.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mut shell = Command::new("sh");
+        shell.current_dir(stage.dir.path());
+        shell.args([
+            "-c",
+            "umask 027; exec \"$0\" index export a.parquet --format vrt --asset red -o kept --json",
+        ]);
+        let done = shell.arg(env!("CARGO_BIN_EXE_rss")).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let kept = std::fs::metadata(stage.path("kept")).unwrap();
+        assert_eq!(kept.permissions().mode() & 0o777, 0o640);
+    }
+    many_tiles(&stage.path("none.parquet"), 0, 16);
+    let args = ["index", "export", "none.parquet", "--format", "vrt"];
+    let none = stage.run(&[&args[..], &["-o", "none"]].concat());
+    assert_eq!(
         (none.code, none.stderr.as_str()),
         (Some(1), "rss: no file to export\n")
     );
-    assert!(!Path::new(&stage.path("none")).exists());
     let odd = stage.run(&[
         "index",
         "export",
@@ -112,6 +138,59 @@ fn an_index_is_exported_and_says_what_it_left_out() {
     ]);
     assert_eq!(odd.code, Some(2));
     assert!(odd.stderr.contains("kerchunk-cube, vrt"), "{odd:?}");
+}
+
+/// Writes an index of so many files of so many tiles.
+fn many_tiles(path: &str, files: usize, side: u32) {
+    let item = |number: usize| {
+        let href = format!("s3://bucket/{number}.tif");
+        serde_json::from_value(json!({
+            "type": "Feature", "stac_version": "1.1.0", "id": number.to_string(), "geometry": null,
+            "links": [], "properties": {"datetime": time(1)}, "assets": {"red": {"href": href}},
+        }))
+        .unwrap()
+    };
+    let tiles = u64::from(side / 16).pow(2);
+    let [side, tile] = [side, 16].map(|side| Size {
+        width: side,
+        height: side,
+    });
+    let offsets = (0..tiles).map(|tile| 1000 + tile * 512).collect();
+    let tiles = Tiles::new(offsets, vec![512; usize::try_from(tiles).unwrap()]);
+    let image = Image::new(side, tile, 16, 1, tiles);
+    let entry = Entry::new(
+        Location::parse("s3://bucket/0.tif").unwrap(),
+        Version::of_size(1 << 40),
+        Header::new(DataType::U16, vec![image]),
+    );
+    let mut writer = index::Writer::create(path, [&item(0)], ["red"]).unwrap();
+    for number in 0..files {
+        writer.push(&item(number), &[("red", &entry)]).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn ctrl_c_in_an_export_leaves_nothing() {
+    let stage = Stage::of(Testbed::builder());
+    // Takes seconds to export, and is stopped when it begins.
+    many_tiles(&stage.path("a.parquet"), 4096, 512);
+    for format in ["kerchunk", "kerchunk-cube"] {
+        let mut rss = stage.rss();
+        rss.args([
+            "index",
+            "export",
+            "a.parquet",
+            "--format",
+            format,
+            "-o",
+            "out",
+        ]);
+        let child = rss.spawn().unwrap();
+        wait_until(|| files(stage.dir.path()).len() == 2);
+        assert_eq!(interrupt(child).error(), "rss: interrupted");
+        assert_eq!(files(stage.dir.path()).len(), 1, "{format}");
+    }
 }
 
 #[test]

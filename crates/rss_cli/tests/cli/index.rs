@@ -250,6 +250,19 @@ fn ctrl_c_says_how_to_go_on() {
 }
 
 #[test]
+fn ctrl_c_before_anything_is_read_names_no_file() {
+    let stage = Stage::new();
+    stage.bed.fault(Rule::new(Fault::Hang).on(Service::S3));
+    let mut command = stage.rss();
+    let prefix = format!("s3://{BUCKET}/many");
+    command.args(["index", "build", "--prefix", &prefix, "-o", "a.parquet"]);
+    let child = command.spawn().unwrap();
+    wait_until(|| stage.fetches() > 0);
+    assert_eq!(interrupt(child).error(), "rss: interrupted");
+    assert_eq!(files(stage.dir.path()).len(), 0);
+}
+
+#[test]
 fn no_secret_is_written_or_said() {
     let stage = Stage::new();
     let key = stage.bed.scenes()[0].key(Band::Red);
