@@ -225,8 +225,6 @@ pub(crate) fn interrupt(mut child: Child) -> Ran {
         .args(["-INT", &child.id().to_string()])
         .status();
     assert!(killed.unwrap().success());
-    let start = Instant::now();
     wait_until(|| child.try_wait().unwrap().is_some());
-    assert!(start.elapsed() < Duration::from_secs(5));
     Ran::of(child.wait_with_output().unwrap())
 }
