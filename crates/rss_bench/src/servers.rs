@@ -121,6 +121,22 @@ impl Servers {
     }
 }
 
+/// Allows this process as many open files as it may have: hundreds of connections are open at once,
+/// and many systems start with 1,024.
+pub(crate) fn open_many_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let limit = getrlimit(Resource::Nofile);
+        let most = Rlimit {
+            current: limit.maximum,
+            ..limit
+        };
+        // Some systems refuse what they call their maximum; the limit stays then.
+        let _ = setrlimit(Resource::Nofile, most);
+    }
+}
+
 /// Is the servers until standard input ends.
 ///
 /// # Errors
@@ -128,6 +144,7 @@ impl Servers {
 /// If `stock` is not what the client side of this module sends, or a port cannot be bound.
 pub fn serve(stock: &str) -> Result<()> {
     let stock: Stock = serde_json::from_str(stock).context("not a stock of files")?;
+    open_many_files();
     let beds = start(&stock)?;
     let endpoints: Vec<String> = beds.iter().map(Testbed::s3_endpoint).collect();
     say(&endpoints)?;

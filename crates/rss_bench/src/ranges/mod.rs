@@ -24,7 +24,7 @@ pub use self::{
 };
 use crate::{
     Origin, Program, Step, Watch, gather,
-    servers::{Servers, Stock},
+    servers::{Servers, Stock, open_many_files},
 };
 
 /// Rows of a strip.
@@ -286,6 +286,7 @@ pub async fn run(
     watch: Watch<'_>,
 ) -> Result<Report> {
     settings.check()?;
+    open_many_files();
     let start = Instant::now();
     let mut plans = Vec::new();
     for &network in &settings.profiles {
@@ -322,7 +323,10 @@ pub async fn run(
         let mut tasks = JoinSet::new();
         let (say, mut said) = mpsc::unbounded_channel();
         for reader in side_by_side {
-            tasks.spawn(lane::run(reader, settings.iterations, say.clone()));
+            let lane::Plan { network, file, way } = reader.plan;
+            let run = lane::run(reader, settings.iterations, say.clone());
+            let named = move || format!("{network}, {}, {}", file.name(), way.name());
+            tasks.spawn(async move { run.await.with_context(named) });
         }
         drop(say);
         while let Some(lane::Plan { network, file, way }) = said.recv().await {
