@@ -106,10 +106,12 @@ impl Servers {
 
     /// Returns what a server was asked since the last call.
     pub(crate) async fn asked(&mut self, server: usize) -> Result<Asked> {
+        let ended = "the servers' process ended early";
         self.input
             .write_all(format!("{server}\n").as_bytes())
-            .await?;
-        self.input.flush().await?;
+            .await
+            .context(ended)?;
+        self.input.flush().await.context(ended)?;
         self.answer().await
     }
 
@@ -213,5 +215,26 @@ fn start(stock: &Stock) -> Result<Vec<Testbed>> {
             }
             Ok(beds)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn servers_that_are_gone_are_an_error_with_a_name() {
+        let program = Program {
+            path: "/bin/sh".into(),
+            args: vec!["-c".to_owned(), "echo '[\"here\"]'".to_owned()],
+        };
+        let stock = Stock::Ranges {
+            servers: Vec::new(),
+        };
+        let mut servers = Servers::start(&program, &stock).await.unwrap();
+        servers._child.wait().await.unwrap();
+        let err = servers.asked(0).await.unwrap_err();
+        assert_eq!(err.to_string(), "the servers' process ended early");
     }
 }
