@@ -163,6 +163,16 @@ fn drift_is_named_and_mended() {
     );
     let checked: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(checked["changed"][0], format!("s3://{BUCKET}/{key}"));
+    // Its new header is refused: it is changed, and it failed, and it is one file.
+    let denied = Rule::new(Fault::status(403)).on(Service::S3).path(&key);
+    stage.bed.fault(denied.skip(1));
+    let ran = stage.run(&["index", "check", "a.parquet", "--update"]);
+    assert!(
+        ran.stderr
+            .ends_with("rss: 1 of 8 files are not what the index says\n"),
+        "{ran:?}"
+    );
+    stage.bed.clear_faults();
     let mended = stage
         .run(&["index", "check", "a.parquet", "--update", "--json"])
         .json();
