@@ -160,8 +160,8 @@ impl Exported {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NotFound`] if nothing can be written, with the first reason; those of `files`; as the
-/// file system's.
+/// [`ErrorKind::NotFound`] if there is no file; [`ErrorKind::Unsupported`] if none can be written, with
+/// the first reason; those of `files`; as the file system's.
 pub fn export(
     files: impl IntoIterator<Item = Result<Indexed>>,
     format: Format,
@@ -217,14 +217,13 @@ fn write(
     drop(out);
     if exported.written == 0 {
         let first = exported.left_out.first();
-        let message = match first.map(|one| one.error.message()) {
-            Some(reason) => format!(
+        return Err(match first.map(|one| one.error.message()) {
+            Some(reason) => unsupported(format!(
                 "none of {} files can be exported: {reason}",
                 exported.left_out.len()
-            ),
-            None => "no file to export".to_owned(),
-        };
-        return Err(Error::new(ErrorKind::NotFound, message));
+            )),
+            None => Error::new(ErrorKind::NotFound, "no file to export"),
+        });
     }
     stop.check()?;
     keep(temp, output)?;
