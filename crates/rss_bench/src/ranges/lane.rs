@@ -49,7 +49,7 @@ pub struct Lane {
     pub way: Way,
     /// Requests of one read that the server saw.
     pub requests: f64,
-    /// Bytes of the ranges.
+    /// Bytes of one read that the server sent.
     pub bytes: u64,
     /// The first read: connections are made in it.
     pub cold_ms: f64,
@@ -179,7 +179,7 @@ pub(super) async fn run(
         file,
         way,
         requests: 0.0,
-        bytes: ranges.iter().map(|range| range.end - range.start).sum(),
+        bytes: 0,
         cold_ms: ms(cold.took),
         warm_ms: Spread::of_ms(reads.iter().map(|(took, _)| *took)),
         ranges: rows.collect(),
@@ -287,7 +287,7 @@ fn pieces(range: Range<u64>, most: u64) -> Vec<Range<u64>> {
     (0..(range.end - range.start).div_ceil(most))
         .map(|n| {
             let start = range.start + n * most;
-            start..(start + most).min(range.end)
+            start..start.saturating_add(most).min(range.end)
         })
         .collect()
 }
@@ -301,5 +301,6 @@ mod tests {
         assert_eq!(pieces(5..30, 10), [5..15, 15..25, 25..30]);
         assert_eq!(pieces(5..25, 10), [5..15, 15..25]);
         assert_eq!(pieces(5..6, 10).len(), 1);
+        assert_eq!(pieces(5..30, u64::MAX), vec![5..30]);
     }
 }

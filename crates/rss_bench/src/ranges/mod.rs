@@ -214,8 +214,8 @@ impl Settings {
         ensure!(!self.profiles.is_empty(), "--profile names none");
         for &bytes in &self.pieces {
             ensure!(
-                bytes >= 1000,
-                "--pieces is {bytes}, expected at least 1000 bytes"
+                (1000..=1 << 30).contains(&bytes),
+                "--pieces is {bytes}, expected 1000 to 1073741824 bytes"
             );
         }
         Ok(())
@@ -342,13 +342,15 @@ pub async fn run(
         }
     }
     let mut lanes: Vec<Lane> = Vec::with_capacity(plans.len());
-    let reads = (settings.iterations + lane::WARM_UP) as f64;
+    let reads = (settings.iterations + lane::WARM_UP) as u64;
     for (server, plan) in plans.iter().enumerate() {
         let ran = |lane: &&Lane| {
             lane.network == plan.network && lane.file == plan.file && lane.way == plan.way
         };
         let mut lane = found.iter().find(ran).context("a way was not run")?.clone();
-        lane.requests = servers.asked(server).await?.requests as f64 / reads;
+        let asked = servers.asked(server).await?;
+        lane.requests = asked.requests as f64 / reads as f64;
+        lane.bytes = asked.bytes / reads;
         lanes.push(lane);
     }
     check_pixels(&lanes)?;

@@ -114,8 +114,18 @@ fn the_rows_of_ranges_add_up() {
     assert_eq!(lanes.len(), 10);
     let window = &report["windows"][0]["window"];
     assert_eq!(window, &serde_json::json!([512, 2560]));
+    let sent = |lane: &Value| lane["bytes"].as_u64().unwrap();
     for lane in lanes {
         assert_eq!(lane["sha256"], report["windows"][0]["sha256"]);
+        // Merged, what lies between is sent too; in pieces and side by side the same as one by one.
+        let serial = lanes
+            .iter()
+            .find(|serial| serial["way"] == "serial" && serial["file"] == lane["file"])
+            .unwrap();
+        match lane["way"] == "coalesced" {
+            true => assert!(sent(lane) >= sent(serial), "{lane}"),
+            false => assert_eq!(sent(lane), sent(serial), "{lane}"),
+        }
         assert!(number(&lane["cold_ms"]) > 0.0);
         let rows = lane["ranges"].as_array().unwrap();
         let bytes: Vec<u64> = rows
@@ -125,7 +135,7 @@ fn the_rows_of_ranges_add_up() {
         match lane["way"].as_str().unwrap() {
             "serial" => {
                 assert_eq!(bytes.len(), 10);
-                assert_eq!(bytes.iter().sum::<u64>(), lane["bytes"].as_u64().unwrap());
+                assert_eq!(bytes.iter().sum::<u64>(), sent(lane));
                 assert!(
                     bytes.iter().step_by(2).all(|&first| first == 65_536),
                     "{bytes:?}"
@@ -280,6 +290,10 @@ fn what_cannot_be_run_is_one_line_before_anything_starts() {
         (&["ranges", "--iterations", "0"], "--iterations is 0"),
         (&["ranges", "--scale", "0"], "--scale is 0"),
         (&["ranges", "--pieces", "10"], "--pieces is 10"),
+        (
+            &["ranges", "--pieces", "18446744073709551615"],
+            "expected 1000 to 1073741824 bytes",
+        ),
         (&["ranges", "--html", &absent], "absent/report.html"),
         (&["serve", "nonsense"], "not a stock of files"),
     ] {
