@@ -282,6 +282,7 @@ fn what_cannot_be_run_is_one_line_before_anything_starts() {
         (&["gather", "--threads", "0"], "--threads is 0"),
         (&["gather", "--html", &absent], "absent/report.html"),
         (&["gather", "--html", folder], "it is a folder"),
+        (&["gather", "--html", "/dev/null"], "it is no regular file"),
         (&["gather", "--json", &absent], "absent/report.html"),
         (
             &["ranges", "--profile", "moon"],
