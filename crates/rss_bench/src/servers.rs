@@ -7,11 +7,13 @@ use std::{
     io::{BufRead, BufReader as Lines, Write},
     path::PathBuf,
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use object_store::{ObjectStore, aws::AmazonS3Builder};
 use rss_testbed::{Service, Testbed};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -62,6 +64,18 @@ impl Program {
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
         })
     }
+}
+
+/// Returns the bucket of a server, for a program over `object_store`.
+pub(crate) fn store(endpoint: &str) -> Result<Arc<dyn ObjectStore>> {
+    let store = AmazonS3Builder::new()
+        .with_bucket_name(BUCKET)
+        .with_region("us-west-2")
+        .with_skip_signature(true)
+        .with_endpoint(endpoint)
+        .with_allow_http(true)
+        .build()?;
+    Ok(Arc::new(store))
 }
 
 /// The servers' process.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use ndarray::{Array2, Axis};
@@ -22,7 +22,7 @@ use super::{
     File, Image, Network, PAIRS, TILE, Way,
     layout::{self, Layout},
 };
-use crate::{Spread, ms, plain::Plain, servers::BUCKET};
+use crate::{Spread, ms, servers::BUCKET};
 
 /// Reads before those that count: one with new connections, one with warm ones.
 pub(super) const WARM_UP: usize = 2;
@@ -117,15 +117,18 @@ pub(super) struct Known {
 impl Known {
     /// Reads the header of a file.
     pub(super) async fn of(file: File, endpoint: &str, image: Image) -> Result<Self> {
-        let open = Plain::new(endpoint, BUCKET, 1)?.open(file.key()).await?;
         let location = Location::parse(&format!("s3://{BUCKET}/{}", file.key()))?;
         let session = session(endpoint)?;
         let raster = reader::open(&session, &location, Backend::AsyncTiff).await?;
+        let entry = raster.entry().await?;
+        let tiles = &entry.header.levels.first().context("no image")?.tiles;
+        let stored = (0..tiles.len()).map(|number| tiles.range(number).context("no range"));
+        let stored = stored.collect::<Result<Vec<_>>>()?;
         Ok(Self {
             file,
             image,
-            layout: Arc::new(Layout::of(file, image, &open.stored()?)?),
-            entry: raster.entry().await?,
+            layout: Arc::new(Layout::of(file, image, &stored)?),
+            entry,
         })
     }
 
