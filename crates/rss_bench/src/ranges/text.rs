@@ -116,12 +116,11 @@ impl Report {
                 },
             format!("All ways of a network returned the same pixels: sha256 {}.", digests.join(", ")),
             format!(
-                "{}, {} cores, {}. {} build of version {}. {}, {:.0} s",
+                "{}, {} cores, {}. {}. {}, {:.0} s",
                 machine.cpu,
                 machine.cores,
                 machine.os,
-                origin.build,
-                origin.version,
+                origin.built(),
                 origin.date,
                 self.took_s
             ),
