@@ -648,7 +648,8 @@ pub(crate) struct BenchGatherArgs {
         default_value = "1,2,4,8,16,32,64,128,256"
     )]
     pub(crate) concurrency: Vec<usize>,
-    /// gdal, gdal-tuned, plain-async-tiff, async-tiff, index. All of this build if absent.
+    /// gdal, gdal-tuned, plain-async-tiff, async-tiff, index, index-adaptive. All of this build if
+    /// absent.
     #[arg(long, value_name = "B,..", value_delimiter = ',')]
     pub(crate) backends: Vec<String>,
     /// Runs of each backend at each concurrency; the best is compared.

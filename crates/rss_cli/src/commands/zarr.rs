@@ -1,6 +1,11 @@
 //! `rss zarr`: cubes of images, and arrays of others.
 
-use std::{io::Write, ops::Range, path::Path, time::Instant};
+use std::{
+    io::Write,
+    ops::Range,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
@@ -27,20 +32,15 @@ pub(crate) async fn run(args: &ZarrArgs) -> Result<Found> {
     }
 }
 
-/// Says how an interrupted command goes on.
-pub(crate) fn goes_on(args: &ZarrArgs) -> Option<String> {
+/// Returns where the shards of a write are kept, if that is a folder.
+pub(crate) fn partial(args: &ZarrArgs) -> Option<PathBuf> {
     match &args.action {
-        ZarrAction::Write(args) => Some(format!(
-            "shards that are written stay in {}: the same command goes on from there",
-            shown(&args.to)
-        )),
+        ZarrAction::Write(args) => Location::parse(&args.to)
+            .ok()?
+            .as_local()
+            .map(Path::to_owned),
         _ => None,
     }
-}
-
-fn shown(location: &str) -> String {
-    Location::parse(location)
-        .map_or_else(|_| "the cube".to_owned(), |location| location.to_string())
 }
 
 async fn write(args: &ZarrWriteArgs) -> Result<Found> {

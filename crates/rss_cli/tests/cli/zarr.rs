@@ -1,17 +1,13 @@
 //! `rss zarr`: a selection becomes a cube, what is read of it is what the files hold, and a write that is
 //! killed goes on.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::{fs, path::Path, process::Child};
 
 use rss_core::{Backend, Crs, GeoBox, GeoTransform, Pixels, Raster, Session, Size, Window};
 use rss_testbed::Band;
 use serde_json::{Value, json};
 
-use super::stage::{Ran, SEED, Stage, files};
+use super::stage::{Ran, SEED, Stage, files, python, root};
 
 const BANDS: [(&str, Band); 2] = [("nbart_red", Band::Red), ("nbart_nir_1", Band::Nir)];
 /// Many small shards, so that a write can be stopped between them.
@@ -498,25 +494,7 @@ fn ndarray_of(side: u32) -> Pixels {
 
 #[test]
 fn others_read_a_cube_as_it_is() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let python = |args: &[&str]| {
-        Command::new(root.join("scripts/python-env"))
-            .args(args)
-            .stdin(Stdio::null())
-            .output()
-    };
-    match python(&[]) {
-        Ok(done) if done.status.success() => {}
-        other => {
-            let why = other.map(|done| String::from_utf8_lossy(&done.stderr).into_owned());
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "CI needs the Python environment: {why:?}"
-            );
-            eprintln!("skipped: no Python environment to read cubes with: {why:?}");
-            return;
-        }
-    }
+    let Some(python) = python() else { return };
     let stage = Stage::new();
     let url = stage.bed.stac_url();
     for (name, more, levels) in [
@@ -538,8 +516,8 @@ fn others_read_a_cube_as_it_is() {
         stage.run(&write(&url, name, more)).text();
         let expect = expectation(&stage, name, levels);
         let expect = stage.write("expect.json", expect.to_string());
-        let script = root.join("scripts/check_cubes.py");
-        let done = python(&[script.to_str().unwrap(), &stage.path(name), &expect]).unwrap();
+        let script = root().join("scripts/check_cubes.py");
+        let done = python(&[script.to_str().unwrap(), &stage.path(name), &expect]);
         let said = String::from_utf8_lossy(&done.stdout);
         let wrong = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{name}:\n{said}\n{wrong}");
