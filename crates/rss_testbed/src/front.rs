@@ -276,7 +276,11 @@ impl Front {
         }
         let head = request.method() == Method::HEAD;
         let answer = match fault.as_ref().and_then(instead) {
-            Some(answer) => answer,
+            Some(answer) => {
+                // A connection with a body that nobody reads is cut: the client would not see the answer.
+                let _ = request.into_body().collect().await;
+                answer
+            }
             None => {
                 if let Some(fault) = &fault {
                     bend(request.headers_mut(), fault);

@@ -232,6 +232,17 @@ impl Testbed {
         )
     }
 
+    /// Adds an empty bucket, which can be written to.
+    pub fn add_bucket(&self, bucket: &str) {
+        self.objects.add_bucket(bucket);
+    }
+
+    /// Returns the keys of a bucket that start with a prefix, sorted.
+    pub fn keys(&self, bucket: &str, prefix: &str) -> Vec<String> {
+        let found = self.objects.list(bucket, prefix);
+        found.into_iter().map(|(key, _)| key).collect()
+    }
+
     /// Adds or replaces an object.
     pub fn put(&self, bucket: &str, key: &str, bytes: impl Into<Bytes>) {
         self.objects.put(bucket, key, bytes.into());

@@ -18,6 +18,8 @@ pub(crate) struct Object {
     /// Without quotes.
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
+    /// What a writer said of it: `x-amz-meta-*`.
+    pub(crate) metadata: Vec<(String, String)>,
 }
 
 /// Buckets and their objects.
@@ -28,6 +30,46 @@ impl Objects {
     pub(crate) fn put(&self, bucket: &str, key: &str, bytes: Bytes) {
         let etag = hex(&Sha256::digest(&bytes));
         self.insert(bucket, key, bytes, etag);
+    }
+
+    /// Adds or replaces an object where what is there lets it be; returns its ETag if so.
+    pub(crate) fn put_if(
+        &self,
+        bucket: &str,
+        key: &str,
+        bytes: Bytes,
+        metadata: Vec<(String, String)>,
+        may: impl FnOnce(Option<&Object>) -> bool,
+    ) -> Option<String> {
+        let mut etag = hex(&Sha256::digest(&bytes));
+        etag.truncate(32);
+        let mut buckets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets.entry(bucket.to_owned()).or_default();
+        if !may(bucket.get(key)) {
+            return None;
+        }
+        let object = Object {
+            bytes,
+            etag: etag.clone(),
+            modified: SystemTime::now(),
+            metadata,
+        };
+        bucket.insert(key.to_owned(), object);
+        Some(etag)
+    }
+
+    /// Removes an object, if it is there.
+    pub(crate) fn remove(&self, bucket: &str, key: &str) {
+        let mut buckets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = buckets.get_mut(bucket) {
+            bucket.remove(key);
+        }
+    }
+
+    /// Adds an empty bucket, if it is not there.
+    pub(crate) fn add_bucket(&self, bucket: &str) {
+        let mut buckets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        buckets.entry(bucket.to_owned()).or_default();
     }
 
     #[expect(
@@ -51,6 +93,7 @@ impl Objects {
             bytes,
             etag,
             modified: SystemTime::now(),
+            metadata: Vec::new(),
         };
         let mut buckets = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let bucket = buckets.entry(bucket.to_owned()).or_default();

@@ -1,17 +1,21 @@
-//! The objects over the S3 protocol: what a public bucket answers.
+//! The objects over the S3 protocol: what a public bucket answers, to writers too.
+//!
+//! A bucket is there once an object was put into it; the protocol makes none. Multipart uploads are left out.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{TryStreamExt, stream};
 use s3s::{
     S3, S3Request, S3Response, S3Result,
     access::{S3Access, S3AccessContext},
     auth::SimpleAuth,
     dto::{
-        CommonPrefix, ETag, ETagCondition, GetObjectInput, GetObjectOutput, HeadObjectInput,
-        HeadObjectOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
-        ListObjectsV2Output, Object as Listed, StreamingBlob, Timestamp,
+        CommonPrefix, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
+        DeleteObjectsOutput, DeletedObject, ETag, ETagCondition, GetObjectInput, GetObjectOutput,
+        HeadObjectInput, HeadObjectOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
+        ListObjectsV2Output, Metadata, Object as Listed, PutObjectInput, PutObjectOutput,
+        StreamingBlob, Timestamp,
     },
     s3_error,
     service::{S3Service, S3ServiceBuilder},
@@ -154,6 +158,7 @@ impl S3 for Bucket {
             content_type: Some("image/tiff".to_owned()),
             e_tag: Some(ETag::Strong(object.etag)),
             last_modified: Some(Timestamp::from(object.modified)),
+            metadata: metadata_of(object.metadata),
             body: Some(blob(bytes)),
             ..GetObjectOutput::default()
         }))
@@ -176,7 +181,81 @@ impl S3 for Bucket {
             content_type: Some("image/tiff".to_owned()),
             e_tag: Some(ETag::Strong(object.etag)),
             last_modified: Some(Timestamp::from(object.modified)),
+            metadata: metadata_of(object.metadata),
             ..HeadObjectOutput::default()
+        }))
+    }
+
+    async fn put_object(
+        &self,
+        request: S3Request<PutObjectInput>,
+    ) -> S3Result<S3Response<PutObjectOutput>> {
+        let input = request.input;
+        if !self.0.has_bucket(&input.bucket) {
+            return Err(s3_error!(NoSuchBucket));
+        }
+        let bytes = match input.body {
+            Some(body) => collect(body).await?,
+            None => Bytes::new(),
+        };
+        let (if_match, if_none_match) = (input.if_match, input.if_none_match);
+        let is = |condition: &ETagCondition, there: &Object| match condition {
+            ETagCondition::Any => true,
+            ETagCondition::ETag(etag) => etag.value() == there.etag,
+        };
+        let put = self.0.put_if(
+            &input.bucket,
+            &input.key,
+            bytes,
+            input.metadata.unwrap_or_default().into_iter().collect(),
+            |there| {
+                let matches = if_match
+                    .as_ref()
+                    .is_none_or(|condition| there.is_some_and(|there| is(condition, there)));
+                let is_new = if_none_match
+                    .as_ref()
+                    .is_none_or(|condition| !there.is_some_and(|there| is(condition, there)));
+                matches && is_new
+            },
+        );
+        let etag = put.ok_or_else(|| s3_error!(PreconditionFailed))?;
+        Ok(S3Response::new(PutObjectOutput {
+            e_tag: Some(ETag::Strong(etag)),
+            ..PutObjectOutput::default()
+        }))
+    }
+
+    async fn delete_object(
+        &self,
+        request: S3Request<DeleteObjectInput>,
+    ) -> S3Result<S3Response<DeleteObjectOutput>> {
+        let input = request.input;
+        if !self.0.has_bucket(&input.bucket) {
+            return Err(s3_error!(NoSuchBucket));
+        }
+        self.0.remove(&input.bucket, &input.key);
+        Ok(S3Response::new(DeleteObjectOutput::default()))
+    }
+
+    async fn delete_objects(
+        &self,
+        request: S3Request<DeleteObjectsInput>,
+    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        let input = request.input;
+        if !self.0.has_bucket(&input.bucket) {
+            return Err(s3_error!(NoSuchBucket));
+        }
+        let mut deleted = Vec::new();
+        for object in input.delete.objects {
+            self.0.remove(&input.bucket, &object.key);
+            deleted.push(DeletedObject {
+                key: Some(object.key),
+                ..DeletedObject::default()
+            });
+        }
+        Ok(S3Response::new(DeleteObjectsOutput {
+            deleted: Some(deleted),
+            ..DeleteObjectsOutput::default()
         }))
     }
 
@@ -236,4 +315,17 @@ impl S3 for Bucket {
 
 fn blob(bytes: Bytes) -> StreamingBlob {
     StreamingBlob::wrap(stream::iter([Ok::<_, std::io::Error>(bytes)]))
+}
+
+async fn collect(body: StreamingBlob) -> S3Result<Bytes> {
+    let body: Vec<Bytes> = body
+        .try_collect()
+        .await
+        .map_err(|_| s3_error!(IncompleteBody))?;
+    Ok(body.concat().into())
+}
+
+/// Returns what is told of an object's metadata: nothing where there is none.
+fn metadata_of(metadata: Vec<(String, String)>) -> Option<Metadata> {
+    (!metadata.is_empty()).then(|| metadata.into_iter().collect())
 }

@@ -4,8 +4,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use object_store::{
-    ObjectStore, ObjectStoreExt, RetryConfig,
+    Attribute, Attributes, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
     aws::{AmazonS3, AmazonS3Builder},
     path::Path,
     signer::Signer,
@@ -144,6 +145,96 @@ async fn a_changed_object_fails_its_condition() {
         matches!(err, object_store::Error::Precondition { .. }),
         "{err}"
     );
+}
+
+#[tokio::test]
+async fn objects_are_put_and_removed() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.add_bucket("bed");
+    for store in [anonymous(&bed), signed(&bed)] {
+        bed.clear_log();
+        let (one, two) = (Path::from("a/1"), Path::from("a/2"));
+        let large = Bytes::from(vec![7; 3 << 20]);
+        let put = store.put(&one, large.clone().into()).await.unwrap();
+        assert_eq!(store.head(&one).await.unwrap().e_tag, put.e_tag);
+        assert_eq!(store.get(&one).await.unwrap().bytes().await.unwrap(), large);
+        store.put(&two, "2".into()).await.unwrap();
+        assert_eq!(bed.keys("bed", ""), ["a/1", "a/2"]);
+        store.delete(&one).await.unwrap();
+        store.delete(&two).await.unwrap();
+        assert_eq!(bed.keys("bed", ""), [""; 0]);
+        let seen: Vec<_> = bed.log().into_iter().map(|r| (r.method, r.path)).collect();
+        assert_eq!(seen[0], ("PUT".to_owned(), "/bed/a/1".to_owned()));
+        assert_eq!(seen[3], ("PUT".to_owned(), "/bed/a/2".to_owned()));
+    }
+    let store = signed(&bed);
+    let status = reqwest::Client::new().delete(format!("{}/bed/x", bed.s3_endpoint()));
+    assert_eq!(status.send().await.unwrap().status(), 204);
+    let elsewhere = builder(&bed).with_bucket_name("nowhere").build().unwrap();
+    elsewhere
+        .put(&Path::from("x"), "1".into())
+        .await
+        .unwrap_err();
+    bed.fault(Rule::new(Fault::slow_down()).method("PUT").times(1));
+    let large = Bytes::from(vec![7; 3 << 20]);
+    store.put(&Path::from("x"), large.into()).await.unwrap_err();
+    assert_eq!(bed.log().last().unwrap().status, 503);
+    assert_eq!(bed.keys("bed", ""), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_put_may_ask_what_is_there() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.add_bucket("bed");
+    let (store, path) = (signed(&bed), Path::from("x"));
+    let create = PutOptions::from(PutMode::Create);
+    let put = |text: &'static str, options: &PutOptions| {
+        let (store, path, options) = (&store, &path, options.clone());
+        async move { store.put_opts(path, text.into(), options).await }
+    };
+    let first = put("1", &create).await.unwrap();
+    let err = put("2", &create).await.unwrap_err();
+    assert!(
+        matches!(err, object_store::Error::AlreadyExists { .. }),
+        "{err}"
+    );
+    assert_eq!(bed.log().last().unwrap().status, 412);
+    let update = PutOptions::from(PutMode::Update(first.into()));
+    put("3", &update).await.unwrap();
+    let err = put("4", &update).await.unwrap_err();
+    assert!(
+        matches!(err, object_store::Error::Precondition { .. }),
+        "{err}"
+    );
+    assert_eq!(store.get(&path).await.unwrap().bytes().await.unwrap(), "3");
+}
+
+#[tokio::test]
+async fn what_a_writer_said_of_an_object_is_told() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.add_bucket("bed");
+    let (store, path) = (signed(&bed), Path::from("x"));
+    let said = (Attribute::Metadata("who".into()), "me".into());
+    let options = PutOptions::from(Attributes::from_iter([said.clone()]));
+    store.put_opts(&path, "1".into(), options).await.unwrap();
+    let found = store.get(&path).await.unwrap();
+    assert_eq!(found.attributes.get(&said.0), Some(&said.1));
+}
+
+#[tokio::test]
+async fn the_end_of_an_object_is_read() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bed", "x", "0123456789");
+    let store = anonymous(&bed);
+    for (length, expected) in [(3, "789"), (99, "0123456789")] {
+        let options = object_store::GetOptions {
+            range: Some(object_store::GetRange::Suffix(length)),
+            ..Default::default()
+        };
+        let found = store.get_opts(&Path::from("x"), options).await.unwrap();
+        assert_eq!(found.meta.size, 10);
+        assert_eq!(found.bytes().await.unwrap(), expected);
+    }
 }
 
 async fn body(bed: &Testbed, fault: Fault) -> Result<(u16, String), reqwest::Error> {
