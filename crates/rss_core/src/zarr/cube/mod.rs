@@ -165,10 +165,11 @@ impl Cube {
             Some(true) => Arrangement::Stacked,
             _ => Arrangement::Bands,
         };
-        let names: Vec<String> = match said.get("blocks") {
-            Some(Value::Object(blocks)) => blocks.keys().cloned().collect(),
-            _ => return Err(foreign("it does not name its bands")),
-        };
+        let names: Option<Vec<String>> = said.get("bands").and_then(Value::as_array).map(|names| {
+            let names = names.iter().filter_map(Value::as_str);
+            names.map(str::to_owned).collect()
+        });
+        let names = names.ok_or_else(|| foreign("it does not name its bands"))?;
         let metadata = document
             .pointer("/consolidated_metadata/metadata")
             .ok_or_else(|| foreign("it has no consolidated metadata"))?;
