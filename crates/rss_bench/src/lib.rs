@@ -2,8 +2,9 @@
 //!
 //! [`gather`] reads one tile from each of many files, by several readers and at several concurrencies.
 //! [`ranges`] reads one window by ranged requests, in several manners and over several networks. Both
-//! start servers on loopback in another process, check that all ways return the same pixels, and give
-//! a report: text, JSON, or one HTML page that needs nothing else. What is measured elsewhere is not
+//! start servers on loopback in another process. [`zarr`] writes, reads and cuts sharded arrays, by this
+//! library and by others, each in a process of its own. All check that all ways return the same samples,
+//! and give a report: text, JSON, or one HTML page that needs nothing else. What is measured elsewhere is not
 //! here: `benches/` has the Criterion benches of the library.
 
 pub mod gather;
@@ -16,6 +17,7 @@ pub mod ranges;
 mod servers;
 mod spread;
 mod table;
+pub mod zarr;
 
 pub use self::{
     machine::{Machine, Origin},

@@ -1,7 +1,9 @@
 //! The machine that a report was made on.
 
-use std::fs;
+use std::{fs, time::Duration};
 
+use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// What a reader must know of the machine to judge a number.
@@ -83,4 +85,9 @@ impl Origin {
         let commit = commit.unwrap_or_default();
         format!("{} build of version {}{commit}", self.build, self.version)
     }
+}
+
+/// Returns the time that processors have spent on this process, all its threads.
+pub(crate) fn cpu_time() -> Result<Duration> {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).context("no processor time")
 }

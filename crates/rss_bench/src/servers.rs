@@ -45,11 +45,12 @@ pub(crate) struct Asked {
     pub(crate) bytes: u64,
 }
 
-/// What is run to be the servers: a program that hands its last argument to [`serve`].
+/// What is run to be the servers, or a system: a program that hands its last argument to [`serve`] or to
+/// [`zarr::worker`](crate::zarr::worker).
 #[derive(Clone, Debug)]
 pub struct Program {
-    path: PathBuf,
-    args: Vec<String>,
+    pub(crate) path: PathBuf,
+    pub(crate) args: Vec<String>,
 }
 
 impl Program {

@@ -302,9 +302,9 @@ pub(crate) struct ZarrWriteArgs {
     /// The shard, one object, in place of the usual one: a whole number of chunks.
     #[arg(long, value_name = "TIME,Y,X")]
     pub(crate) shard: Option<String>,
-    /// How chunks are compressed: none, zstd[:LEVEL], gzip[:LEVEL], blosc-zstd[:LEVEL[:SHUFFLE]],
+    /// How chunks are compressed: auto, none, zstd[:LEVEL], gzip[:LEVEL], blosc-zstd[:LEVEL[:SHUFFLE]],
     /// blosc-lz4[:LEVEL[:SHUFFLE]]; SHUFFLE is auto, none, byte or bit.
-    #[arg(long, value_name = "CODEC", default_value = "blosc-zstd")]
+    #[arg(long, value_name = "CODEC", default_value = "auto")]
     pub(crate) codec: String,
     /// Put all bands into one array (time, band, y, x).
     #[arg(long)]
@@ -623,6 +623,18 @@ pub(crate) enum Comparison {
         after_help = "Example:\n  rss bench ranges --html ranges.html\n  rss bench ranges --profile same-region --scale 1 --pieces 10000,262144,1048576 --json -"
     )]
     Ranges(BenchRangesArgs),
+    /// Sharded arrays written, read and cut, by rss_core, by plain zarrs and by any other system that
+    /// speaks the protocol of scripts/peers/zarr_worker.py.
+    #[command(
+        after_help = "Example:\n  rss bench zarr --side 512 --html zarr.html\n  rss bench zarr --data color --inner 32 --peer \"wkw=python3 scripts/peers/zarr_worker.py wkw\"\n  scripts/peers/zarr --side 512 --html zarr.html"
+    )]
+    Zarr(BenchZarrArgs),
+    /// Is a system of a comparison of arrays.
+    #[command(hide = true)]
+    ZarrWorker {
+        /// ours or zarrs.
+        system: String,
+    },
     /// Is the servers of a comparison.
     #[command(hide = true)]
     Serve {
@@ -688,6 +700,42 @@ pub(crate) struct BenchRangesArgs {
     /// over the home line: 1 takes ten minutes there.
     #[arg(long, value_name = "S")]
     pub(crate) scale: Option<f64>,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[cfg(feature = "bench")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchZarrArgs {
+    /// Voxels a side of a volume, a power of two from 64 to 1024; images have four times as many pixels.
+    /// 1024 takes 5 GB of the disk and up to 10 GB of memory.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub(crate) side: u32,
+    /// Voxels a side of an inner chunk, a comparison for each; at most half of --side.
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "32,64,128"
+    )]
+    pub(crate) inner: Vec<u32>,
+    /// Times that each system writes and reads; all have their turn before the next time.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    pub(crate) rounds: usize,
+    /// Data sets: color (uint8), segmentation (uint32), eo (int16 images over time).
+    #[arg(
+        long,
+        value_name = "D,..",
+        value_delimiter = ',',
+        default_value = "color,segmentation,eo"
+    )]
+    pub(crate) data: Vec<String>,
+    /// One more system: its name, and the command that a shell runs to be it. May be repeated.
+    #[arg(long, value_name = "NAME=COMMAND")]
+    pub(crate) peer: Vec<String>,
+    /// Where data and arrays lie, and stay. A temporary folder, which is removed, if absent.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 }

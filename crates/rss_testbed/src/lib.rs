@@ -24,6 +24,7 @@ mod profile;
 mod s3;
 mod scene;
 mod stac_api;
+mod volume;
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -40,6 +41,7 @@ pub use self::{
     profile::Profile,
     scene::{BUCKET, Band, SCENE, Scene, Scenes},
     stac_api::Paging,
+    volume::{NODATA, Volume},
 };
 
 /// The key that may sign requests; unsigned ones are answered too, as a public bucket does.

@@ -8,13 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use futures::StreamExt;
 use rss_core::{
     Backend, Pixels,
     gather::{self, Concurrency, Options, Order},
 };
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
@@ -24,7 +23,7 @@ use super::{
     report::{Histogram, bin_of},
     seconds,
 };
-use crate::{Spread, ms, servers::Asked};
+use crate::{Spread, machine::cpu_time, ms, servers::Asked};
 
 /// Points that the curve of a run keeps.
 const POINTS: usize = 200;
@@ -285,11 +284,6 @@ fn thinned(points: &[Finished]) -> Vec<Finished> {
                 .copied()
         })
         .collect()
-}
-
-/// Returns the time that processors have spent on this process, all its threads.
-fn cpu_time() -> Result<Duration> {
-    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).context("no processor time")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod gather;
 mod plot;
 mod ranges;
+mod zarr;
 
 use crate::{Origin, table::Table};
 

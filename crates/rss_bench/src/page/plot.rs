@@ -19,6 +19,8 @@ const WIDTH: u32 = 840;
 const FONT: u32 = 36;
 /// Room at the left for names of rows, in pixels.
 const NAMES: i32 = 280;
+/// Room for a letter of a name that is longer than that.
+const LETTER: i32 = 20;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -163,17 +165,19 @@ pub(super) fn bars(bars: &[Bar], unit: &str) -> Result<String> {
             .map_or(bar.value, |[_, high]| high.max(bar.value))
     });
     let most = most.fold(1e-9, f64::max);
+    let longest = bars.iter().map(|bar| bar.name.chars().count()).max();
+    let names = NAMES.max(i32::try_from(longest.unwrap_or(0))? * LETTER);
     // The number stands behind the longest bar.
-    let room = f64::from(WIDTH as i32 - NAMES - 190);
-    let at = |value: f64| NAMES + (value / most * room) as i32;
+    let room = f64::from(WIDTH as i32 - names - 190);
+    let at = |value: f64| names + (value / most * room) as i32;
     draw(u32::try_from(rows * ROW + 68)?, |area| {
         for (bar, row) in bars.iter().zip(0..) {
             let (top, bottom) = (row * ROW + 12, (row + 1) * ROW - 8);
             let middle = i32::midpoint(top, bottom);
-            text(area, &bar.name, (NAMES - 14, middle), INK, HPos::Right)?;
-            let end = at(bar.value).max(NAMES + 2);
+            text(area, &bar.name, (names - 14, middle), INK, HPos::Right)?;
+            let end = at(bar.value).max(names + 2);
             area.draw(&Rectangle::new(
-                [(NAMES, top), (end, bottom)],
+                [(names, top), (end, bottom)],
                 bar.colour.filled(),
             ))?;
             let mut behind = end;
@@ -189,10 +193,10 @@ pub(super) fn bars(bars: &[Bar], unit: &str) -> Result<String> {
             text(area, &bar.label, (behind + 12, middle), INK, HPos::Left)?;
         }
         area.draw(&PathElement::new(
-            vec![(NAMES, 6), (NAMES, rows * ROW)],
+            vec![(names, 6), (names, rows * ROW)],
             FAINT.stroke_width(2),
         ))?;
-        text(area, unit, (NAMES, rows * ROW + 36), FAINT, HPos::Left)
+        text(area, unit, (names, rows * ROW + 36), FAINT, HPos::Left)
     })
 }
 

@@ -9,13 +9,13 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use rss_bench::{Origin, Program, Step, gather, ranges};
+use rss_bench::{Origin, Program, Step, gather, ranges, zarr};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::{
     Found,
-    args::{BenchArgs, BenchGatherArgs, BenchRangesArgs, Comparison, ReportArgs},
+    args::{BenchArgs, BenchGatherArgs, BenchRangesArgs, BenchZarrArgs, Comparison, ReportArgs},
     output,
 };
 
@@ -23,6 +23,13 @@ pub(crate) async fn run(args: &BenchArgs) -> Result<Found> {
     match &args.comparison {
         Comparison::Gather(args) => gather(args).await,
         Comparison::Ranges(args) => ranges(args).await,
+        Comparison::Zarr(args) => zarr(args).await,
+        Comparison::ZarrWorker { system } => {
+            let system = system.clone();
+            // As below; and it waits for the work of threads of its own.
+            tokio::task::spawn_blocking(move || zarr::worker(&system)).await??;
+            Ok(Found::Something)
+        }
         Comparison::Serve { stock } => {
             let stock = stock.clone();
             // It reads stdin, which would keep a thread of the runtime.
@@ -70,6 +77,26 @@ async fn ranges(args: &BenchRangesArgs) -> Result<Found> {
     let bar = Bar::new();
     let program = Program::this(&["bench", "serve"])?;
     let report = ranges::run(&settings, origin(), &program, &|step| bar.at(step)).await?;
+    bar.finish();
+    let html = sheets.html.is_some().then(|| report.html()).transpose()?;
+    sheets.fill(&report, html)
+}
+
+async fn zarr(args: &BenchZarrArgs) -> Result<Found> {
+    let peers: Result<Vec<zarr::Peer>> = args.peer.iter().map(|peer| peer.parse()).collect();
+    let settings = zarr::Settings {
+        side: args.side,
+        inner: unique(&args.inner),
+        rounds: args.rounds,
+        data: named(&args.data)?,
+        peers: peers?,
+        dir: args.dir.clone(),
+    };
+    settings.check()?;
+    let sheets = Sheets::new(&args.report)?;
+    let bar = Bar::new();
+    let program = Program::this(&["bench", "zarr-worker"])?;
+    let report = zarr::run(&settings, origin(), &program, &|step| bar.at(step)).await?;
     bar.finish();
     let html = sheets.html.is_some().then(|| report.html()).transpose()?;
     sheets.fill(&report, html)

@@ -41,6 +41,9 @@ const RANGES: &[&str] = &[
 
 /// How long a browser may take for a page.
 const BROWSER_TIME: Duration = Duration::from_secs(60);
+const ZARR: &[&str] = &[
+    "bench", "zarr", "--side", "64", "--inner", "16,32", "--rounds", "2",
+];
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
@@ -157,10 +160,148 @@ fn the_rows_of_ranges_add_up() {
 }
 
 #[test]
+fn all_systems_store_the_same_arrays() {
+    let stage = bare();
+    let report = stage.run(&[ZARR, &["--json"]].concat()).json();
+    assert_eq!(report["bench"], "zarr");
+    let sources = report["sources"].as_array().unwrap();
+    // The digests that the tests of the data fix.
+    let crcs: Vec<u64> = sources
+        .iter()
+        .map(|s| s["crc32"].as_u64().unwrap())
+        .collect();
+    assert_eq!(crcs, CRCS);
+    assert_eq!(sources[2]["shape"], serde_json::json!([16, 2, 256, 256]));
+    let rows = report["rows"].as_array().unwrap();
+    // Three systems; two sizes of chunks of the volumes, one of the images.
+    assert_eq!(rows.len(), 3 * (2 * 2 + 1));
+    for row in rows {
+        assert_eq!(row["error"], Value::Null, "{row}");
+        for work in ["write", "read"] {
+            for clock in ["wall_s", "cpu_s"] {
+                let at = |part: &str| number(&row[work][clock][part]);
+                assert!(at("min") > 0.0, "{row}");
+                assert!(at("min") <= at("median") && at("median") <= at("max"));
+            }
+        }
+        assert!(number(&row["bytes"]) > 1000.0);
+        let (cuts, names): (_, &[&str]) = match row["data"].as_str().unwrap() {
+            "eo" => (16, &["series", "map"]),
+            _ => (8, &["cutout"]),
+        };
+        // The shards, and the array's metadata.
+        let shards = match row["data"] == "eo" {
+            true => 2 * cuts,
+            false => cuts,
+        };
+        assert_eq!(row["files"], shards + 1, "{row}");
+        for (cutout, name) in row["cutouts"].as_array().unwrap().iter().zip(names) {
+            assert_eq!(cutout["name"], *name);
+            assert!(number(&cutout["fresh_us"]["median"]) > 0.0);
+            assert!(number(&cutout["open_us"]["median"]) > 0.0);
+        }
+    }
+    // Measures of each case; images have a second box.
+    let findings = report["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 4 * 7 + 9);
+    for finding in findings {
+        assert_eq!(finding["other"], "zarrs");
+        assert!(number(&finding["ratio"]) > 0.0);
+    }
+    assert_eq!(files(stage.dir.path()).len(), 0);
+}
+
+/// Of the data at a side of 64.
+const CRCS: [u64; 3] = [0x3F6E_65F8, 0x478B_5568, 0x5BD2_FB10];
+
+#[cfg(unix)]
+#[test]
+fn a_peer_that_fails_is_a_row_and_a_note() {
+    let stage = bare();
+    let refuses = stage.write(
+        "refuses.sh",
+        r#"read hello; echo '{"system": "x", "version": "7.5", "codec": "none"}'
+while read job; do echo '{"error": "not enough axes"}'; done"#,
+    );
+    let json = stage.path("r.json");
+    let refuses = format!("refuses=sh '{refuses}'");
+    let args = [
+        "--data",
+        "color",
+        "--json",
+        &json,
+        "--peer",
+        "ends=sh -c 'echo no such module >&2; exit 3'",
+        "--peer",
+        "absent=/absent/program",
+        "--peer",
+        "nonsense=echo hello",
+        "--peer",
+        &refuses,
+    ];
+    let ran = stage.run(&[ZARR, &args].concat());
+    let text = ran.text();
+    for said in [
+        "ends failed at color, inner 16; color, inner 32: it ended (exit status: 3): no such module",
+        "absent failed at color, inner 16; color, inner 32: it ended (exit status: 127)",
+        "nonsense failed at color, inner 16; color, inner 32: it answered `hello`",
+        "refuses failed at color, inner 16; color, inner 32: not enough axes",
+        "refuses 7.5 (none)",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 7);
+    for row in rows {
+        let is_ours =
+            ["rss_core", "rss_core lz4", "zarrs"].contains(&row["system"].as_str().unwrap());
+        assert_eq!(row["error"].is_null(), is_ours, "{row}");
+        assert_eq!(row["write"].is_object(), is_ours, "{row}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_peer_that_reads_other_samples_ends_the_run() {
+    let stage = bare();
+    let lies = stage.write(
+        "lies.py",
+        r#"import json, os, sys
+for line in sys.stdin:
+    job = json.loads(line)
+    if job["do"] == "write":
+        os.makedirs(job["to"])
+    print(json.dumps({"system": "x", "version": "1", "codec": "x", "wall_s": 1, "cpu_s": 1,
+                      "crc32": 7, "seconds": [1]}), flush=True)
+"#,
+    );
+    let peer = format!("liar=python3 '{lies}'");
+    let args = ["--data", "color", "--peer", &peer];
+    let ran = stage.run(&[ZARR, &args].concat());
+    let said = "liar reads other samples of color, inner 16 than were stored: crc32 00000007";
+    assert!(ran.error().contains(said), "{ran:?}");
+}
+
+#[test]
+fn what_is_measured_stays_where_it_is_told_to() {
+    let stage = bare();
+    let dir = stage.path("kept");
+    let args = ["--data", "segmentation", "--dir", &dir];
+    stage.run(&[ZARR, &args].concat()).text();
+    let kept = |path: &str| fs::metadata(format!("{dir}/{path}")).unwrap().len();
+    assert_eq!(kept("segmentation-64.raw"), 64 * 64 * 64 * 4);
+    for system in ["rss_core", "rss_core_lz4", "zarrs"] {
+        assert!(kept(&format!("segmentation-32-32-32/{system}/zarr.json")) > 100);
+        assert!(kept(&format!("segmentation-32-32-32/{system}/c/1/0/1")) > 100);
+    }
+}
+
+#[test]
 fn a_report_is_text_json_and_a_page_at_once() {
     let stage = bare();
     let (json, html) = (stage.path("r.json"), stage.path("r.html"));
-    for (args, plots) in [(GATHER, 9), (RANGES, 2)] {
+    for (args, plots) in [(GATHER, 9), (ZARR, 4 * 5 + 7), (RANGES, 2)] {
         let ran = stage.run(&[args, &["--json", &json, "--html", &html]].concat());
         assert!(ran.text().contains("All "), "{ran:?}");
         let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
@@ -317,6 +458,22 @@ fn what_cannot_be_run_is_one_line_before_anything_starts() {
             "expected 1000 to 1073741824 bytes",
         ),
         (&["ranges", "--html", &absent], "absent/report.html"),
+        (&["zarr", "--side", "100"], "--side is 100"),
+        (&["zarr", "--inner", "48"], "--inner is 48"),
+        (&["zarr", "--side", "64"], "--inner is 64"),
+        (&["zarr", "--rounds", "0"], "--rounds is 0"),
+        (
+            &["zarr", "--data", "sound"],
+            "data `sound` is not one of color",
+        ),
+        (&["zarr", "--peer", "wkw"], "expected NAME=COMMAND"),
+        (&["zarr", "--peer", "zarrs=x"], "--peer names `zarrs`"),
+        (&["zarr", "--dir", "/dev/null"], "no folder"),
+        (&["zarr", "--html", &absent], "absent/report.html"),
+        (
+            &["zarr-worker", "h5py"],
+            "system `h5py` is not one of ours, zarrs",
+        ),
         (&["serve", "nonsense"], "not a stock of files"),
     ] {
         let ran = stage.run(&[&["bench"], args].concat());
@@ -328,12 +485,15 @@ fn what_cannot_be_run_is_one_line_before_anything_starts() {
 #[test]
 fn ctrl_c_ends_a_comparison_and_leaves_no_file() {
     let stage = bare();
-    for command in ["gather", "ranges"] {
+    let temporary = tempfile::tempdir().unwrap();
+    for command in ["gather", "ranges", "zarr"] {
         let mut rss = stage.rss();
+        rss.env("TMPDIR", temporary.path());
         rss.args(["bench", command, "--html", "r.html", "--json", "r.json"]);
         let child = rss.spawn().unwrap();
         wait_until(|| files(stage.dir.path()).len() == 2);
         assert_eq!(interrupt(child).error(), "rss: interrupted");
         assert_eq!(files(stage.dir.path()).len(), 0);
+        assert_eq!(files(temporary.path()).len(), 0);
     }
 }

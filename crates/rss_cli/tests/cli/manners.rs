@@ -34,7 +34,7 @@ fn every_help_shows_an_example() {
         );
     }
     #[cfg(feature = "bench")]
-    for comparison in ["gather", "ranges"] {
+    for comparison in ["gather", "ranges", "zarr"] {
         let ran = stage.run(&["bench", comparison, "--help"]);
         let (_, example) = ran.text().split_once("Example:\n").unwrap();
         assert!(

@@ -1,11 +1,15 @@
 //! Pixels in memory: a raster is band, y, x samples with the grid they lie on.
 
 mod dtype;
+#[cfg(feature = "async-tiff")]
+mod pages;
 mod save;
 
 use ndarray::{Array3, ArrayView3};
 pub use num_complex::Complex;
 
+#[cfg(feature = "async-tiff")]
+pub(crate) use self::pages::in_large_pages;
 pub use self::{
     dtype::DataType,
     save::{Format, NpyStack},

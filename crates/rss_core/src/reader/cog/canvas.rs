@@ -12,6 +12,7 @@ use ndarray::Array3;
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
+    raster,
 };
 
 /// Samples of (bands, height, width) under construction, all zero at first.
@@ -82,7 +83,7 @@ impl<T: Copy + Default> Canvas<T> {
                 )
             })?;
         let samples = vec![T::default(); length];
-        in_large_pages(&samples);
+        raster::in_large_pages(&samples);
         Ok(Self {
             samples,
             bands,
@@ -124,31 +125,6 @@ impl<T: Copy + Default> Canvas<T> {
         Ok((Rest { memory, shape }, places))
     }
 }
-
-/// Asks the system to map a large array in large pages, so that writing it first costs few page faults.
-#[cfg(target_os = "linux")]
-fn in_large_pages<T>(samples: &[T]) {
-    const PAGE: usize = 4096;
-    const LARGE: usize = 2 << 20;
-    let bytes = size_of_val(samples);
-    if bytes < 2 * LARGE {
-        return;
-    }
-    let start = samples.as_ptr().cast_mut().cast::<u8>();
-    let offset = start.align_offset(PAGE);
-    // SAFETY: the range lies inside the slice and starts at a page; the advice changes no byte, and
-    // where it is refused nothing happens.
-    unsafe {
-        libc::madvise(
-            start.add(offset).cast(),
-            bytes - offset,
-            libc::MADV_HUGEPAGE,
-        );
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn in_large_pages<T>(_: &[T]) {}
 
 fn fits(bytes: usize) -> bool {
     isize::try_from(bytes).is_ok()

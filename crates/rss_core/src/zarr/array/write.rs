@@ -167,7 +167,7 @@ impl Array {
         let encoded: Vec<(Vec<u8>, Vec<Option<u64>>)> = chunks
             .par_chunks(task)
             .map(|chunks| {
-                let mut out = Vec::with_capacity(bytes * chunks.len() / 2);
+                let mut out = Vec::new();
                 let mut lengths = Vec::with_capacity(chunks.len());
                 let mut buffer = Vec::new();
                 with_scratch(|scratch| {
@@ -182,7 +182,6 @@ impl Array {
                     }
                     Ok(())
                 })?;
-                out.shrink_to_fit();
                 Ok((out, lengths))
             })
             .collect::<Result<_>>()?;

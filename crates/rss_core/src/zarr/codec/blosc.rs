@@ -11,9 +11,9 @@ use super::{Shuffle, lz, shuffle};
 use crate::error::{Error, ErrorKind, Result};
 
 const HEADER: usize = 16;
-/// Blocks that are written. Larger ones compress no better; smaller ones can be skipped when a part is
-/// read.
-const BLOCK: usize = 256 << 10;
+/// Blocks that are written. Larger ones compress little better; small ones can be skipped when a part of a
+/// chunk is read.
+const BLOCK: usize = 64 << 10;
 /// As c-blosc: more streams than this are not split, nor are streams shorter than `MIN_STREAM`.
 const MAX_STREAMS: usize = 16;
 const MIN_STREAM: usize = 128;
@@ -215,7 +215,8 @@ fn decode_streams(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) inside: Inside,
-    pub(super) level: i32,
+    /// None is what suits the samples.
+    pub(super) level: Option<i32>,
     pub(super) shuffle: Shuffle,
     /// Bytes of one sample.
     pub(super) sample: usize,
@@ -231,6 +232,7 @@ pub(super) fn encode(
     let sample = u8::try_from(spec.sample).unwrap_or(1).max(1);
     let unit = usize::from(sample) * 8;
     let block = (BLOCK / unit * unit).max(unit).min(bytes.len());
+    let level = spec.level.unwrap_or(1);
     let start = out.len();
     let (filter, shuffled) = match spec.shuffle {
         Shuffle::Byte if sample > 1 => (BYTE_SHUFFLED, true),
@@ -286,7 +288,7 @@ pub(super) fn encode(
         };
         let place = out.len();
         out.extend_from_slice(&[0; 4]);
-        let packed = lz::encode(spec.inside, spec.level, source, out)?;
+        let packed = lz::encode(spec.inside, level, source, out)?;
         let packed = match packed {
             Some(length) if length < source.len() => length,
             _ => {

@@ -95,6 +95,12 @@ impl Chain {
             Codec::None => None,
             Codec::Zstd { level } => Some(Step::Zstd { level }),
             Codec::Gzip { level } => Some(Step::Gzip { level }),
+            Codec::Auto => Some(Step::Blosc(blosc::Spec {
+                inside: Inside::Zstd,
+                level: None,
+                shuffle: Shuffle::Auto,
+                sample,
+            })),
             Codec::Blosc {
                 compressor,
                 level,
@@ -104,7 +110,7 @@ impl Chain {
                     Compressor::Lz4 => Inside::Lz4,
                     Compressor::Zstd => Inside::Zstd,
                 },
-                level,
+                level: Some(level),
                 shuffle,
                 sample,
             })),
@@ -178,7 +184,7 @@ impl Chain {
             None if compressor.is_null() => None,
             Some("blosc") => Some(Step::Blosc(blosc::Spec {
                 inside: Inside::Lz4,
-                level: 1,
+                level: None,
                 shuffle: Shuffle::None,
                 sample: 1,
             })),
@@ -221,14 +227,12 @@ impl Chain {
         }
     }
 
-    /// Returns the chain with the shuffle that makes these samples the smallest.
+    /// Returns the chain with the level and the shuffle that suit these samples, where they are left open.
     pub(in crate::zarr) fn tuned(&self, samples: &[u8]) -> Result<Self> {
         let mut tuned = self.clone();
         for step in &mut tuned.steps {
-            if let Step::Blosc(spec) = step
-                && spec.shuffle == Shuffle::Auto
-            {
-                spec.shuffle = best(samples, spec)?;
+            if let Step::Blosc(spec) = step {
+                *spec = suited(samples, spec)?;
             }
         }
         Ok(tuned)
@@ -247,9 +251,12 @@ impl Chain {
             match step {
                 Step::Blosc(spec) => blosc::encode(samples, spec, out, &mut scratch.spare)?,
                 Step::Zstd { level } => {
-                    out.resize(start + zstd::zstd_safe::compress_bound(samples.len()), 0);
-                    let length = lz::to_zstd(*level, samples, &mut out[start..])?;
-                    out.truncate(start + length);
+                    let most = zstd::zstd_safe::compress_bound(samples.len());
+                    lz::with_room(most, |room| {
+                        let length = lz::to_zstd(*level, samples, room)?;
+                        out.extend_from_slice(room.get(..length).unwrap_or_default());
+                        Ok(())
+                    })?;
                 }
                 Step::Gzip { level } => lz::to_gzip(*level, samples, out)?,
                 Step::Zlib => return Err(unsupported("writing zlib")),
@@ -367,29 +374,54 @@ impl Chain {
     }
 }
 
-/// Tries each way to shuffle on a part of the samples.
-fn best(samples: &[u8], spec: &blosc::Spec) -> Result<Shuffle> {
-    const ENOUGH: usize = 128 << 10;
-    if spec.sample == 1 {
-        return Ok(Shuffle::None);
-    }
+/// Levels of Zstandard that are tried where none is chosen: noise takes no better one, labels do.
+const FAST: i32 = 1;
+const SMALL: i32 = 5;
+
+/// Tries what is left open on a part of the samples. What takes longer has to be worth it.
+fn suited(samples: &[u8], spec: &blosc::Spec) -> Result<blosc::Spec> {
+    /// Of the samples: several blocks.
+    const ENOUGH: usize = 256 << 10;
     let part = &samples[..samples.len().min(ENOUGH / spec.sample * spec.sample)];
+    let shuffles: &[Shuffle] = match (spec.shuffle, spec.inside) {
+        (Shuffle::Auto, _) if spec.sample == 1 => &[Shuffle::None],
+        // LZ4 is chosen for its speed, which turning bits would cost.
+        (Shuffle::Auto, Inside::Lz4) => &[Shuffle::None, Shuffle::Byte],
+        (Shuffle::Auto, _) => &[Shuffle::None, Shuffle::Byte, Shuffle::Bit],
+        (chosen, _) => &[chosen],
+    };
+    let levels: &[i32] = match spec.level {
+        Some(level) => &[level],
+        None => &[FAST, SMALL],
+    };
     let (mut out, mut spare) = (Vec::new(), Vec::new());
-    let mut best = (usize::MAX, Shuffle::None);
-    for shuffle in [Shuffle::None, Shuffle::Byte, Shuffle::Bit] {
-        out.clear();
-        let spec = blosc::Spec { shuffle, ..*spec };
-        blosc::encode(part, &spec, &mut out, &mut spare)?;
-        // What is shuffled takes longer to decode: it has to be worth that.
-        let size = match shuffle {
-            Shuffle::None => out.len(),
-            _ => out.len() + out.len() / 50,
-        };
-        if size < best.0 {
-            best = (size, shuffle);
+    let mut best: Option<(usize, blosc::Spec)> = None;
+    for &level in levels {
+        for &shuffle in shuffles {
+            let spec = blosc::Spec {
+                level: Some(level),
+                shuffle,
+                ..*spec
+            };
+            if levels.len() * shuffles.len() == 1 {
+                return Ok(spec);
+            }
+            out.clear();
+            blosc::encode(part, &spec, &mut out, &mut spare)?;
+            // Hundredths that it must be smaller by.
+            let worth = match shuffle {
+                Shuffle::Bit => 8,
+                Shuffle::Byte => 2,
+                Shuffle::None | Shuffle::Auto => 0,
+            };
+            let slower = if level > FAST { 5 } else { 0 };
+            let weighed = out.len() + out.len() * (worth + slower) / 100;
+            if best.as_ref().is_none_or(|(least, _)| weighed < *least) {
+                best = Some((weighed, spec));
+            }
         }
     }
-    Ok(best.1)
+    Ok(best.map_or(*spec, |(_, spec)| spec))
 }
 
 fn replace(buffer: &mut Vec<u8>, bytes: &[u8]) {
@@ -468,7 +500,7 @@ impl Step {
                     Some("zlib") => Inside::Zlib,
                     _ => Inside::Lz4,
                 },
-                level: codec.level("clevel", 5),
+                level: Some(codec.level("clevel", FAST)),
                 shuffle: match codec.text("shuffle") {
                     Some("shuffle") => Shuffle::Byte,
                     Some("bitshuffle") => Shuffle::Bit,
@@ -506,7 +538,7 @@ impl Step {
                     Shuffle::Auto | Shuffle::Byte => "shuffle",
                 };
                 json!({"name": "blosc", "configuration": {
-                    "cname": inside, "clevel": spec.level, "shuffle": shuffle,
+                    "cname": inside, "clevel": spec.level.unwrap_or(SMALL), "shuffle": shuffle,
                     "typesize": spec.sample, "blocksize": 0,
                 }})
             }

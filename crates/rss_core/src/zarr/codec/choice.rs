@@ -7,11 +7,15 @@ use crate::error::{Error, ErrorKind, Result};
 /// How the chunks of an array are compressed. Every choice can be read by zarr-python, tensorstore,
 /// zarrs and GDAL.
 ///
-/// As text: `none`, `zstd`, `zstd:LEVEL`, `gzip:LEVEL`, `blosc-zstd`, `blosc-lz4:LEVEL:SHUFFLE`, where
+/// As text: `auto`, `none`, `zstd`, `zstd:LEVEL`, `gzip:LEVEL`, `blosc-zstd`, `blosc-lz4:LEVEL:SHUFFLE`, where
 /// SHUFFLE is `auto`, `none`, `byte` or `bit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Codec {
+    /// Blosc with Zstandard, small and fast to read: how hard it tries (level 1 or 5) and what it shuffles is
+    /// found on a sample of each shard. Each frame says what it is, so readers need not know.
+    #[default]
+    Auto,
     /// Not at all.
     None,
     /// Zstandard, [RFC 8878](https://www.rfc-editor.org/rfc/rfc8878). Level -7 (fast) to 22 (small).
@@ -60,17 +64,6 @@ pub enum Shuffle {
     Bit,
 }
 
-impl Default for Codec {
-    /// The smallest of what is fast to read: Blosc with Zstandard, level 1, shuffled as fits.
-    fn default() -> Self {
-        Self::Blosc {
-            compressor: Compressor::Zstd,
-            level: 1,
-            shuffle: Shuffle::Auto,
-        }
-    }
-}
-
 impl Codec {
     /// Checks the level.
     ///
@@ -79,7 +72,7 @@ impl Codec {
     /// [`ErrorKind::InvalidInput`], which says what levels there are.
     pub(crate) fn check(self) -> Result<Self> {
         let (level, levels) = match self {
-            Self::None => return Ok(self),
+            Self::Auto | Self::None => return Ok(self),
             Self::Zstd { level } => (level, -7..=22),
             Self::Gzip { level } | Self::Blosc { level, .. } => (level, 0..=9),
         };
@@ -111,6 +104,7 @@ impl fmt::Display for Shuffle {
 impl fmt::Display for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.write_str("auto"),
             Self::None => f.write_str("none"),
             Self::Zstd { level } => write!(f, "zstd:{level}"),
             Self::Gzip { level } => write!(f, "gzip:{level}"),
@@ -137,7 +131,7 @@ impl FromStr for Codec {
             Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "codec `{text}` is not one of none, zstd[:LEVEL], gzip[:LEVEL], \
+                    "codec `{text}` is not one of auto, none, zstd[:LEVEL], gzip[:LEVEL], \
                      blosc-zstd[:LEVEL[:SHUFFLE]], blosc-lz4[:LEVEL[:SHUFFLE]]; \
                      SHUFFLE is auto, none, byte or bit"
                 ),
@@ -150,6 +144,7 @@ impl FromStr for Codec {
             None => Ok(usual),
         };
         let codec = match name {
+            "auto" => Self::Auto,
             "none" => Self::None,
             "zstd" => Self::Zstd { level: level(1)? },
             "gzip" => Self::Gzip { level: level(6)? },
@@ -183,6 +178,7 @@ mod tests {
     #[test]
     fn a_codec_is_read_as_it_is_written() {
         for text in [
+            "auto",
             "none",
             "zstd:-3",
             "gzip:9",
@@ -191,7 +187,10 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Codec>().unwrap().to_string(), text);
         }
-        assert_eq!("blosc-zstd".parse::<Codec>().unwrap(), Codec::default());
+        assert_eq!(
+            "blosc-zstd".parse::<Codec>().unwrap().to_string(),
+            "blosc-zstd:1:auto"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::blosc::Inside;
 use crate::error::{Error, ErrorKind, Result};
 
 thread_local! {
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static ZSTD_IN: RefCell<Option<(i32, zstd::bulk::Compressor<'static>)>> = const { RefCell::new(None) };
     static ZSTD_OUT: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
     static DEFLATE_IN: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
@@ -63,20 +64,11 @@ pub(super) fn encode(
     bytes: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<Option<usize>> {
-    let start = out.len();
     let failed =
         |err| Error::new(ErrorKind::InvalidInput, "a chunk cannot be compressed").with_source(err);
-    let written = match inside {
-        Inside::Lz4 => {
-            let most = lz4::block::compress_bound(bytes.len()).map_err(failed)?;
-            out.resize(start + most, 0);
-            let mode = (level > 1).then_some(lz4::block::CompressionMode::HIGHCOMPRESSION(level));
-            lz4::block::compress_to_buffer(bytes, mode, false, &mut out[start..]).map_err(failed)?
-        }
-        Inside::Zstd => {
-            out.resize(start + zstd::zstd_safe::compress_bound(bytes.len()), 0);
-            to_zstd(level, bytes, &mut out[start..])?
-        }
+    let most = match inside {
+        Inside::Lz4 => lz4::block::compress_bound(bytes.len()).map_err(failed)?,
+        Inside::Zstd => zstd::zstd_safe::compress_bound(bytes.len()),
         Inside::BloscLz | Inside::Snappy | Inside::Zlib => {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -84,8 +76,37 @@ pub(super) fn encode(
             ));
         }
     };
-    out.truncate(start + written);
-    Ok((written < bytes.len()).then_some(written))
+    with_room(most, |room| {
+        let written = match inside {
+            Inside::Lz4 => {
+                let mode =
+                    (level > 1).then_some(lz4::block::CompressionMode::HIGHCOMPRESSION(level));
+                lz4::block::compress_to_buffer(bytes, mode, false, room).map_err(failed)?
+            }
+            _ => to_zstd(level, bytes, room)?,
+        };
+        if written >= bytes.len() {
+            return Ok(None);
+        }
+        out.extend_from_slice(room.get(..written).unwrap_or_default());
+        Ok(Some(written))
+    })
+}
+
+/// Lends memory that a thread keeps: a compressor wants room for the worst case, of which little is used.
+pub(super) fn with_room<R>(length: usize, work: impl FnOnce(&mut [u8]) -> Result<R>) -> Result<R> {
+    /// What a thread keeps.
+    const MOST_KEPT_BYTES: usize = 8 << 20;
+    ROOM.with_borrow_mut(|room| {
+        if room.len() < length {
+            room.resize(length, 0);
+        }
+        let done = work(room.get_mut(..length).unwrap_or_default());
+        if room.len() > MOST_KEPT_BYTES {
+            *room = Vec::new();
+        }
+        done
+    })
 }
 
 /// Compresses into `out`, which is long enough, and returns how many bytes that takes.

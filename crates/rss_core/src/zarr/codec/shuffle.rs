@@ -11,6 +11,7 @@ pub(super) fn shuffle(from: &[u8], to: &mut [u8], size: usize) {
         4 => shuffle_of::<4>(from, to),
         8 => shuffle_of::<8>(from, to),
         16 => shuffle_of::<16>(from, to),
+        1 => to.copy_from_slice(from),
         _ => {
             let count = from.len() / size.max(1);
             for (number, sample) in from.chunks_exact(size.max(1)).enumerate() {
@@ -42,6 +43,7 @@ pub(super) fn unshuffle(from: &[u8], to: &mut [u8], size: usize) {
         4 => unshuffle_of::<4>(from, to),
         8 => unshuffle_of::<8>(from, to),
         16 => unshuffle_of::<16>(from, to),
+        1 => to.copy_from_slice(from),
         _ => {
             let count = from.len() / size.max(1);
             for (number, sample) in to.chunks_exact_mut(size.max(1)).enumerate() {
@@ -69,21 +71,22 @@ fn unshuffle_of<const N: usize>(from: &[u8], to: &mut [u8]) {
 /// samples that is a multiple of 8; otherwise, as Blosc does, the bytes stay as they are.
 pub(super) fn bitshuffle(from: &[u8], to: &mut [u8], size: usize) {
     let count = from.len() / size.max(1);
-    if !count.is_multiple_of(8) {
+    if !count.is_multiple_of(8) || count == 0 {
         return to.copy_from_slice(from);
     }
-    let planes = count / 8;
+    let mut bytes = vec![0; from.len()];
+    shuffle(from, &mut bytes, size);
     let rest = count * size;
-    to[rest..].copy_from_slice(&from[rest..]);
-    for byte in 0..size {
-        for group in 0..planes {
-            let mut eight = [0; 8];
-            for (sample, value) in eight.iter_mut().enumerate() {
-                *value = from[(group * 8 + sample) * size + byte];
-            }
-            let bits = transposed(u64::from_le_bytes(eight)).to_le_bytes();
-            for (bit, value) in bits.into_iter().enumerate() {
-                to[(byte * 8 + bit) * planes + group] = value;
+    to[rest..].copy_from_slice(&bytes[rest..]);
+    let planes = count / 8;
+    for (plane, out) in bytes.chunks_exact(count).zip(to.chunks_exact_mut(count)) {
+        let (groups, _) = plane.as_chunks::<8>();
+        let mut bits = out.chunks_exact_mut(planes);
+        let mut bits: [&mut [u8]; 8] = std::array::from_fn(|_| bits.next().unwrap_or_default());
+        for (number, group) in groups.iter().enumerate() {
+            let turned = transposed(u64::from_le_bytes(*group)).to_le_bytes();
+            for (plane, value) in bits.iter_mut().zip(turned) {
+                plane[number] = value;
             }
         }
     }
@@ -92,21 +95,22 @@ pub(super) fn bitshuffle(from: &[u8], to: &mut [u8], size: usize) {
 /// Undoes [`bitshuffle`].
 pub(super) fn unbitshuffle(from: &[u8], to: &mut [u8], size: usize) {
     let count = from.len() / size.max(1);
-    if !count.is_multiple_of(8) {
+    if !count.is_multiple_of(8) || count == 0 {
         return to.copy_from_slice(from);
     }
-    let planes = count / 8;
+    let mut bytes = vec![0; from.len()];
     let rest = count * size;
-    to[rest..].copy_from_slice(&from[rest..]);
-    for byte in 0..size {
-        for group in 0..planes {
-            let bits: [u8; 8] = std::array::from_fn(|bit| from[(byte * 8 + bit) * planes + group]);
-            let eight = transposed(u64::from_le_bytes(bits)).to_le_bytes();
-            for (sample, value) in eight.into_iter().enumerate() {
-                to[(group * 8 + sample) * size + byte] = value;
-            }
+    bytes[rest..].copy_from_slice(&from[rest..]);
+    let planes = count / 8;
+    for (plane, bits) in bytes.chunks_exact_mut(count).zip(from.chunks_exact(count)) {
+        let (groups, _) = plane.as_chunks_mut::<8>();
+        let bits: [&[u8]; 8] = std::array::from_fn(|bit| &bits[bit * planes..(bit + 1) * planes]);
+        for (number, group) in groups.iter_mut().enumerate() {
+            let turned: [u8; 8] = std::array::from_fn(|bit| bits[bit][number]);
+            *group = transposed(u64::from_le_bytes(turned)).to_le_bytes();
         }
     }
+    unshuffle(&bytes, to, size);
 }
 
 /// Transposes 8 x 8 bits: bit `b` of byte `a` becomes bit `a` of byte `b`. Hacker's Delight, 7-3.
