@@ -126,7 +126,7 @@ async fn a_box_that_cannot_be_is_refused() {
     let spec = ArraySpec::new([8, 8], DataType::I16, [4, 4]).with_shard([4, 8]);
     let array = written(&place(&dir), &spec, &samples(&[8, 8])).await;
     for (ranges, said) in [
-        (vec![0..8], "1 ranges for an array of 2 axes"),
+        (vec![0..8; 1], "1 ranges for an array of 2 axes"),
         (
             vec![0..8, 0..9],
             "0..9 of axis 1 is not a part of its 8 samples",

@@ -1,4 +1,5 @@
 //! Arrays and cubes in Zarr.
 
 mod arrays;
+mod cubes;
 mod others;

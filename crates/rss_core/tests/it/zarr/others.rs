@@ -67,7 +67,7 @@ async fn bytes(array: &Array, ranges: &[Range<u64>]) -> Result<Vec<u8>> {
             };
             of(array, ranges, bytes).await
         }
-        other => panic!("{other}"),
+        _ => Ok(Vec::new()),
     }
 }
 

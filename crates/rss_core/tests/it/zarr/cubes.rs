@@ -1,0 +1,478 @@
+//! Cubes: images in, the same pixels out, in their places; what does not fit is refused by name.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use ndarray::{Array3, s};
+use rss_core::{
+    Collection, Crs, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
+    Pixels, Raster, Session, Size, Source, Window,
+    zarr::{Arrangement, Cube, CubeOptions, Image, Layout, PixelIndex, Resampling, Steps, Use},
+};
+use rss_testbed::{Band, Scenes, Testbed};
+
+fn session() -> Session {
+    Session::builder().cpu_threads(2).build().unwrap()
+}
+
+fn place(path: &Path) -> Location {
+    Location::parse(path.to_str().unwrap()).unwrap()
+}
+
+fn day(day: u32) -> DateTime<Utc> {
+    format!("2021-01-{day:02}T23:50:00.024Z").parse().unwrap()
+}
+
+/// A raster of 30 m in EPSG:32755, `right` and `down` pixels from a corner, of one value but for a nodata
+/// pixel at its top left.
+fn raster(value: i16, right: u32, down: u32, width: u32, height: u32) -> Raster {
+    let mut pixels = Array3::from_elem((1, height as usize, width as usize), value);
+    pixels[[0, 0, 0]] = -999;
+    Raster {
+        pixels: Pixels::I16(pixels),
+        geobox: GeoBox {
+            size: Size { width, height },
+            crs: Some(Crs::Epsg(32755)),
+            transform: Some(GeoTransform([
+                600_000.0 + f64::from(right) * 30.0,
+                30.0,
+                0.0,
+                6_000_000.0 - f64::from(down) * 30.0,
+                0.0,
+                -30.0,
+            ])),
+        },
+        nodata: Some(-999.0),
+        sparse: Vec::new(),
+    }
+}
+
+fn image(number: u32, raster: Raster) -> Image {
+    Image::new(format!("scene-{number:02}"), day(number)).with_band("red", raster)
+}
+
+fn small() -> CubeOptions {
+    let block = |text: &str| text.parse().unwrap();
+    let layout = Layout::new(Use::Balanced)
+        .with_chunk(block("2,16,16"))
+        .with_shard(block("4,32,32"));
+    CubeOptions::new().with_layout(layout)
+}
+
+#[tokio::test]
+async fn images_of_one_lattice_become_one_cube() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, location) = (session(), place(&dir.path().join("cube")));
+    // Out of order, beside each other, one with another nodata value.
+    let mut odd = raster(7, 10, 20, 50, 40);
+    odd.nodata = Some(-1.0);
+    if let Pixels::I16(pixels) = &mut odd.pixels {
+        pixels[[0, 3, 4]] = -1;
+    }
+    let images = vec![
+        image(3, raster(3, 0, 0, 50, 40)),
+        image(1, raster(1, 0, 0, 50, 40)),
+        image(2, odd),
+    ];
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&told);
+    let options = small().with_progress(move |progress| listener.lock().unwrap().push(progress));
+    let written = Cube::create(&session, &location, images, &options)
+        .await
+        .unwrap();
+    assert_eq!((written.steps, written.shards, written.resumed), (3, 4, 0));
+    assert_eq!(written.bytes, 3 * 60 * 60 * 2);
+    let last = *told.lock().unwrap().last().unwrap();
+    assert_eq!(
+        (last.shards_done, last.shards, last.bytes),
+        (4, 4, written.bytes)
+    );
+
+    let cube = Cube::open(&session, &location).await.unwrap();
+    let (grid, bands) = (cube.grid(), cube.bands());
+    assert_eq!(
+        grid.size,
+        Size {
+            width: 60,
+            height: 60
+        }
+    );
+    assert_eq!(grid.crs, Some(Crs::Epsg(32755)));
+    assert_eq!(
+        grid.transform.unwrap().0,
+        [600_000.0, 30.0, 0.0, 6_000_000.0, 0.0, -30.0]
+    );
+    assert_eq!(
+        (bands[0].name.as_str(), bands[0].nodata),
+        ("red", Some(-999.0))
+    );
+    let said: Vec<_> = cube
+        .steps()
+        .iter()
+        .map(|step| (step.time, step.items.join(",")))
+        .collect();
+    let expected = [1, 2, 3].map(|number| (day(number), format!("scene-{number:02}")));
+    assert_eq!(said, expected);
+
+    let all = cube.read::<i16>("red", 0..3, None, 0).await.unwrap();
+    let mut truth = Array3::from_elem((3, 60, 60), -999_i16);
+    truth.slice_mut(s![0, ..40, ..50]).fill(1);
+    truth.slice_mut(s![1, 20.., 10..]).fill(7);
+    truth.slice_mut(s![2, ..40, ..50]).fill(3);
+    truth[[0, 0, 0]] = -999;
+    truth[[2, 0, 0]] = -999;
+    truth[[1, 23, 14]] = -999;
+    // -999 of the odd image is a value there; nothing else can be said of it in the cube.
+    truth[[1, 20, 10]] = -999;
+    assert!(all == truth);
+    let window = Window {
+        col: 5,
+        row: 30,
+        width: 20,
+        height: 25,
+    };
+    let part = cube.read_raster("red", 1, Some(window), 0).await.unwrap();
+    assert_eq!(part.geobox.transform.unwrap().0[0], 600_150.0);
+    assert!(part.pixels.view::<i16>().unwrap() == truth.slice(s![1..2, 30..55, 5..25]));
+    let pixels = [
+        PixelIndex { col: 12, row: 25 },
+        PixelIndex { col: 0, row: 1 },
+    ];
+    let series = cube.read_series::<i16>("red", &pixels).await.unwrap();
+    assert_eq!(series, ndarray::array![[1, 7, 3], [1, -999, 3]]);
+}
+
+#[tokio::test]
+async fn an_image_that_does_not_fit_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, location) = (session(), place(&dir.path().join("cube")));
+    let other = |change: &dyn Fn(&mut Raster)| {
+        let mut other = raster(2, 0, 0, 50, 40);
+        change(&mut other);
+        vec![image(1, raster(1, 0, 0, 50, 40)), image(2, other)]
+    };
+    let cases: [(Vec<Image>, &str); 6] = [
+        (
+            other(&|raster| raster.geobox.crs = Some(Crs::Epsg(32756))),
+            "image scene-02, band red: its CRS is EPSG:32756, the cube's is EPSG:32755",
+        ),
+        (
+            other(&|raster| raster.geobox.transform.as_mut().unwrap().0[0] += 10.0),
+            "image scene-02, band red: its pixels lie 0.333 columns",
+        ),
+        (
+            other(&|raster| raster.pixels = Pixels::U8(Array3::zeros((1, 40, 50)))),
+            "image scene-02, band red: its samples are uint8, the cube's are int16",
+        ),
+        (Vec::new(), "no images to write"),
+        (
+            vec![Image::new("a", day(1)).with_band("time", raster(1, 0, 0, 4, 4))],
+            "band `time` is called as a coordinate is",
+        ),
+        (
+            vec![Image::new("a", day(1)).with_band("../red", raster(1, 0, 0, 4, 4))],
+            "band `../red` cannot name an array",
+        ),
+    ];
+    for (images, said) in cases {
+        let err = Cube::create(&session, &location, images, &small())
+            .await
+            .unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput);
+        assert!(err.message().contains(said), "{err}");
+    }
+    assert!(!dir.path().join("cube").exists(), "nothing was written");
+    let err = Cube::open(&session, &location).await.unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_day_is_one_date_and_its_first_image_shows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, location) = (session(), place(&dir.path().join("cube")));
+    let late = day(1) + Duration::from_secs(30 * 60);
+    let images = vec![
+        Image::new("b", late).with_band("red", raster(2, 0, 20, 50, 40)),
+        Image::new("a", day(1)).with_band("red", raster(1, 0, 0, 50, 40)),
+        Image::new("c", day(3)).with_band("red", raster(3, 0, 0, 50, 40)),
+    ];
+    let options = small().with_steps(Steps::SolarDays);
+    // One is of the next day in Greenwich; at 148 degrees east it is the same.
+    Cube::create(&session, &location, images, &options)
+        .await
+        .unwrap();
+    let cube = Cube::open(&session, &location).await.unwrap();
+    let items: Vec<_> = cube.steps().iter().map(|step| step.items.clone()).collect();
+    assert_eq!(
+        items,
+        [vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()]]
+    );
+    let red = cube.read::<i16>("red", 0..1, None, 0).await.unwrap();
+    assert_eq!(
+        [red[[0, 39, 9]], red[[0, 40, 9]], red[[0, 0, 0]]],
+        [1, 2, -999]
+    );
+    // Where the first has no data the second shows: its own top left lies under the first.
+    assert_eq!(red[[0, 20, 0]], 1);
+}
+
+#[tokio::test]
+async fn dates_are_added_and_what_was_there_stays() {
+    for layout in [Arrangement::Bands, Arrangement::Stacked] {
+        let dir = tempfile::tempdir().unwrap();
+        let (session, location) = (session(), place(&dir.path().join("cube")));
+        let options = small().with_overviews(2, Resampling::Average);
+        let options = CubeOptions::new()
+            .with_overviews(2, Resampling::Average)
+            .with_layout(options.layout.with_arrangement(layout));
+        let images = |numbers: std::ops::RangeInclusive<u32>| {
+            numbers
+                .map(|number| {
+                    let value = i16::try_from(number).unwrap();
+                    image(number, raster(value, 0, 0, 50, 40))
+                        .with_band("nir", raster(value + 100, 0, 0, 50, 40))
+                })
+                .collect::<Vec<_>>()
+        };
+        Cube::create(&session, &location, images(1..=3), &options)
+            .await
+            .unwrap();
+        let before = Cube::open(&session, &location).await.unwrap();
+        let written = Cube::append(&session, &location, images(3..=9), &options)
+            .await
+            .unwrap();
+        assert_eq!((written.steps, written.known), (6, 1));
+        let again = Cube::append(&session, &location, images(3..=9), &options)
+            .await
+            .unwrap();
+        assert_eq!((again.steps, again.known, again.shards), (0, 7, 0));
+        let cube = Cube::open(&session, &location).await.unwrap();
+        assert_eq!((before.steps().len(), cube.steps().len()), (3, 9));
+        for (band, add) in [("red", 0), ("nir", 100)] {
+            let pixels = [PixelIndex { col: 49, row: 39 }];
+            let series = cube.read_series::<i16>(band, &pixels).await.unwrap();
+            assert!(
+                series
+                    .iter()
+                    .copied()
+                    .eq((1..=9).map(|number| number + add))
+            );
+            // A reader of before sees what it saw.
+            let old = before.read::<i16>(band, 0..3, None, 0).await.unwrap();
+            assert!(old == cube.read::<i16>(band, 0..3, None, 0).await.unwrap());
+            let coarse = cube.read::<i16>(band, 0..9, None, 2).await.unwrap();
+            assert_eq!(coarse.dim(), (9, 10, 13));
+            assert_eq!(coarse[[8, 0, 0]], 9 + add);
+        }
+        let err = Cube::append(
+            &session,
+            &location,
+            vec![image(30, raster(1, 0, 0, 50, 40))],
+            &options,
+        )
+        .await
+        .map(|_| ());
+        // An image may lack a band.
+        assert!(err.is_ok(), "{err:?}");
+        let early = Image::new("early", day(2)).with_band("red", raster(1, 0, 0, 50, 40));
+        let err = Cube::append(&session, &location, vec![early], &options)
+            .await
+            .unwrap_err();
+        assert!(
+            err.message()
+                .contains("image early of 2021-01-02 23:50:00.024 UTC is not after"),
+            "{err}"
+        );
+        let err = Cube::create(&session, &location, images(1..=1), &options)
+            .await
+            .unwrap_err();
+        assert!(
+            err.message()
+                .contains("append to it, or choose another place"),
+            "{err}"
+        );
+    }
+}
+
+/// Every file of a folder, with its bytes.
+fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path
+                    .strip_prefix(folder)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned();
+                found.push((name, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn a_write_that_stops_goes_on_and_ends_with_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = |numbers: std::ops::RangeInclusive<u32>| {
+        let raster = |number: u32| raster(i16::try_from(number).unwrap(), 0, 0, 90, 70);
+        numbers
+            .map(|number| image(number, raster(number)))
+            .collect::<Vec<_>>()
+    };
+    let options = || small().with_overviews(1, Resampling::Nearest);
+    let whole = place(&dir.path().join("whole"));
+    let session = session();
+    Cube::create(&session, &whole, images(1..=6), &options())
+        .await
+        .unwrap();
+    Cube::append(&session, &whole, images(7..=9), &options())
+        .await
+        .unwrap();
+    let torn = place(&dir.path().join("torn"));
+    for (append, numbers) in [(false, 1..=6), (true, 7..=9)] {
+        let mut resumed = 0;
+        for stop in [1, 3, 8, 14, u64::MAX] {
+            // The future is dropped after some shards: what is under way is lost.
+            let (enough, stopped) = tokio::sync::watch::channel(false);
+            let options = options().with_progress(move |progress| {
+                if progress.shards_done >= stop {
+                    let _ = enough.send(true);
+                }
+            });
+            let images = images(numbers.clone());
+            let write = async {
+                match append {
+                    false => Cube::create(&session, &torn, images, &options).await,
+                    true => Cube::append(&session, &torn, images, &options).await,
+                }
+            };
+            let mut stopped = stopped;
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(|enough| *enough) => {
+                    let seen = Cube::open(&session, &torn).await;
+                    match append {
+                        false => assert_eq!(seen.unwrap_err().kind(), ErrorKind::NotFound),
+                        true => assert_eq!(seen.unwrap().steps().len(), 6),
+                    }
+                }
+                written = write => resumed = written.unwrap().resumed,
+            }
+        }
+        assert!(resumed > 0);
+    }
+    assert!(contents(&dir.path().join("torn")) == contents(&dir.path().join("whole")));
+}
+
+#[tokio::test]
+async fn a_stopped_write_is_not_gone_on_with_by_other_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, location) = (session(), place(&dir.path().join("cube")));
+    let images = |value| vec![image(1, raster(value, 0, 0, 90, 70))];
+    {
+        let (enough, mut stopped) = tokio::sync::watch::channel(false);
+        let options = small().with_progress(move |progress| {
+            let _ = enough.send(progress.shards_done > 0);
+        });
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|enough| *enough) => {}
+            _ = Cube::create(&session, &location, images(1), &options) => {}
+        }
+    }
+    let other = vec![image(2, raster(1, 0, 0, 90, 70))];
+    let err = Cube::create(&session, &location, other, &small())
+        .await
+        .unwrap_err();
+    assert!(
+        err.message().contains("a stopped write of other images"),
+        "{err}"
+    );
+    Cube::create(&session, &location, images(1), &small())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_choice_that_cannot_be_is_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let location = place(&dir.path().join("cube"));
+    let tight = Session::builder().budget_bytes(2_000).build().unwrap();
+    let images = vec![image(1, raster(1, 0, 0, 90, 70))];
+    let err = Cube::create(&tight, &location, images.clone(), &small())
+        .await
+        .unwrap_err();
+    assert!(err.message().contains("more than the budget"), "{err}");
+    let options = small().with_nodata(70_000.0);
+    let err = Cube::create(&session(), &location, images.clone(), &options)
+        .await
+        .unwrap_err();
+    assert!(err.message().contains("nodata 70000 is no int16"), "{err}");
+    let options = small().with_overviews(9, Resampling::Average);
+    let err = Cube::create(&session(), &location, images, &options)
+        .await
+        .unwrap_err();
+    assert!(
+        err.message().contains("overview 8 of a single pixel"),
+        "{err}"
+    );
+    assert!(!dir.path().join("cube").exists());
+}
+
+#[tokio::test]
+async fn a_query_becomes_a_cube() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let session = Session::builder()
+        .s3_endpoint(&bed.s3_endpoint())
+        .build()
+        .unwrap();
+    let source = Source::api(&bed.stac_url()).unwrap().like(&rss_core::DEA);
+    let found = ImageQueryBuilder::new(source, Collection::Sentinel2, Intersects::scene("56jns"))
+        .session(session.clone())
+        .canonical_bands(["red", "nir"])
+        .start_date(rss_core::date(2021, 1, 1))
+        .end_date(rss_core::date(2021, 2, 1))
+        .cloudcover((rss_core::Cmp::Less, 30))
+        .build()
+        .unwrap()
+        .search_async()
+        .await
+        .unwrap();
+    let images = Image::of(&found).unwrap();
+    assert_eq!(images.len(), 4);
+    let dir = tempfile::tempdir().unwrap();
+    let location = place(&dir.path().join("cube"));
+    Cube::create(&session, &location, images, &CubeOptions::new())
+        .await
+        .unwrap();
+    let cube = Cube::open(&session, &location).await.unwrap();
+    let names: Vec<&str> = cube.bands().iter().map(|band| band.name.as_str()).collect();
+    assert_eq!(names, ["nbart_red", "nbart_nir_1"]);
+    for (number, step) in cube.steps().iter().enumerate() {
+        let scene = bed
+            .scenes()
+            .iter()
+            .find(|scene| step.items == [scene.id.clone()])
+            .unwrap();
+        let size = cube.grid().size;
+        let truth = scene.window(Band::Red, 0, 0, size.width, size.height);
+        let red = cube
+            .read::<i16>("nbart_red", number..number + 1, None, 0)
+            .await
+            .unwrap();
+        assert!(red.iter().eq(&truth), "{}", scene.id);
+    }
+}
