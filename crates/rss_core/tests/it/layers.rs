@@ -90,6 +90,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ),
     ("reader/gdal", &["use gdal::", "gdal_sys::"]),
     ("geo", &["proj4rs::", "crs_definitions::"]),
+    ("zarr", &["icechunk::", "icechunk_storage::", "typetag::"]),
     ("session", &["env::var"]),
 ];
 
