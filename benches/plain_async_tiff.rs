@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use rss_core::{Pixels, Window};
 
 /// A store, the threads that decode and the crate's decoders.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plain {
     store: Arc<dyn ObjectStore>,
     pool: Arc<rayon::ThreadPool>,
@@ -52,6 +52,7 @@ impl Plain {
 }
 
 /// An open file.
+#[derive(Debug)]
 pub(crate) struct PlainFile {
     plain: Plain,
     reader: ObjectReader,
@@ -120,7 +121,13 @@ impl Grid {
             .collect()
     }
 
-    fn assemble(&self, arrays: Vec<Array>) -> Result<Pixels> {
+    fn assemble(&self, mut arrays: Vec<Array>) -> Result<Pixels> {
+        let (width, height) = (self.window.width as usize, self.window.height as usize);
+        if let [tile] = &arrays[..]
+            && tile.shape() == [height, width, 1]
+        {
+            return whole(arrays.swap_remove(0));
+        }
         let first = arrays.first().context("no tile")?;
         match first.data_type() {
             Some(DataType::Int16) => Ok(Pixels::I16(self.copy(&arrays, |data| match data {
@@ -188,4 +195,16 @@ impl Grid {
         }
         Ok(())
     }
+}
+
+/// Takes a tile of one band as it is, where the window is all of it.
+fn whole(tile: Array) -> Result<Pixels> {
+    let [height, width, _] = tile.shape();
+    let shape = (1, height, width);
+    Ok(match tile.into_inner().0 {
+        TypedArray::Int16(samples) => Pixels::I16(Array3::from_shape_vec(shape, samples)?),
+        TypedArray::UInt8(samples) => Pixels::U8(Array3::from_shape_vec(shape, samples)?),
+        TypedArray::Float32(samples) => Pixels::F32(Array3::from_shape_vec(shape, samples)?),
+        _ => bail!("samples of another type"),
+    })
 }

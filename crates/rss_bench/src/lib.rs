@@ -9,6 +9,8 @@
 pub mod gather;
 mod machine;
 mod page;
+/// The same as in the library's benches.
+#[path = "../../../benches/plain_async_tiff.rs"]
 mod plain;
 pub mod ranges;
 mod servers;

@@ -49,6 +49,8 @@ impl Machine {
 pub struct Origin {
     /// The version of this crate.
     pub version: &'static str,
+    /// The commit, where the build was told it by `RSS_COMMIT`.
+    pub commit: Option<&'static str>,
     /// `debug` builds measure nothing worth keeping.
     pub build: &'static str,
     /// What was typed.
@@ -64,6 +66,7 @@ impl Origin {
     pub fn now(command: impl Into<String>) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
+            commit: option_env!("RSS_COMMIT"),
             build: match cfg!(debug_assertions) {
                 true => "debug",
                 false => "release",
@@ -72,5 +75,12 @@ impl Origin {
             date: chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string(),
             machine: Machine::here(),
         }
+    }
+
+    /// Says what was run: the kind of build, the version and the commit.
+    pub(crate) fn built(&self) -> String {
+        let commit = self.commit.map(|commit| format!(", commit {commit}"));
+        let commit = commit.unwrap_or_default();
+        format!("{} build of version {}{commit}", self.build, self.version)
     }
 }

@@ -7,11 +7,13 @@ use std::{
     io::{BufRead, BufReader as Lines, Write},
     path::PathBuf,
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use object_store::{ObjectStore, aws::AmazonS3Builder};
 use rss_testbed::{Service, Testbed};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -64,6 +66,18 @@ impl Program {
     }
 }
 
+/// Returns the bucket of a server, for a program over `object_store`.
+pub(crate) fn store(endpoint: &str) -> Result<Arc<dyn ObjectStore>> {
+    let store = AmazonS3Builder::new()
+        .with_bucket_name(BUCKET)
+        .with_region("us-west-2")
+        .with_skip_signature(true)
+        .with_endpoint(endpoint)
+        .with_allow_http(true)
+        .build()?;
+    Ok(Arc::new(store))
+}
+
 /// The servers' process.
 #[derive(Debug)]
 pub(crate) struct Servers {
@@ -106,10 +120,12 @@ impl Servers {
 
     /// Returns what a server was asked since the last call.
     pub(crate) async fn asked(&mut self, server: usize) -> Result<Asked> {
+        let ended = "the servers' process ended early";
         self.input
             .write_all(format!("{server}\n").as_bytes())
-            .await?;
-        self.input.flush().await?;
+            .await
+            .context(ended)?;
+        self.input.flush().await.context(ended)?;
         self.answer().await
     }
 
@@ -121,6 +137,22 @@ impl Servers {
     }
 }
 
+/// Allows this process as many open files as it may have: hundreds of connections are open at once,
+/// and many systems start with 1,024.
+pub(crate) fn open_many_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let limit = getrlimit(Resource::Nofile);
+        let most = Rlimit {
+            current: limit.maximum,
+            ..limit
+        };
+        // Some systems refuse what they call their maximum; the limit stays then.
+        let _ = setrlimit(Resource::Nofile, most);
+    }
+}
+
 /// Is the servers until standard input ends.
 ///
 /// # Errors
@@ -128,6 +160,7 @@ impl Servers {
 /// If `stock` is not what the client side of this module sends, or a port cannot be bound.
 pub fn serve(stock: &str) -> Result<()> {
     let stock: Stock = serde_json::from_str(stock).context("not a stock of files")?;
+    open_many_files();
     let beds = start(&stock)?;
     let endpoints: Vec<String> = beds.iter().map(Testbed::s3_endpoint).collect();
     say(&endpoints)?;
@@ -196,5 +229,26 @@ fn start(stock: &Stock) -> Result<Vec<Testbed>> {
             }
             Ok(beds)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn servers_that_are_gone_are_an_error_with_a_name() {
+        let program = Program {
+            path: "/bin/sh".into(),
+            args: vec!["-c".to_owned(), "echo '[\"here\"]'".to_owned()],
+        };
+        let stock = Stock::Ranges {
+            servers: Vec::new(),
+        };
+        let mut servers = Servers::start(&program, &stock).await.unwrap();
+        servers._child.wait().await.unwrap();
+        let err = servers.asked(0).await.unwrap_err();
+        assert_eq!(err.to_string(), "the servers' process ended early");
     }
 }

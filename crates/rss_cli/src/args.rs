@@ -57,6 +57,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  rss gather files.txt --json\n  rss gather files.txt --index scenes.parquet -o tiles.npy\n  rss gather files.txt --index scenes.parquet --explain\n  rss gather files.txt --backend gdal --concurrency 16"
     )]
     Gather(GatherArgs),
+    /// Writes images as a cube of sharded Zarr, and reads cubes and arrays.
+    #[cfg(feature = "zarr")]
+    #[command(
+        after_help = "Example:\n  rss zarr write dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to cube.zarr\n  rss zarr read cube.zarr --band nbart_red --window 0,0,512,512 -o block.npy"
+    )]
+    Zarr(ZarrArgs),
     /// Looks after the file cache.
     #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
     Cache(CacheArgs),
@@ -237,6 +243,114 @@ pub(crate) struct ReadArgs {
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
     /// The file to write, by its ending .tif, .npy, .bin or .png; `-` is stdout as .bin.
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: String,
+    /// Print one JSON document about what was read.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(feature = "zarr")]
+#[derive(Debug, Args)]
+pub(crate) struct ZarrArgs {
+    #[command(subcommand)]
+    pub(crate) action: ZarrAction,
+}
+
+#[cfg(feature = "zarr")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum ZarrAction {
+    /// Writes the images of a selection as a cube: an array (time, y, x) for each band.
+    #[command(
+        after_help = "A write that was stopped goes on where it was when the same command is started again; until it is done nothing can be opened.\n\nExample:\n  rss zarr write dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to cube.zarr\n  rss search .. --json | rss zarr write --items - --use time-series --to s3://bucket/cube.zarr\n  rss zarr write .. --append --to cube.zarr"
+    )]
+    Write(Box<ZarrWriteArgs>),
+    /// Reads some dates of a band of a cube, or a box of any array, into a file or to stdout.
+    #[command(
+        after_help = "Example:\n  rss zarr read cube.zarr --band nbart_red --time 0 --window 0,0,512,512 -o block.tif\n  rss zarr read cube.zarr --band nbart_red --window 800,900,1,1 -o series.npy\n  rss zarr read volume.zarr/color --ranges 0:32,0:32,0:32 -o cutout.npy"
+    )]
+    Read(ZarrReadArgs),
+    /// Prints what a cube or an array holds.
+    #[command(after_help = "Example:\n  rss zarr info cube.zarr --json")]
+    Info {
+        /// The folder or prefix with its zarr.json.
+        #[arg(value_name = "LOCATION")]
+        location: String,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[cfg(feature = "zarr")]
+#[derive(Debug, Args)]
+pub(crate) struct ZarrWriteArgs {
+    #[command(flatten)]
+    pub(crate) items: Items,
+    /// Where the cube lies: a folder, or s3://, gs://, az://.
+    #[arg(long, value_name = "LOCATION")]
+    pub(crate) to: String,
+    /// Add later dates to a cube that is there. Its layout stays; images that are in it are left out.
+    #[arg(long)]
+    pub(crate) append: bool,
+    /// What the cube is read for: balanced, time-series or maps.
+    #[arg(long = "use", value_name = "USE", default_value = "balanced")]
+    pub(crate) for_use: String,
+    /// The chunk, what is read at least, in place of the usual one.
+    #[arg(long, value_name = "TIME,Y,X")]
+    pub(crate) chunk: Option<String>,
+    /// The shard, one object, in place of the usual one: a whole number of chunks.
+    #[arg(long, value_name = "TIME,Y,X")]
+    pub(crate) shard: Option<String>,
+    /// How chunks are compressed: none, zstd[:LEVEL], gzip[:LEVEL], blosc-zstd[:LEVEL[:SHUFFLE]],
+    /// blosc-lz4[:LEVEL[:SHUFFLE]]; SHUFFLE is auto, none, byte or bit.
+    #[arg(long, value_name = "CODEC", default_value = "blosc-zstd")]
+    pub(crate) codec: String,
+    /// Put all bands into one array (time, band, y, x).
+    #[arg(long)]
+    pub(crate) stack: bool,
+    /// Make one date of the images of a day, as the sun tells it: the earlier one shows.
+    #[arg(long)]
+    pub(crate) solar_days: bool,
+    /// Make overviews, each half as wide and high as the one before.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) overviews: usize,
+    /// How overviews are made: average or nearest.
+    #[arg(long, value_name = "HOW", default_value = "average")]
+    pub(crate) resampling: String,
+    /// The value of pixels without data, where the files state none or another.
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) nodata: Option<f64>,
+    /// The most memory that shards under way take, in MB. Default: 1074.
+    #[arg(long, value_name = "MB")]
+    pub(crate) budget: Option<u64>,
+    /// Print one JSON document about what was written.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(feature = "zarr")]
+#[derive(Debug, Args)]
+pub(crate) struct ZarrReadArgs {
+    /// A cube, or with --ranges any array: a path, file://, s3://, gs://, az:// or https://.
+    pub(crate) location: String,
+    /// The band of the cube. Need not be named where there is one.
+    #[arg(long, value_name = "NAME", conflicts_with = "ranges")]
+    pub(crate) band: Option<String>,
+    /// A date, counted from 0, or several. All dates if absent.
+    #[arg(long, value_name = "N|START:END", conflicts_with = "ranges")]
+    pub(crate) time: Option<String>,
+    /// A rectangle in pixels of the level. The whole level if absent.
+    #[arg(long, value_name = "COL,ROW,WIDTH,HEIGHT", conflicts_with = "ranges")]
+    pub(crate) window: Option<String>,
+    /// 0 is full resolution, 1.. are the overviews.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "ranges")]
+    pub(crate) level: usize,
+    /// A box of an array, one range for each axis. Axes before the last two are written as one.
+    #[arg(long, value_name = "START:END,..")]
+    pub(crate) ranges: Option<String>,
+    /// The file to write, by its ending .tif, .npy, .bin or .png; `-` is stdout as .bin. Dates are its
+    /// bands.
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: String,
     /// Print one JSON document about what was read.
@@ -534,7 +648,8 @@ pub(crate) struct BenchGatherArgs {
         default_value = "1,2,4,8,16,32,64,128,256"
     )]
     pub(crate) concurrency: Vec<usize>,
-    /// gdal, gdal-tuned, plain-async-tiff, async-tiff, index. All of this build if absent.
+    /// gdal, gdal-tuned, plain-async-tiff, async-tiff, index, index-adaptive. All of this build if
+    /// absent.
     #[arg(long, value_name = "B,..", value_delimiter = ',')]
     pub(crate) backends: Vec<String>,
     /// Runs of each backend at each concurrency; the best is compared.

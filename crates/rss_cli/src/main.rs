@@ -1,4 +1,4 @@
-//! The `rss` command line: search, get, remote, info, read, index, gather, cache, bench.
+//! The `rss` command line: search, get, remote, info, read, index, gather, zarr, cache, bench.
 //!
 //! Arguments in, exit code out: 0 done, 1 nothing found, 2 error. Everything else is in `rss_core`.
 
@@ -6,9 +6,10 @@ mod args;
 mod commands;
 mod output;
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, error::ErrorKind};
+use futures::FutureExt;
 
 use crate::args::{Cli, Command};
 
@@ -38,21 +39,28 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(err) => return ExitCode::from(failed(&err.into())),
     };
-    let interrupted = interrupted(&cli.command);
-    let result = runtime.block_on(async {
+    let partial = partial(&cli.command);
+    let (result, is_interrupted) = runtime.block_on(async {
+        let mut interrupt = Box::pin(tokio::signal::ctrl_c().fuse());
+        // Listens from here on: the command may make files at once.
+        let _ = futures::poll!(&mut interrupt);
         // A task of its own: what waits for stdin or stdout must not keep Ctrl-C from being heard.
         let mut task = tokio::spawn(async move { run(&cli.command).await });
         tokio::select! {
-            done = &mut task => done.unwrap_or_else(|err| Err(err.into())),
-            _ = tokio::signal::ctrl_c() => {
+            done = &mut task => (done.unwrap_or_else(|err| Err(err.into())), false),
+            _ = &mut interrupt => {
                 // What is half done goes with the task.
                 task.abort();
                 let _ = tokio::time::timeout(GRACE, task).await;
-                Err(anyhow::Error::msg(interrupted))
+                (Err(anyhow::Error::msg(interrupted(partial))), true)
             }
         }
     });
-    runtime.shutdown_background();
+    match is_interrupted {
+        // What writes files sees that nobody waits, and removes them.
+        true => runtime.shutdown_timeout(GRACE),
+        false => runtime.shutdown_background(),
+    }
     let code = match result {
         Ok(Found::Something) => DONE,
         Ok(Found::Nothing) => NOTHING,
@@ -73,21 +81,32 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
         Command::Gather(args) => commands::gather::run(args).await,
         #[cfg(feature = "index")]
         Command::Index(args) => commands::index::run(args).await,
+        #[cfg(feature = "zarr")]
+        Command::Zarr(args) => commands::zarr::run(args).await,
         Command::Cache(args) => commands::cache::run(args).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args).await,
     }
 }
 
-/// Returns what is said when a command is interrupted.
-fn interrupted(command: &Command) -> String {
-    let goes_on: Option<String> = match command {
+/// Returns where a command keeps what it has read, if it goes on from there after an interruption.
+fn partial(command: &Command) -> Option<PathBuf> {
+    match command {
         #[cfg(feature = "index")]
-        Command::Index(args) => commands::index::goes_on(args),
+        Command::Index(args) => commands::index::partial(args),
+        #[cfg(feature = "zarr")]
+        Command::Zarr(args) => commands::zarr::partial(args),
         _ => None,
-    };
-    match goes_on {
-        Some(how) => format!("interrupted; {how}"),
+    }
+}
+
+/// Returns what is said when a command is interrupted.
+fn interrupted(partial: Option<PathBuf>) -> String {
+    match partial.filter(|path| path.exists()) {
+        Some(path) => format!(
+            "interrupted; what is done is in {}: the same command goes on from there",
+            path.display()
+        ),
         None => "interrupted".to_owned(),
     }
 }

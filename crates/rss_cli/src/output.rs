@@ -1,6 +1,9 @@
 //! What goes to stdout: one JSON document, or a table; and to stderr: lines.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use anyhow::Result;
 use rss_core::RasterReader;
@@ -8,21 +11,26 @@ use serde::Serialize;
 
 /// Prints one JSON document and nothing else.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    Ok(stdout(&text)?)
+}
+
+/// Writes to stdout and flushes it.
+pub(crate) fn stdout(bytes: &[u8]) -> Result<(), Stdout> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
-    out.flush()?;
-    Ok(())
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.map_err(Stdout)
 }
 
 /// Prints lines.
 pub(crate) fn lines(lines: impl IntoIterator<Item = String>) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut text = String::new();
     for line in lines {
-        writeln!(out, "{}", printable(&line))?;
+        text += &printable(&line);
+        text.push('\n');
     }
-    out.flush()?;
-    Ok(())
+    Ok(stdout(text.as_bytes())?)
 }
 
 /// Prints rows in columns as wide as they need.
@@ -82,16 +90,34 @@ fn printable(text: &str) -> String {
 
 /// Returns true if the reader of stdout has gone away.
 pub(crate) fn is_broken_pipe(err: &anyhow::Error) -> bool {
-    err.chain().any(|cause| {
-        cause
-            .downcast_ref::<io::Error>()
-            .is_some_and(|err| err.kind() == io::ErrorKind::BrokenPipe)
-    })
+    err.downcast_ref::<Stdout>()
+        .is_some_and(|Stdout(err)| err.kind() == io::ErrorKind::BrokenPipe)
 }
+
+/// What went wrong at stdout. Other pipes break too, and theirs is an error.
+#[derive(Debug)]
+pub(crate) struct Stdout(io::Error);
+
+impl fmt::Display for Stdout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stdout: {}", self.0)
+    }
+}
+
+impl std::error::Error for Stdout {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_stdout_may_go_away() {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&Stdout(gone()).into()));
+        assert!(!is_broken_pipe(&gone().into()));
+        let full = Stdout(io::ErrorKind::StorageFull.into());
+        assert!(!is_broken_pipe(&full.into()));
+    }
 
     #[test]
     fn a_name_cannot_steer_the_terminal() {

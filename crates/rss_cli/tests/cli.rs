@@ -18,4 +18,6 @@ mod cli {
     pub(crate) mod remote;
     pub(crate) mod search;
     pub(crate) mod stage;
+    #[cfg(feature = "zarr")]
+    pub(crate) mod zarr;
 }

@@ -89,6 +89,8 @@ mod store;
 #[cfg(feature = "zarr")]
 pub mod zarr;
 
+#[cfg(feature = "zarr")]
+pub use self::blocking::{OpenArray, OpenCube};
 pub use self::{
     blocking::{GatherRows, OpenRaster},
     error::{Error, ErrorKind, Result},

@@ -226,6 +226,8 @@ impl Front {
         let inner = Arc::new(inner);
         loop {
             let Ok((stream, _)) = listener.accept().await else {
+                // Where no file can be opened any more, the next try fails at once.
+                tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
             // Small answers must not wait for the other side's acknowledgement.

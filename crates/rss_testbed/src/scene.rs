@@ -44,7 +44,7 @@ const FOOTPRINT: [[f64; 2]; 5] = [
 pub enum Scenes {
     /// None, and no item.
     None,
-    /// Four scenes with so many pixels a side at 10 m, and items that the seed's query leaves out.
+    /// Four scenes with so many pixels a side at 10 m, and items that the README's query leaves out.
     Sized(u32),
 }
 
@@ -67,7 +67,7 @@ impl Scenes {
         SEEDS.iter().map(|pass| Scene::make(pass, side)).collect()
     }
 
-    /// Returns items without files that the seed's query must leave out.
+    /// Returns items without files that the README's query must leave out.
     pub(crate) fn others(self) -> Vec<Value> {
         let Self::Sized(side) = self else {
             return Vec::new();
@@ -100,7 +100,7 @@ struct Pass {
     cloud: f64,
 }
 
-/// The four passes that the seed's query finds.
+/// The four passes that the README's query finds.
 const SEEDS: [Pass; 4] = [
     Pass {
         day: "2021-01-03",

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path as Key;
 use rss_core::{
     Backend as Core, Location, Pixels, RasterReader, ReadRequest, Session, Window,
     gather::{Concurrency, Request},
@@ -18,8 +19,14 @@ use rss_core::{
 use serde::Serialize;
 
 use super::{CENTRE, MOST_AT_ONCE, Settings, TILE, href, key};
-use crate::{plain::Plain, servers::BUCKET};
+use crate::{plain::Plain, servers::store};
 
+const CENTRE_TILE: Window = Window {
+    col: CENTRE * TILE,
+    row: CENTRE * TILE,
+    width: TILE,
+    height: TILE,
+};
 /// Headers that are read at once for an index.
 const HEADERS_AT_ONCE: usize = 32;
 
@@ -153,7 +160,7 @@ impl Backend {
                     concurrency,
                 })]);
             }
-            Self::PlainAsyncTiff => Reader::Plain(Plain::new(endpoint, BUCKET, settings.threads)?),
+            Self::PlainAsyncTiff => Reader::Plain(Plain::new(store(endpoint)?, settings.threads)?),
         };
         Ok(vec![shared; at_once])
     }
@@ -247,10 +254,11 @@ impl Reader {
             }
             Self::Gather(_) => bail!("a gather reads all files in one call"),
             Self::Plain(plain) => {
-                let open = plain.open(&key(file)).await.context("plain async-tiff")?;
+                let key = Key::parse(key(file))?;
+                let open = plain.open(&key).await.context("plain async-tiff")?;
                 let opened = Instant::now();
-                let at = CENTRE as usize;
-                let pixels = open.tile(at, at).await.context("plain async-tiff")?;
+                let read = open.read(Some(CENTRE_TILE)).await;
+                let pixels = read.context("plain async-tiff")?;
                 Ok(Tile {
                     open: opened - start,
                     read: opened.elapsed(),
@@ -273,13 +281,7 @@ impl Reader {
 /// Reads the centre tile of an open file.
 async fn tile(start: Instant, raster: Arc<dyn RasterReader>) -> Result<Tile> {
     let opened = Instant::now();
-    let window = Window {
-        col: CENTRE * TILE,
-        row: CENTRE * TILE,
-        width: TILE,
-        height: TILE,
-    };
-    let request = ReadRequest::new().with_window(window);
+    let request = ReadRequest::new().with_window(CENTRE_TILE);
     let pixels = raster.read(&request).await?.pixels;
     Ok(Tile {
         open: opened - start,

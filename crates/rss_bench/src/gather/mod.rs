@@ -24,7 +24,7 @@ pub use self::{
 pub(crate) use self::{limit::decode, run::hex};
 use crate::{
     Origin, Program, Spread, Step, Watch,
-    servers::{BUCKET, Servers, Stock},
+    servers::{BUCKET, Servers, Stock, open_many_files},
 };
 
 /// Pixels a side of a tile.
@@ -103,6 +103,7 @@ pub async fn run(
     watch: Watch<'_>,
 ) -> Result<Report> {
     settings.check()?;
+    open_many_files();
     let of_round = |backend: &Backend| match backend.is_told() {
         true => settings.concurrency.len(),
         false => 1,

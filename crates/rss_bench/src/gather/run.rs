@@ -29,6 +29,9 @@ use crate::{Spread, ms, servers::Asked};
 /// Points that the curve of a run keeps.
 const POINTS: usize = 200;
 
+/// Files that an adaptive gather has under way at first.
+const ADAPTIVE_STARTS_WITH: usize = 32;
+
 /// What one run of a backend took.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -129,7 +132,7 @@ async fn gathered(gathering: &Gathering) -> Result<Measured> {
         done.push(Done {
             file: row.number,
             // What starts with the gather meets new connections.
-            is_first: row.number < at_once.unwrap_or(1),
+            is_first: row.number < at_once.unwrap_or(ADAPTIVE_STARTS_WITH),
             open: row.open,
             read: row.read,
             at: row.finished,

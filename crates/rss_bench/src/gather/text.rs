@@ -185,8 +185,12 @@ impl Report {
             ),
             format!("All runs returned the same pixels: sha256 {}.", self.sha256),
             format!(
-                "{}, {} cores, {}. {} build of version {}. {}",
-                machine.cpu, machine.cores, machine.os, origin.build, origin.version, origin.date
+                "{}, {} cores, {}. {}. {}",
+                machine.cpu,
+                machine.cores,
+                machine.os,
+                origin.built(),
+                origin.date
             ),
             origin.command.clone(),
         ]

@@ -127,13 +127,12 @@ impl Page {
             None => String::new(),
         };
         self.faint(&format!(
-            "{}. {}, {} cores{memory}, {}. {} build of version {}. Command: {}",
+            "{}. {}, {} cores{memory}, {}. {}. Command: {}",
             origin.date,
             machine.cpu,
             machine.cores,
             machine.os,
-            origin.build,
-            origin.version,
+            origin.built(),
             origin.command
         ));
     }

@@ -313,7 +313,11 @@ fn number(value: f64) -> String {
         0.0 => "0".to_owned(),
         _ if size >= 100.0 => crate::table::grouped(value.round() as u64),
         _ if size >= 1.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        // Three digits that count: no step is rounded to a false one.
+        _ => {
+            let digits = (2.0 - size.log10().floor()).clamp(2.0, 6.0) as usize;
+            format!("{value:.digits$}")
+        }
     };
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -327,7 +331,10 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let said = [0.0, 0.25, 0.5, 1.0, 2.5, 64.0, 1024.0].map(number);
-        assert_eq!(said, ["0", "0.25", "0.5", "1", "2.5", "64", "1,024"]);
+        let said = [0.0, 0.005, 0.0625, 0.125, 0.5, 1.0, 2.5, 64.0, 1024.0].map(number);
+        let short = [
+            "0", "0.005", "0.0625", "0.125", "0.5", "1", "2.5", "64", "1,024",
+        ];
+        assert_eq!(said, short);
     }
 }

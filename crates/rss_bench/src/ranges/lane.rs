@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use ndarray::{Array2, Axis};
@@ -22,7 +22,7 @@ use super::{
     File, Image, Network, PAIRS, TILE, Way,
     layout::{self, Layout},
 };
-use crate::{Spread, ms, plain::Plain, servers::BUCKET};
+use crate::{Spread, ms, servers::BUCKET};
 
 /// Reads before those that count: one with new connections, one with warm ones.
 pub(super) const WARM_UP: usize = 2;
@@ -49,7 +49,7 @@ pub struct Lane {
     pub way: Way,
     /// Requests of one read that the server saw.
     pub requests: f64,
-    /// Bytes of the ranges.
+    /// Bytes of one read that the server sent.
     pub bytes: u64,
     /// The first read: connections are made in it.
     pub cold_ms: f64,
@@ -117,15 +117,18 @@ pub(super) struct Known {
 impl Known {
     /// Reads the header of a file.
     pub(super) async fn of(file: File, endpoint: &str, image: Image) -> Result<Self> {
-        let open = Plain::new(endpoint, BUCKET, 1)?.open(file.key()).await?;
         let location = Location::parse(&format!("s3://{BUCKET}/{}", file.key()))?;
         let session = session(endpoint)?;
         let raster = reader::open(&session, &location, Backend::AsyncTiff).await?;
+        let entry = raster.entry().await?;
+        let tiles = &entry.header.levels.first().context("no image")?.tiles;
+        let stored = (0..tiles.len()).map(|number| tiles.range(number).context("no range"));
+        let stored = stored.collect::<Result<Vec<_>>>()?;
         Ok(Self {
             file,
             image,
-            layout: Arc::new(Layout::of(file, image, &open.stored()?)?),
-            entry: raster.entry().await?,
+            layout: Arc::new(Layout::of(file, image, &stored)?),
+            entry,
         })
     }
 
@@ -179,7 +182,7 @@ pub(super) async fn run(
         file,
         way,
         requests: 0.0,
-        bytes: ranges.iter().map(|range| range.end - range.start).sum(),
+        bytes: 0,
         cold_ms: ms(cold.took),
         warm_ms: Spread::of_ms(reads.iter().map(|(took, _)| *took)),
         ranges: rows.collect(),
@@ -287,7 +290,7 @@ fn pieces(range: Range<u64>, most: u64) -> Vec<Range<u64>> {
     (0..(range.end - range.start).div_ceil(most))
         .map(|n| {
             let start = range.start + n * most;
-            start..(start + most).min(range.end)
+            start..start.saturating_add(most).min(range.end)
         })
         .collect()
 }
@@ -301,5 +304,6 @@ mod tests {
         assert_eq!(pieces(5..30, 10), [5..15, 15..25, 25..30]);
         assert_eq!(pieces(5..25, 10), [5..15, 15..25]);
         assert_eq!(pieces(5..6, 10).len(), 1);
+        assert_eq!(pieces(5..30, u64::MAX), vec![5..30]);
     }
 }

@@ -24,7 +24,7 @@ pub use self::{
 };
 use crate::{
     Origin, Program, Step, Watch, gather,
-    servers::{Servers, Stock},
+    servers::{Servers, Stock, open_many_files},
 };
 
 /// Rows of a strip.
@@ -214,8 +214,8 @@ impl Settings {
         ensure!(!self.profiles.is_empty(), "--profile names none");
         for &bytes in &self.pieces {
             ensure!(
-                bytes >= 1000,
-                "--pieces is {bytes}, expected at least 1000 bytes"
+                (1000..=1 << 30).contains(&bytes),
+                "--pieces is {bytes}, expected 1000 to 1073741824 bytes"
             );
         }
         Ok(())
@@ -286,6 +286,7 @@ pub async fn run(
     watch: Watch<'_>,
 ) -> Result<Report> {
     settings.check()?;
+    open_many_files();
     let start = Instant::now();
     let mut plans = Vec::new();
     for &network in &settings.profiles {
@@ -322,7 +323,10 @@ pub async fn run(
         let mut tasks = JoinSet::new();
         let (say, mut said) = mpsc::unbounded_channel();
         for reader in side_by_side {
-            tasks.spawn(lane::run(reader, settings.iterations, say.clone()));
+            let lane::Plan { network, file, way } = reader.plan;
+            let run = lane::run(reader, settings.iterations, say.clone());
+            let named = move || format!("{network}, {}, {}", file.name(), way.name());
+            tasks.spawn(async move { run.await.with_context(named) });
         }
         drop(say);
         while let Some(lane::Plan { network, file, way }) = said.recv().await {
@@ -338,13 +342,15 @@ pub async fn run(
         }
     }
     let mut lanes: Vec<Lane> = Vec::with_capacity(plans.len());
-    let reads = (settings.iterations + lane::WARM_UP) as f64;
+    let reads = (settings.iterations + lane::WARM_UP) as u64;
     for (server, plan) in plans.iter().enumerate() {
         let ran = |lane: &&Lane| {
             lane.network == plan.network && lane.file == plan.file && lane.way == plan.way
         };
         let mut lane = found.iter().find(ran).context("a way was not run")?.clone();
-        lane.requests = servers.asked(server).await?.requests as f64 / reads;
+        let asked = servers.asked(server).await?;
+        lane.requests = asked.requests as f64 / reads as f64;
+        lane.bytes = asked.bytes / reads;
         lanes.push(lane);
     }
     check_pixels(&lanes)?;

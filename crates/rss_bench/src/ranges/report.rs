@@ -5,7 +5,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{File, Lane, Network, PAIRS, Settings, TILE, Way};
-use crate::Origin;
+use crate::{Origin, Spread};
+
+/// Reads of each way below which spreads say nothing.
+pub(super) const LEAST_READS: usize = 5;
+/// A speedup this close to 1 is none, whatever the spreads say: it is printed as 1.00.
+const SAME: std::ops::RangeInclusive<f64> = 0.995..=1.005;
 
 /// Whether a way pays, beside the serial one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -17,8 +22,28 @@ pub enum Verdict {
     Little,
     /// Its fastest read took more time than the slowest serial one.
     Slower,
-    /// The spreads overlap.
+    /// The spreads overlap, or the medians are the same, or too few reads were made to say.
     NoDifference,
+}
+
+impl Verdict {
+    fn of(serial: Spread, own: Spread, reads: usize) -> Self {
+        if reads < LEAST_READS || SAME.contains(&speedup(serial, own)) {
+            Self::NoDifference
+        } else if own.max < serial.min && own.median * 1.2 <= serial.median {
+            Self::Faster
+        } else if own.max < serial.min {
+            Self::Little
+        } else if own.min > serial.max {
+            Self::Slower
+        } else {
+            Self::NoDifference
+        }
+    }
+}
+
+fn speedup(serial: Spread, own: Spread) -> f64 {
+    serial.median / own.median.max(1e-9)
 }
 
 /// A way beside the serial one of the same file and network.
@@ -94,16 +119,8 @@ impl Report {
                     network: lane.network,
                     file: lane.file,
                     way: lane.way,
-                    speedup: serial.median / own.median.max(1e-9),
-                    verdict: if own.max < serial.min && own.median * 1.2 <= serial.median {
-                        Verdict::Faster
-                    } else if own.max < serial.min {
-                        Verdict::Little
-                    } else if own.min > serial.max {
-                        Verdict::Slower
-                    } else {
-                        Verdict::NoDifference
-                    },
+                    speedup: speedup(serial, own),
+                    verdict: Verdict::of(serial, own, settings.iterations),
                 })
             })
             .collect();
@@ -158,5 +175,27 @@ impl Finding {
                 )
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_needs_reads_and_a_difference() {
+        let spread = |min: f64, median: f64, max: f64| Spread { min, median, max };
+        let serial = spread(100.0, 110.0, 120.0);
+        for (own, verdict) in [
+            (spread(40.0, 50.0, 60.0), Verdict::Faster),
+            (spread(92.0, 95.0, 99.0), Verdict::Little),
+            (spread(130.0, 140.0, 150.0), Verdict::Slower),
+            (spread(90.0, 100.0, 110.0), Verdict::NoDifference),
+        ] {
+            assert_eq!(Verdict::of(serial, own, 5), verdict);
+            assert_eq!(Verdict::of(serial, own, 4), Verdict::NoDifference);
+        }
+        let [least, more] = [1000.0, 1003.0].map(|ms| spread(ms, ms, ms));
+        assert_eq!(Verdict::of(least, more, 21), Verdict::NoDifference);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{File, Lane, Network, Report, Way};
+use super::{File, Lane, Network, Report, Way, report::LEAST_READS};
 use crate::table::{Table, grouped};
 
 impl fmt::Display for Report {
@@ -94,7 +94,9 @@ impl Report {
                 "All ways know the header before, and end with decoded pixels. The first read makes new \
                  connections; a second one warms up; then {iterations} reads count. Coalesced is the COG reader: \
                  it merges neighbours and cuts at 2 MiB, and decodes while bytes still arrive. At most 256 \
-                 requests are under way."
+                 requests are under way. The ways run side by side, each with a server and a line of its own: \
+                 first those over slow lines, which leave the machine idle, then those over the same region's, \
+                 which share its cores."
             ),
             "The networks are models on loopback, made from the numbers of the published measurement; the \
              requests, the connections and the decoding are real. Of the same region it gives no log, and says \
@@ -105,15 +107,20 @@ impl Report {
                 .to_owned(),
             "A way pays where its slowest read was faster than the fastest serial one, and its median is a fifth \
              faster or more; by less it gains little."
-                .to_owned(),
+                .to_owned()
+                + &match iterations < LEAST_READS {
+                    true => format!(
+                        " Of fewer than {LEAST_READS} reads that count nothing is said."
+                    ),
+                    false => String::new(),
+                },
             format!("All ways of a network returned the same pixels: sha256 {}.", digests.join(", ")),
             format!(
-                "{}, {} cores, {}. {} build of version {}. {}, {:.0} s",
+                "{}, {} cores, {}. {}. {}, {:.0} s",
                 machine.cpu,
                 machine.cores,
                 machine.os,
-                origin.build,
-                origin.version,
+                origin.built(),
                 origin.date,
                 self.took_s
             ),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use rss_bench::{Origin, Program, Step, gather, ranges};
 use serde::Serialize;
@@ -147,40 +147,31 @@ impl Sheets {
 impl Sheet {
     fn new(path: &Path) -> Result<Self> {
         let named = || format!("cannot write {}", path.display());
-        anyhow::ensure!(!path.is_dir(), "{}: it is a folder", named());
+        if let Ok(there) = path.metadata() {
+            ensure!(!there.is_dir(), "{}: it is a folder", named());
+            ensure!(there.is_file(), "{}: it is no regular file", named());
+        }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
+        let mut builder = tempfile::Builder::new();
+        // A temporary file is its owner's alone; this one becomes an ordinary file.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         Ok(Self {
-            file: NamedTempFile::new_in(folder).with_context(named)?,
+            file: builder.tempfile_in(folder).with_context(named)?,
             path: path.to_owned(),
         })
     }
 
     fn fill(mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes)?;
-        self.file.as_file().sync_all()?;
-        readable(self.file.path())?;
         let named = || format!("cannot write {}", self.path.display());
+        self.file.write_all(bytes).with_context(named)?;
+        self.file.as_file().sync_all().with_context(named)?;
         self.file.persist(&self.path).with_context(named)?;
         Ok(())
     }
-}
-
-/// Lets others read a temporary file, as they read files that are made in the usual way.
-#[cfg(unix)]
-fn readable(path: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    Ok(std::fs::set_permissions(
-        path,
-        std::fs::Permissions::from_mode(0o644),
-    )?)
-}
-
-#[cfg(not(unix))]
-fn readable(_path: &Path) -> Result<()> {
-    Ok(())
 }
 
 /// Progress on stderr, where that is a terminal.

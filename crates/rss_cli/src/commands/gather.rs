@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 #[cfg(feature = "index")]
-use rss_core::index::{Index, Select};
+use rss_core::index::Index;
 use rss_core::{
     Backend, Bbox, Error, Location, NpyStack, Raster, Session, SessionBuilder, Size, TileIndex,
     Window,
@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::found;
+#[cfg(feature = "index")]
+use super::index_export;
 use crate::{
     Found,
     args::{GatherArgs, OnChangeArg},
@@ -242,7 +244,7 @@ fn print(gathered: &Gathered, args: &GatherArgs) -> Result<()> {
         format!("{median:.1} [{min:.1}..{max:.1}] ms")
     };
     let cpu = gathered.cpu.map_or("-".to_owned(), |cpu| {
-        let each = cpu.as_secs_f64() * 1e3 / report.files.max(1) as f64;
+        let each = cpu.as_secs_f64() * 1e3 / ok.max(1) as f64;
         format!("{:.2} s, {each:.2} ms a tile", cpu.as_secs_f64())
     });
     output::lines([
@@ -349,16 +351,7 @@ fn indexed(
 ) -> Result<Vec<File>> {
     let index = Index::open(path)?;
     let Some(listed) = listed else {
-        let mut select = Select::all();
-        if let Some(key) = assets.iter().find(|key| {
-            let known = index.info().assets;
-            !known.iter().any(|asset| asset.key == **key)
-        }) {
-            bail!("{}: the index has no asset `{key}`", path.display());
-        }
-        if !assets.is_empty() {
-            select = select.with_assets(assets);
-        }
+        let select = index_export::select(&index, path, assets)?;
         let entries = index.entries(&select)?;
         return Ok(entries
             .map(|found| Ok(File::Entry(found?.entry)))

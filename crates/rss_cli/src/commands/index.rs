@@ -1,6 +1,9 @@
 //! `rss index`: headers of many files in one Parquet file.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Result, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
@@ -36,7 +39,7 @@ pub(crate) async fn run(args: &IndexArgs) -> Result<Found> {
             }
             check(index, options, *json).await
         }
-        IndexAction::Export(args) => index_export::run(args),
+        IndexAction::Export(args) => index_export::run(args).await,
         IndexAction::Merge {
             indexes,
             output,
@@ -49,13 +52,14 @@ pub(crate) async fn run(args: &IndexArgs) -> Result<Found> {
     }
 }
 
-/// Says how an interrupted command goes on.
-pub(crate) fn goes_on(args: &IndexArgs) -> Option<String> {
+/// Returns where an interrupted command keeps what it has read.
+pub(crate) fn partial(args: &IndexArgs) -> Option<PathBuf> {
     match &args.action {
-        IndexAction::Build(args) => Some(format!(
-            "what was read is in {}.partial: the same command goes on from there",
-            args.output.display()
-        )),
+        IndexAction::Build(args) => {
+            let mut name = args.output.as_os_str().to_owned();
+            name.push(".partial");
+            Some(name.into())
+        }
         _ => None,
     }
 }
@@ -264,8 +268,8 @@ async fn check(path: &Path, options: CheckOptions, json: bool) -> Result<Found> 
     for one in &report.failed {
         output::say(&failure(&one.location, &one.error));
     }
-    let stale = report.changed.len().saturating_sub(report.updated);
-    let wrong = stale + report.missing.len() + report.failed.len();
+    // A changed file whose header cannot be read is listed twice.
+    let wrong = report.checked.saturating_sub(report.ok + report.updated);
     if wrong > 0 {
         bail!(
             "{wrong} of {} files are not what the index says",

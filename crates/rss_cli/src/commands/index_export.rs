@@ -1,6 +1,8 @@
 //! `rss index export`: an index in the formats of others.
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Result, bail};
 use rss_core::{
     ErrorKind,
     index::{self, Exported, Index, LeftOut, Select},
@@ -9,13 +11,11 @@ use serde_json::{Value, json};
 
 use crate::{Found, args::IndexExportArgs, output};
 
-pub(crate) fn run(args: &IndexExportArgs) -> Result<Found> {
+pub(crate) async fn run(args: &IndexExportArgs) -> Result<Found> {
     let index = Index::open(&args.index)?;
-    let mut select = Select::all();
-    if !args.assets.is_empty() {
-        select = select.with_assets(&args.assets);
-    }
-    let exported = match index::export(index.entries(&select)?, args.format, &args.output) {
+    let select = select(&index, &args.index, &args.assets)?;
+    let exported = index::export_index(index, select, args.format, &args.output).await;
+    let exported = match exported {
         Err(err) if err.kind() == ErrorKind::NotFound && err.location().is_none() => {
             output::say(err.message());
             return Ok(Found::Nothing);
@@ -36,6 +36,19 @@ pub(crate) fn run(args: &IndexExportArgs) -> Result<Found> {
         output::say(&format!("left out: {}", named(one)));
     }
     Ok(Found::Something)
+}
+
+/// Selects assets of an index, all if none is named.
+pub(crate) fn select(index: &Index, path: &Path, assets: &[String]) -> Result<Select> {
+    if assets.is_empty() {
+        return Ok(Select::all());
+    }
+    let known = index.info().assets;
+    let is_known = |key: &&String| known.iter().any(|asset| asset.key == **key);
+    if let Some(key) = assets.iter().find(|key| !is_known(key)) {
+        bail!("{}: the index has no asset `{key}`", path.display());
+    }
+    Ok(Select::all().with_assets(assets))
 }
 
 fn named(one: &LeftOut) -> String {

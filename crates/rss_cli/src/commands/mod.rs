@@ -13,5 +13,7 @@ pub(crate) mod info;
 pub(crate) mod read;
 pub(crate) mod remote;
 pub(crate) mod search;
+#[cfg(feature = "zarr")]
+pub(crate) mod zarr;
 
 mod found;

@@ -1,6 +1,6 @@
 //! `rss read`: pixels into a file or to stdout.
 
-use std::{io::Write, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
 use anyhow::Result;
 use rss_core::{Backend, Format, Location, ReadRequest, Session, Window, reader};
@@ -39,11 +39,7 @@ pub(crate) async fn run(args: &ReadArgs) -> Result<Found> {
 
     match to_file {
         Some(path) => pixels.save(path)?,
-        None => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(&pixels.pixels.to_le_bytes())?;
-            out.flush()?;
-        }
+        None => output::stdout(&pixels.pixels.to_le_bytes())?,
     }
     if args.json {
         let [count, height, width] = pixels.pixels.shape();

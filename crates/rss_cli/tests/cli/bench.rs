@@ -3,6 +3,7 @@
 use std::{
     fs,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use rss_testbed::Testbed;
@@ -37,6 +38,9 @@ const RANGES: &[&str] = &[
     "--scale",
     "0.1",
 ];
+
+/// How long a browser may take for a page.
+const BROWSER_TIME: Duration = Duration::from_secs(60);
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
@@ -114,8 +118,18 @@ fn the_rows_of_ranges_add_up() {
     assert_eq!(lanes.len(), 10);
     let window = &report["windows"][0]["window"];
     assert_eq!(window, &serde_json::json!([512, 2560]));
+    let sent = |lane: &Value| lane["bytes"].as_u64().unwrap();
     for lane in lanes {
         assert_eq!(lane["sha256"], report["windows"][0]["sha256"]);
+        // Merged, what lies between is sent too; in pieces and side by side the same as one by one.
+        let serial = lanes
+            .iter()
+            .find(|serial| serial["way"] == "serial" && serial["file"] == lane["file"])
+            .unwrap();
+        match lane["way"] == "coalesced" {
+            true => assert!(sent(lane) >= sent(serial), "{lane}"),
+            false => assert_eq!(sent(lane), sent(serial), "{lane}"),
+        }
         assert!(number(&lane["cold_ms"]) > 0.0);
         let rows = lane["ranges"].as_array().unwrap();
         let bytes: Vec<u64> = rows
@@ -125,7 +139,7 @@ fn the_rows_of_ranges_add_up() {
         match lane["way"].as_str().unwrap() {
             "serial" => {
                 assert_eq!(bytes.len(), 10);
-                assert_eq!(bytes.iter().sum::<u64>(), lane["bytes"].as_u64().unwrap());
+                assert_eq!(bytes.iter().sum::<u64>(), sent(lane));
                 assert!(
                     bytes.iter().step_by(2).all(|&first| first == 65_536),
                     "{bytes:?}"
@@ -193,50 +207,67 @@ fn a_gather_page_has_every_plot() {
     }
 }
 
-/// Loads a page in a browser, as narrow as a phone, and measures it there.
+/// Loads a page in a browser, also as narrow as a phone, and measures it there.
 fn looks_right(stage: &Stage, page: &str, plots: usize) {
     let Some(browser) = browser() else {
         eprintln!("no Chromium here: the page's text alone was checked");
         return;
     };
     let inner = page.replace('&', "&amp;").replace('"', "&quot;");
-    for width in [360, 390, 1280] {
-        // A browser's window has a least width; a frame has none.
-        let outer = format!(
-            "<body><iframe id=f style=\"width:{width}px;height:900px;border:0\" srcdoc=\"{inner}\"></iframe>\
-             <script>f.onload = () => {{ const d = f.contentDocument, svgs = [...d.querySelectorAll('figure svg')];\
-             const r = svgs.map(s => s.getBoundingClientRect());\
-             const cut = svgs.flatMap(s => {{ const b = s.getBoundingClientRect();\
-               return [...s.querySelectorAll('text')].filter(t => {{ const c = t.getBoundingClientRect();\
-                 return c.left < b.left - 1 || c.right > b.right + 1 || c.bottom > b.bottom + 1 }}) }});\
-             document.body.dataset.measured = [d.documentElement.scrollWidth <= d.documentElement.clientWidth,\
-               r.filter(b => b.width > 250 && b.height > 80 && b.right <= {width}).length,\
-               cut.length].join(' ') }}</script></body>"
-        );
-        let path = stage.write("outer.html", outer);
-        let profile = tempfile::tempdir().unwrap();
-        let output = Command::new(browser)
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-            ])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .args(["--virtual-time-budget=5000", "--dump-dom"])
-            .arg(format!("file://{path}"))
-            .stderr(Stdio::null())
-            .output()
-            .unwrap();
-        fs::remove_file(&path).unwrap();
-        let dom = String::from_utf8(output.stdout).unwrap();
-        let measured = dom.split_once("data-measured=\"");
+    let widths = [360, 390, 1280];
+    // A browser's window has a least width; a frame has none.
+    let frame = |width: u32| {
+        format!(
+            "<iframe onload=\"measure(this, {width})\" style=\"width:{width}px;height:900px;border:0\" \
+             srcdoc=\"{inner}\"></iframe>"
+        )
+    };
+    let measure = "<script>function measure(f, width) {\
+        const d = f.contentDocument, svgs = [...d.querySelectorAll('figure svg')];\
+        const r = svgs.map(s => s.getBoundingClientRect());\
+        const cut = svgs.flatMap(s => { const b = s.getBoundingClientRect();\
+          return [...s.querySelectorAll('text')].filter(t => { const c = t.getBoundingClientRect();\
+            return c.left < b.left - 1 || c.right > b.right + 1 || c.bottom > b.bottom + 1 }) });\
+        document.body.setAttribute('data-at-' + width, [\
+          d.documentElement.scrollWidth <= d.documentElement.clientWidth,\
+          r.filter(b => b.width > 250 && b.height > 80 && b.right <= width).length,\
+          cut.length].join(' ')) }</script>";
+    let outer = format!("<body>{measure}{}</body>", widths.map(frame).concat());
+    let path = stage.write("outer.html", outer);
+    let folder = tempfile::tempdir().unwrap();
+    let [dom, said] = ["dom.html", "said.txt"].map(|name| folder.path().join(name));
+    let mut child = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ])
+        .arg(format!("--user-data-dir={}", folder.path().display()))
+        .args(["--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("file://{path}"))
+        .stdout(fs::File::create(&dom).unwrap())
+        .stderr(fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + BROWSER_TIME;
+    while child.try_wait().unwrap().is_none() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // It has ended, but for one that hangs.
+    let _ = child.kill();
+    child.wait().unwrap();
+    fs::remove_file(&path).unwrap();
+    let dom = fs::read_to_string(&dom).unwrap();
+    let said = String::from_utf8_lossy(&fs::read(&said).unwrap()).into_owned();
+    for width in widths {
+        let measured = dom.split_once(&format!("data-at-{width}=\""));
         let measured = measured.and_then(|(_, rest)| rest.split_once('"'));
         let (measured, _) = measured.unwrap_or(("the browser measured nothing", ""));
         assert_eq!(
             measured,
             format!("true {plots} 0"),
-            "no overflow at {width}, plots, texts cut off"
+            "no overflow at {width}, plots, texts cut off; the browser said: {said}"
         );
     }
 }
@@ -272,6 +303,7 @@ fn what_cannot_be_run_is_one_line_before_anything_starts() {
         (&["gather", "--threads", "0"], "--threads is 0"),
         (&["gather", "--html", &absent], "absent/report.html"),
         (&["gather", "--html", folder], "it is a folder"),
+        (&["gather", "--html", "/dev/null"], "it is no regular file"),
         (&["gather", "--json", &absent], "absent/report.html"),
         (
             &["ranges", "--profile", "moon"],
@@ -280,6 +312,10 @@ fn what_cannot_be_run_is_one_line_before_anything_starts() {
         (&["ranges", "--iterations", "0"], "--iterations is 0"),
         (&["ranges", "--scale", "0"], "--scale is 0"),
         (&["ranges", "--pieces", "10"], "--pieces is 10"),
+        (
+            &["ranges", "--pieces", "18446744073709551615"],
+            "expected 1000 to 1073741824 bytes",
+        ),
         (&["ranges", "--html", &absent], "absent/report.html"),
         (&["serve", "nonsense"], "not a stock of files"),
     ] {

@@ -107,7 +107,7 @@ pub(super) async fn drive(
         (_, concurrency) => concurrency,
     });
     let mut next = requests.enumerate().peekable();
-    let mut under_way: JoinSet<(Row, u64)> = JoinSet::new();
+    let mut under_way: JoinSet<((Row, bool), u64)> = JoinSet::new();
     // Rows that came before their turn.
     let mut early: BTreeMap<usize, Row> = BTreeMap::new();
     let (mut due, mut likely, mut throttled) = (0, UNKNOWN_BYTES, shared.throttled_before);
@@ -139,17 +139,27 @@ pub(super) async fn drive(
             () = shared.room.notified(), if is_full => continue,
         };
         // A tile's own panic has become its row; the task is not aborted while this runs.
-        let Ok((row, expected)) = done else { continue };
+        let Ok(((row, asked), expected)) = done else {
+            continue;
+        };
         let actual = bytes_of(&row);
         if row.tile.is_ok() {
             likely = actual.max(1);
+        }
+        // A failure and a sparse tile take no time that says anything of the path.
+        let tells = row.tile.is_ok() && asked;
+        if tells {
             shared.latencies.add(row.open + row.read);
         }
         shared.held.fetch_add(actual, Ordering::Relaxed);
         shared.held.fetch_sub(expected, Ordering::Relaxed);
         let now = Instant::now();
         match shared.meter.throttled() {
-            same if same == throttled => pace.done(now, row.open + row.read),
+            same if same == throttled => {
+                if tells {
+                    pace.done(now, row.open + row.read);
+                }
+            }
             more => {
                 throttled = more;
                 pace.throttled(now);
@@ -191,14 +201,15 @@ fn expected(request: &Request) -> Option<u64> {
     Some(bytes.saturating_mul(u64::from(size.width) * u64::from(size.height)))
 }
 
-/// Reads one tile, with all it takes, and makes its row.
+/// Reads one tile, with all it takes, and makes its row. Returns true with it if a server was asked for
+/// pixels, as far as that is known.
 async fn tile(
     session: Session,
     options: Arc<Options>,
     shared: Arc<Shared>,
     number: usize,
     mut request: Request,
-) -> Row {
+) -> (Row, bool) {
     let start = Instant::now();
     let location = request.file.location().clone();
     let mut row = Row {
@@ -264,7 +275,9 @@ async fn tile(
     }
     row.total = start.elapsed();
     row.finished = shared.start.elapsed();
-    row
+    // GDAL plans nothing, and asks.
+    let asked = planned.get().is_none_or(|(_, plan)| plan.requests > 0);
+    (row, asked)
 }
 
 /// Returns how many requests the header of a file is planned to cost.

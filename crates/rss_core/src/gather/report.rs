@@ -35,8 +35,8 @@ pub struct Report {
     pub reindexed: usize,
     /// Tiles under way, at most, when the last row was done: what adaptive concurrency found.
     pub concurrency: usize,
-    /// Tiles per second at the best moment: the largest number of tiles done, divided by the time
-    /// since the start, as of any tile.
+    /// Tiles per second at the best moment: the largest number of tiles with pixels, divided by the
+    /// time since the start, as of any tile.
     pub peak_tiles_per_s: f64,
     /// How long opening took.
     pub open: Spread,
@@ -62,7 +62,7 @@ pub struct Planned {
 pub struct Spread {
     /// The least.
     pub min: Duration,
-    /// Half of them are as short.
+    /// The middle one; of an even number the mean of the two in the middle.
     pub median: Duration,
     /// The most.
     pub max: Duration,
@@ -73,9 +73,13 @@ impl Spread {
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |place: usize| times.get(place).copied().unwrap_or_default();
+        let half = times.len() / 2;
         Self {
             min: at(0),
-            median: at(times.len() / 2),
+            median: match times.len() % 2 {
+                0 => (at(half.saturating_sub(1)) + at(half)) / 2,
+                _ => at(half),
+            },
             max: at(times.len().saturating_sub(1)),
         }
     }
@@ -111,11 +115,11 @@ impl Counts {
                 self.open.push(row.open);
                 self.read.push(row.read);
                 self.total.push(row.total);
+                let rate = report.ok as f64 / row.finished.as_secs_f64().max(1e-9);
+                report.peak_tiles_per_s = report.peak_tiles_per_s.max(rate);
             }
             Err(_) => report.failed += 1,
         }
-        let rate = report.files as f64 / row.finished.as_secs_f64().max(1e-9);
-        report.peak_tiles_per_s = report.peak_tiles_per_s.max(rate);
     }
 
     pub(super) fn report(&self, traffic: Traffic, throttled: u64) -> Report {
@@ -128,5 +132,46 @@ impl Counts {
             total: Spread::of(self.total.clone()),
             ..self.report.clone()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        error::{Error, ErrorKind, Result},
+        location::Location,
+        raster::Raster,
+    };
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        let of = |ms: &[u64]| Spread::of(ms.iter().copied().map(Duration::from_millis).collect());
+        assert_eq!(of(&[4, 1, 3, 2]).median, Duration::from_micros(2500));
+        assert_eq!(of(&[7]).median, Duration::from_millis(7));
+        assert_eq!(of(&[]), Spread::default());
+    }
+
+    #[test]
+    fn a_failure_is_no_tile_of_the_peak() {
+        let row = |finished: u64, tile: Result<Raster>| Row {
+            number: 0,
+            location: Location::parse("s3://bucket/a.tif").unwrap(),
+            tile,
+            open: Duration::ZERO,
+            read: Duration::ZERO,
+            total: Duration::ZERO,
+            finished: Duration::from_millis(finished),
+            tries: 1,
+            hedged: false,
+            reindexed: None,
+        };
+        let mut counts = Counts::default();
+        for at in 1..=10 {
+            let failed = Error::new(ErrorKind::NotFound, "no such object");
+            counts.add(&row(at, Err(failed)), 1);
+        }
+        let report = counts.report(Traffic::default(), 0);
+        assert_eq!((report.failed, report.peak_tiles_per_s), (10, 0.0));
     }
 }

@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::{
     bare,
+    build::Stop,
     file::{Writer, schema_of},
     inputs::{Chosen, Plan, ROWS_AT_ONCE, Rows, files_of},
     items::{Columns, Row, stripped},
@@ -32,17 +33,19 @@ pub(super) struct Written {
 ///
 /// # Errors
 ///
-/// As the file system's.
+/// As the file system's; if it is stopped.
 pub(super) fn assemble(
     plan: Plan,
     keys: Option<&[String]>,
     journal: &mut Journal,
     output: &Path,
+    stop: &Stop,
 ) -> Result<Written> {
     let mut sheet = Sheet {
         journal,
         assets: plan.assets,
         output,
+        stop,
         writer: None,
         items: 0,
     };
@@ -127,6 +130,7 @@ struct Sheet<'a> {
     journal: &'a mut Journal,
     assets: Vec<String>,
     output: &'a Path,
+    stop: &'a Stop,
     writer: Option<(Writer, SchemaRef)>,
     items: u64,
 }
@@ -138,7 +142,7 @@ impl Sheet<'_> {
             fields.push(schema::field(&column_of(asset), kind));
         }
         let columns = schema_of(fields);
-        let writer = Writer::create(self.output, Arc::clone(&columns))?;
+        let writer = Writer::create(self.output, Arc::clone(&columns), self.stop)?;
         self.writer = Some((writer, columns));
         Ok(())
     }

@@ -3,7 +3,10 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use stac::ItemCollection;
@@ -11,7 +14,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     assemble::assemble,
-    file::beside,
+    file::temporary,
     inputs::{Input, Job, Known, Plan},
     journal::{Journal, Name},
     merge::merge_indexes,
@@ -196,7 +199,7 @@ impl Builder {
         let known = match &self.append_to {
             Some(path) => {
                 let path = path.clone();
-                on_disk(move || Known::of(&Index::open(path)?)).await?
+                on_disk(move |_| Known::of(&Index::open(path)?)).await?
             }
             None => Known::default(),
         };
@@ -206,7 +209,7 @@ impl Builder {
         }
         let partial = partial_of(output);
         let digest = plan.digest;
-        let journal = on_disk(move || Journal::open(&partial, &digest)).await?;
+        let journal = on_disk(move |_| Journal::open(&partial, &digest)).await?;
         let mut jobs = std::mem::take(&mut plan.jobs);
         let files = jobs.len() + plan.refused.len();
         jobs.retain(|job| !journal.holds(job.name));
@@ -227,16 +230,16 @@ impl Builder {
         let ok = files - failed.len();
         let (keys, append_to) = (self.assets.clone(), self.append_to.clone());
         let to = output.to_owned();
-        let (items, output_bytes) = on_disk(move || {
+        let (items, output_bytes) = on_disk(move |stop| {
             let written = match append_to {
                 None => {
-                    let written = assemble(plan, keys.as_deref(), &mut journal, &to)?;
+                    let written = assemble(plan, keys.as_deref(), &mut journal, &to, stop)?;
                     (written.items, written.bytes)
                 }
                 Some(existing) => {
-                    let fresh = beside(&to)?;
-                    assemble(plan, keys.as_deref(), &mut journal, fresh.path())?;
-                    let info = merge_indexes(&[existing.as_path(), fresh.path()], &to)?;
+                    let fresh = temporary(&to)?;
+                    assemble(plan, keys.as_deref(), &mut journal, fresh.path(), stop)?;
+                    let info = merge_indexes(&[existing.as_path(), fresh.path()], &to, stop)?;
                     (info.items, info.bytes)
                 }
             };
@@ -363,11 +366,50 @@ pub(super) fn partial_of(output: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+pub(super) fn folder_of(output: &Path) -> &Path {
+    match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether nobody waits any more for what is written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unavailable`] if nobody waits: a thread cannot be ended from outside, so what writes
+    /// asks, and clears up.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Unavailable, "nobody waits for it")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Stops the work when the future that waits for it is dropped.
+struct Waiting(Stop);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
 /// Runs what reads and writes files where waiting is allowed.
 pub(super) async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
+    work: impl FnOnce(&Stop) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work)
+    let stop = Stop::default();
+    let _waiting = Waiting(stop.clone());
+    tokio::task::spawn_blocking(move || work(&stop))
         .await
         .map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the file system was lost"))?
 }

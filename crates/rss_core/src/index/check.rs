@@ -116,7 +116,7 @@ pub async fn check(
 ) -> Result<CheckReport> {
     let path = path.as_ref().to_owned();
     let (from, sample) = (path.clone(), options.sample);
-    let files = on_disk(move || listed(&from, sample)).await?;
+    let files = on_disk(move |_| listed(&from, sample)).await?;
     let total = files.len();
     let mut report = CheckReport::default();
     let mut changed: Vec<(Location, Option<String>)> = Vec::new();
@@ -169,7 +169,7 @@ pub async fn check(
         }
         report.updated = fresh.len();
         if !fresh.is_empty() {
-            on_disk(move || replace(&path, &fresh)).await?;
+            on_disk(move |stop| replace(&path, &fresh, stop)).await?;
         }
     }
     report.changed = changed.into_iter().map(|(location, _)| location).collect();

@@ -226,7 +226,12 @@ mod tests {
         let arrays = columns.into_iter().map(|(_, column)| column).collect();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.parquet");
-        let mut writer = Writer::create(&path, Arc::clone(&schema)).unwrap();
+        let mut writer = Writer::create(
+            &path,
+            Arc::clone(&schema),
+            &crate::index::build::Stop::default(),
+        )
+        .unwrap();
         writer
             .write(&RecordBatch::try_new(schema, arrays).unwrap())
             .unwrap();

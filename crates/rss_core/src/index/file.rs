@@ -26,7 +26,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use super::schema;
+use super::{
+    build::{Stop, folder_of},
+    schema,
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     store::of_io,
@@ -74,17 +77,18 @@ pub(super) struct Writer {
     said: Said,
     geometries: BTreeSet<String>,
     bbox: Option<[f64; 4]>,
+    stop: Stop,
 }
 
 impl Writer {
-    /// Starts a file that will be at `output`.
+    /// Starts a file that will be at `output`, unless it is stopped before.
     ///
     /// # Errors
     ///
-    /// As the file system's; [`ErrorKind::Unsupported`] if a column cannot be stored.
-    pub(super) fn create(output: &Path, columns: SchemaRef) -> Result<Self> {
+    /// As [`temporary`]; [`ErrorKind::Unsupported`] if a column cannot be stored.
+    pub(super) fn create(output: &Path, columns: SchemaRef, stop: &Stop) -> Result<Self> {
         let wrong = |err: io::Error| of_io(&err).at(output.display());
-        let temp = beside(output)?;
+        let temp = temporary(output)?;
         let file = temp.as_file().try_clone().map_err(wrong)?;
         let said = Said {
             version: schema::VERSION,
@@ -109,6 +113,7 @@ impl Writer {
             said,
             geometries: BTreeSet::new(),
             bbox: None,
+            stop: stop.clone(),
         })
     }
 
@@ -116,8 +121,9 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As the file system's.
+    /// As the file system's; if it is stopped.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.stop.check()?;
         self.count(batch);
         let mut from = 0;
         // A page ends where a call ends: a row with very many tiles has pages of its own.
@@ -189,7 +195,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As the file system's; nothing is left then.
+    /// As the file system's; if it is stopped. Nothing is left then.
     pub(super) fn finish(mut self) -> Result<u64> {
         let geo = json!({
             "version": "1.1.0",
@@ -227,26 +233,31 @@ impl Writer {
         }
         self.writer.finish().map_err(fault)?;
         drop(self.writer);
+        self.stop.check()?;
         keep(self.temp, &self.output)
     }
 }
 
-/// Makes a temporary file in the folder of the one it becomes.
+/// Makes a file beside the one that it becomes, as readable as any other.
 ///
 /// # Errors
 ///
-/// As the file system's.
-pub(super) fn beside(output: &Path) -> Result<NamedTempFile> {
-    let folder = match output.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+/// [`ErrorKind::InvalidInput`] if `output` is there and is no regular file: a folder, a device or a pipe
+/// cannot be replaced by a file; as the file system's.
+pub(super) fn temporary(output: &Path) -> Result<NamedTempFile> {
+    if output.metadata().is_ok_and(|there| !there.is_file()) {
+        let message = "what is there is no regular file, and is not replaced by one";
+        return Err(Error::new(ErrorKind::InvalidInput, message).at(output.display()));
+    }
     let name = output.file_name().and_then(|name| name.to_str());
-    tempfile::Builder::new()
-        .prefix(&format!(".{}.", name.unwrap_or("index")))
-        .suffix(".tmp")
-        .tempfile_in(folder)
-        .map_err(|err| of_io(&err).at(output.display()))
+    let prefix = format!(".{}.", name.unwrap_or("index"));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".tmp");
+    // A temporary file is its owner's alone; this one becomes an ordinary file.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let made = builder.tempfile_in(folder_of(output));
+    made.map_err(|err| of_io(&err).at(output.display()))
 }
 
 /// Puts a finished file in its place, so that it is there whole or not at all; returns its size.
@@ -258,13 +269,6 @@ pub(super) fn keep(temp: NamedTempFile, output: &Path) -> Result<u64> {
     let wrong = |err: io::Error| of_io(&err).at(output.display());
     temp.as_file().sync_all().map_err(wrong)?;
     let bytes = temp.as_file().metadata().map_err(wrong)?.len();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // A temporary file is its owner's alone; what was asked for is as readable as any other.
-        let readable = std::fs::Permissions::from_mode(0o644);
-        temp.as_file().set_permissions(readable).map_err(wrong)?;
-    }
     temp.persist(output).map_err(|err| wrong(err.error))?;
     // The name is on disk only when its folder is. Not every system can do this.
     if let Some(folder) = output.parent().filter(|folder| folder.is_dir())
@@ -383,4 +387,33 @@ fn store(
 /// Returns a schema of columns.
 pub(super) fn schema_of(fields: Vec<arrow_schema::Field>) -> SchemaRef {
     Arc::new(arrow_schema::Schema::new(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::StringArray;
+    use arrow_schema::{DataType, Field};
+
+    use super::*;
+
+    #[test]
+    fn an_index_that_is_stopped_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("index.parquet");
+        let columns = schema_of(vec![Field::new("id", DataType::Utf8, false)]);
+        let ids = Arc::new(StringArray::from(vec!["a"]));
+        let rows = RecordBatch::try_new(Arc::clone(&columns), vec![ids]).unwrap();
+        for rows_before in 0..2 {
+            let stop = Stop::default();
+            let mut writer = Writer::create(&output, Arc::clone(&columns), &stop).unwrap();
+            for _ in 0..rows_before {
+                writer.write(&rows).unwrap();
+            }
+            stop.set();
+            assert!(writer.write(&rows).is_err());
+            let err = writer.finish().unwrap_err();
+            assert_eq!(err.kind(), ErrorKind::Unavailable);
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use parquet::arrow::ProjectionMask;
 use sha2::{Digest, Sha256};
 
 use super::{
-    build::on_disk,
+    build::{Stop, on_disk},
     file::{Writer, schema_of},
     inputs::ROWS_AT_ONCE,
     journal::Name,
@@ -47,9 +47,9 @@ pub async fn merge<P: AsRef<Path>>(
         .map(|path| path.as_ref().to_owned())
         .collect();
     let output = output.as_ref().to_owned();
-    on_disk(move || {
+    on_disk(move |stop| {
         let inputs: Vec<&Path> = inputs.iter().map(AsRef::as_ref).collect();
-        merge_indexes(&inputs, &output)
+        merge_indexes(&inputs, &output, stop)
     })
     .await
 }
@@ -69,7 +69,7 @@ struct Versions {
     older: Vec<Place>,
 }
 
-pub(super) fn merge_indexes(inputs: &[&Path], output: &Path) -> Result<Info> {
+pub(super) fn merge_indexes(inputs: &[&Path], output: &Path, stop: &Stop) -> Result<Info> {
     if inputs.is_empty() {
         let message = "no index to merge, expected one at least";
         return Err(Error::new(ErrorKind::InvalidInput, message));
@@ -86,8 +86,8 @@ pub(super) fn merge_indexes(inputs: &[&Path], output: &Path) -> Result<Info> {
         unite::join(&mut fields, &columns).map_err(|err| err.at(index.table().path().display()))?;
     }
     let columns = schema_of(fields);
-    let items = items(&indexes)?;
-    let mut writer = Writer::create(output, Arc::clone(&columns))?;
+    let items = items(&indexes, stop)?;
+    let mut writer = Writer::create(output, Arc::clone(&columns), stop)?;
     for (input, index) in indexes.iter().enumerate() {
         let mask = ProjectionMask::all();
         for group in 0..index.table().groups() {
@@ -123,12 +123,13 @@ pub(super) fn merge_indexes(inputs: &[&Path], output: &Path) -> Result<Info> {
 }
 
 /// Finds each item's rows.
-fn items(indexes: &[Index]) -> Result<HashMap<Name, Versions>> {
+fn items(indexes: &[Index], stop: &Stop) -> Result<HashMap<Name, Versions>> {
     let mut items: HashMap<Name, Versions> = HashMap::new();
     for (input, index) in indexes.iter().enumerate() {
         let table = index.table();
         let mask = table.mask(&[&["id"], &["collection"]]);
         for group in 0..table.groups() {
+            stop.check()?;
             let mut row = 0;
             for batch in table.read(group, &mask, None, 1024)? {
                 for name in names(&batch?) {
@@ -323,10 +324,10 @@ fn picked(
 /// # Errors
 ///
 /// As [`Index::open`] and the file system's.
-pub(super) fn replace(path: &Path, entries: &HashMap<Name, Entry>) -> Result<Info> {
+pub(super) fn replace(path: &Path, entries: &HashMap<Name, Entry>, stop: &Stop) -> Result<Info> {
     let index = Index::open(path)?;
     let columns = index.table().schema()?;
-    let mut writer = Writer::create(path, Arc::clone(&columns))?;
+    let mut writer = Writer::create(path, Arc::clone(&columns), stop)?;
     for group in 0..index.table().groups() {
         for batch in index
             .table()

@@ -35,7 +35,7 @@ pub use self::{
     build::{BuildProgress, BuildReport, Builder, Failed, Source},
     check::{CheckOptions, CheckReport, check},
     entries::{Entries, Indexed},
-    export::{Exported, Format, LeftOut, export},
+    export::{Exported, Format, LeftOut, export, export_index},
     merge::merge,
     open::{AssetInfo, Index, Info},
     select::Select,

@@ -449,7 +449,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.parquet");
         let columns = schema_of(vec![field("id", arrow_schema::DataType::Utf8)]);
-        let mut writer = Writer::create(&path, Arc::clone(&columns)).unwrap();
+        let mut writer = Writer::create(
+            &path,
+            Arc::clone(&columns),
+            &crate::index::build::Stop::default(),
+        )
+        .unwrap();
         let ids = arrow_array::StringArray::from(vec!["a"]);
         let batch = RecordBatch::try_new(columns, vec![Arc::new(ids)]).unwrap();
         writer.write(&batch).unwrap();

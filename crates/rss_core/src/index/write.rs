@@ -7,6 +7,7 @@ use arrow_schema::{DataType, SchemaRef};
 use stac::Item;
 
 use super::{
+    build::Stop,
     file::{self, schema_of},
     inputs::ROWS_AT_ONCE,
     items::{Columns, Row},
@@ -87,7 +88,7 @@ impl Writer {
         }
         let schema = schema_of(fields);
         Ok(Self {
-            file: file::Writer::create(output.as_ref(), Arc::clone(&schema))?,
+            file: file::Writer::create(output.as_ref(), Arc::clone(&schema), &Stop::default())?,
             columns,
             entries: vec![Vec::new(); assets.len()],
             assets,

@@ -318,6 +318,33 @@ async fn a_server_that_is_overloaded_is_asked_less() {
 }
 
 #[tokio::test]
+async fn what_asks_no_server_does_not_say_how_many_to_have_under_way() {
+    let session = Session::builder().build().unwrap();
+    let side = Size {
+        width: 512,
+        height: 512,
+    };
+    let empty = Image::new(side, side, 16, 1, Tiles::new(vec![0], vec![0]));
+    let entry = Entry::new(
+        Location::parse("s3://bucket/empty.tif").unwrap(),
+        Version::of_size(1000),
+        Header::new(DataType::U16, vec![empty]),
+    );
+    let sparse = Request::new(entry);
+    let outside = sparse
+        .clone()
+        .with_place(Place::Tile(TileIndex { col: 99, row: 0 }));
+    for (request, ok) in [(sparse, 500), (outside, 0)] {
+        let (rows, report) = all(&session, vec![request; 500], Options::new()).await;
+        if ok > 0 {
+            rows[0].tile.as_ref().unwrap();
+        }
+        assert_eq!((report.ok, report.requests), (ok, 0));
+        assert_eq!(report.concurrency, 32, "as at the start");
+    }
+}
+
+#[tokio::test]
 async fn a_tile_is_tried_again_by_itself() {
     let stage = Stage::new(8);
     let entries = stage.entries().await;

@@ -14,14 +14,15 @@ mod zarr;
 use std::{
     fmt,
     fs::File,
-    io::{BufWriter, Write},
+    io::{self, BufWriter, Write},
     path::Path,
     str::FromStr,
 };
 
 use super::{
-    Indexed,
-    file::{beside, keep},
+    Index, Indexed, Select,
+    build::{Stop, on_disk},
+    file::{keep, temporary},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -159,18 +160,49 @@ impl Exported {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NotFound`] if nothing can be written, with the first reason; those of `files`; as the
-/// file system's.
+/// [`ErrorKind::NotFound`] if there is no file; [`ErrorKind::Unsupported`] if none can be written, with
+/// the first reason; those of `files`; as the file system's.
 pub fn export(
     files: impl IntoIterator<Item = Result<Indexed>>,
     format: Format,
     output: impl AsRef<Path>,
 ) -> Result<Exported> {
-    let output = output.as_ref();
+    write(files, format, output.as_ref(), &Stop::default())
+}
+
+/// Writes the files of an index that are selected, as [`export`] does, on a thread that may wait. Where
+/// the future is dropped, nothing is left.
+///
+/// # Errors
+///
+/// As [`Index::entries`] and [`export`].
+pub async fn export_index(
+    index: Index,
+    select: Select,
+    format: Format,
+    output: impl AsRef<Path>,
+) -> Result<Exported> {
+    let output = output.as_ref().to_owned();
+    on_disk(move |stop| write(index.entries(&select)?, format, &output, stop)).await
+}
+
+fn write(
+    files: impl IntoIterator<Item = Result<Indexed>>,
+    format: Format,
+    output: &Path,
+    stop: &Stop,
+) -> Result<Exported> {
     let wrong = |err: std::io::Error| of_io(&err).at(output.display());
-    let temp = beside(output)?;
-    let mut out = BufWriter::with_capacity(1 << 20, temp.as_file());
-    let files = files.into_iter();
+    let temp = temporary(output)?;
+    let file = Stoppable {
+        file: temp.as_file(),
+        stop,
+    };
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let files = files.into_iter().map(|file| {
+        stop.check()?;
+        file
+    });
     let exported = match format {
         Format::Kerchunk => zarr::write(files, &mut out),
         Format::KerchunkCube => cube::write(files, &mut out),
@@ -185,15 +217,15 @@ pub fn export(
     drop(out);
     if exported.written == 0 {
         let first = exported.left_out.first();
-        let message = match first.map(|one| one.error.message()) {
-            Some(reason) => format!(
+        return Err(match first.map(|one| one.error.message()) {
+            Some(reason) => unsupported(format!(
                 "none of {} files can be exported: {reason}",
                 exported.left_out.len()
-            ),
-            None => "no file to export".to_owned(),
-        };
-        return Err(Error::new(ErrorKind::NotFound, message));
+            )),
+            None => Error::new(ErrorKind::NotFound, "no file to export"),
+        });
     }
+    stop.check()?;
     keep(temp, output)?;
     Ok(exported)
 }
@@ -218,8 +250,96 @@ impl From<std::io::Error> for Failed {
 }
 
 /// The buffered file that all writers get.
-type Out<'a> = BufWriter<&'a File>;
+type Out<'a> = BufWriter<Stoppable<'a>>;
+
+/// A file that takes nothing more once it is stopped.
+struct Stoppable<'a> {
+    file: &'a File,
+    stop: &'a Stop,
+}
+
+impl Write for Stoppable<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stop.check().map_err(io::Error::other)?;
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
 
 fn unsupported(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::{Entry, Header, Image, Tiles, Version};
+
+    fn file(number: usize) -> Indexed {
+        let side = crate::geo::Size {
+            width: 512,
+            height: 512,
+        };
+        let image = Image::new(side, side, 16, 1, Tiles::new(vec![1024], vec![524_288]));
+        let location = Location::parse(&format!("s3://bucket/{number}.tif")).unwrap();
+        let header = Header::new(crate::raster::DataType::U16, vec![image]);
+        Indexed {
+            item: number.to_string(),
+            collection: None,
+            asset: "data".to_owned(),
+            datetime: None,
+            entry: Entry::new(location, Version::of_size(600_000), header),
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_export_is_as_readable_as_any_file_and_replaces_nothing_else() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode();
+        let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
+        std::fs::write(&plain, "").unwrap();
+        export([Ok(file(0))], Format::Kerchunk, &out).unwrap();
+        assert_eq!(mode(&out), mode(&plain));
+        for odd in [folder.path(), Path::new("/dev/null")] {
+            let err = export([Ok(file(0))], Format::Kerchunk, odd).unwrap_err();
+            assert_eq!(err.kind(), ErrorKind::InvalidInput, "{err}");
+        }
+    }
+
+    #[test]
+    fn an_export_that_is_stopped_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out.json");
+        // In the middle of reading, and when all is read and nothing is written yet.
+        for (format, read) in [
+            (Format::Kerchunk, 5),
+            (Format::KerchunkCube, 5),
+            (Format::KerchunkCube, 10),
+        ] {
+            let stop = Stop::default();
+            let mut numbers = 0..10;
+            let files = std::iter::from_fn(|| {
+                if numbers.start == read {
+                    stop.set();
+                }
+                numbers.next().map(file).map(Ok)
+            });
+            let err = write(files, format, &out, &stop).unwrap_err();
+            assert_eq!(err.kind(), ErrorKind::Unavailable, "{err}");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
+        write(
+            (0..10).map(|n| Ok(file(n))),
+            Format::Kerchunk,
+            &out,
+            &Stop::default(),
+        )
+        .unwrap();
+        assert!(out.is_file());
+    }
 }

@@ -220,7 +220,7 @@ fn an_export_of_nothing_leaves_what_was_there() {
     fs::write(&out, "before").unwrap();
     let files = index.entries(&Select::all()).unwrap();
     let err = index::export(files, Format::Kerchunk, &out).unwrap_err();
-    assert_eq!(err.kind(), rss_core::ErrorKind::NotFound);
+    assert_eq!(err.kind(), rss_core::ErrorKind::Unsupported);
     assert_eq!(
         err.message(),
         "none of 1 files can be exported: no codec of Zarr is exact for CCITT compression"

@@ -14,7 +14,7 @@ use rss_core::{
     Pixels, Raster, Session, Size, Source, Window,
     zarr::{Arrangement, Cube, CubeOptions, Image, Layout, PixelIndex, Resampling, Steps, Use},
 };
-use rss_testbed::{Band, Scenes, Testbed};
+use rss_testbed::{Band, Scenes, Service, Testbed};
 
 fn session() -> Session {
     Session::builder().cpu_threads(2).build().unwrap()
@@ -475,4 +475,92 @@ async fn a_query_becomes_a_cube() {
             .unwrap();
         assert!(red.iter().eq(&truth), "{}", scene.id);
     }
+}
+
+#[tokio::test]
+async fn a_cube_in_a_bucket_costs_two_requests_a_cutout_and_one_when_it_is_open() {
+    let bed = Testbed::builder().start().unwrap();
+    let session = || {
+        let builder = Session::builder().s3_endpoint(&bed.s3_endpoint());
+        builder.retries(0).build().unwrap()
+    };
+    bed.put("cubes", "here", "a bucket");
+    let location = Location::parse("s3://cubes/some/cube.zarr").unwrap();
+    let images: Vec<Image> = (1..=6)
+        .map(|number| image(number, raster(i16::try_from(number).unwrap(), 0, 0, 90, 70)))
+        .collect();
+    let (first, later) = images.split_at(4);
+    let written = Cube::create(&session(), &location, first.to_vec(), &small())
+        .await
+        .unwrap();
+    let puts = |key: &str| {
+        let log = bed.requests(Service::S3).into_iter();
+        log.filter(|request| request.method == "PUT" && request.path.contains(key))
+            .count()
+    };
+    // Each shard once, whole.
+    assert_eq!((written.shards, puts("/red/c/")), (9, 9));
+    Cube::append(&session(), &location, later.to_vec(), &small())
+        .await
+        .unwrap();
+
+    let session = session();
+    let cube = Cube::open(&session, &location).await.unwrap();
+    assert_eq!(cube.steps().len(), 6);
+    let array = cube.array(0, "red").unwrap();
+    let requests = || bed.requests(Service::S3).len();
+    bed.clear_log();
+    // Inside of one chunk.
+    let read = array.read::<i16>(&[0..2, 3..10, 3..10]).await.unwrap();
+    assert!(read.iter().take(49).all(|&sample| sample == 1));
+    assert_eq!(requests(), 2, "the shard's index, and the chunk");
+    bed.clear_log();
+    array.read::<i16>(&[2..4, 17..20, 17..20]).await.unwrap();
+    assert_eq!(requests(), 1, "another chunk of a shard that is known");
+    bed.clear_log();
+    let all = array.read::<i16>(&[0..4, 0..32, 0..32]).await.unwrap();
+    assert_eq!(all.len(), 4 * 32 * 32);
+    assert_eq!(requests(), 1, "neighbouring chunks come together");
+    // What is not there is asked for once, and is the fill value.
+    let err = Cube::open(&session, &Location::parse("s3://cubes/none").unwrap())
+        .await
+        .unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::NotFound);
+}
+
+/// An append replaces the last shard of dates: a reader that knows the old one notices, and reads the new.
+#[tokio::test]
+async fn a_shard_that_is_replaced_under_a_reader_is_read_anew() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("cubes", "here", "a bucket");
+    let session = Session::builder()
+        .s3_endpoint(&bed.s3_endpoint())
+        .build()
+        .unwrap();
+    let location = Location::parse("s3://cubes/cube.zarr").unwrap();
+    let images: Vec<Image> = (1..=4)
+        .map(|number| image(number, raster(i16::try_from(number).unwrap(), 0, 0, 30, 30)))
+        .collect();
+    let (first, later) = images.split_at(3);
+    Cube::create(&session, &location, first.to_vec(), &small())
+        .await
+        .unwrap();
+    let old = Cube::open(&session, &location).await.unwrap();
+    let pixel = [PixelIndex { col: 9, row: 9 }];
+    assert_eq!(
+        old.read_series::<i16>("red", &pixel).await.unwrap(),
+        ndarray::array![[1, 2, 3]]
+    );
+    Cube::append(&session, &location, later.to_vec(), &small())
+        .await
+        .unwrap();
+    assert_eq!(
+        old.read_series::<i16>("red", &pixel).await.unwrap(),
+        ndarray::array![[1, 2, 3]]
+    );
+    let new = Cube::open(&session, &location).await.unwrap();
+    assert_eq!(
+        new.read_series::<i16>("red", &pixel).await.unwrap(),
+        ndarray::array![[1, 2, 3, 4]]
+    );
 }

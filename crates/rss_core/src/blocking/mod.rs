@@ -1,10 +1,15 @@
 //! The blocking forms of the calls that wait.
 
+#[cfg(feature = "zarr")]
+mod zarr;
+
 use std::{future::Future, path::Path, sync::Arc};
 
 use futures::StreamExt;
 use stac::ItemCollection;
 
+#[cfg(feature = "zarr")]
+pub use self::zarr::{OpenArray, OpenCube};
 use crate::{
     error::{Error, ErrorKind, Result},
     fetch::{Fetched, GetOptions, Origin, RemoteVariant},

@@ -1,0 +1,627 @@
+//! `rss zarr`: a selection becomes a cube, what is read of it is what the files hold, and a write that is
+//! killed goes on.
+
+use std::{fs, path::Path, process::Child};
+
+use rss_core::{Backend, Crs, GeoBox, GeoTransform, Pixels, Raster, Session, Size, Window};
+use rss_testbed::Band;
+use serde_json::{Value, json};
+
+use super::stage::{Ran, SEED, Stage, files, python, root};
+
+const BANDS: [(&str, Band); 2] = [("nbart_red", Band::Red), ("nbart_nir_1", Band::Nir)];
+/// Many small shards, so that a write can be stopped between them.
+const SMALL: &[&str] = &[
+    "--chunk",
+    "2,64,64",
+    "--shard",
+    "2,128,128",
+    "--codec",
+    "blosc-lz4",
+];
+
+fn write<'a>(url: &'a str, to: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let bands = ["--canonical", "red,nir", "--to", to];
+    [&["zarr", "write", url][..], SEED, &bands, more].concat()
+}
+
+#[test]
+fn a_selection_becomes_a_cube_that_is_read() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let written = stage.run(&write(&url, "cube.zarr", &["--json"])).json();
+    assert_eq!(
+        (&written["steps"], &written["resumed"]),
+        (&json!(4), &json!(0))
+    );
+    let info = stage.run(&["zarr", "info", "cube.zarr", "--json"]).json();
+    let side = stage.bed.scenes()[0].side;
+    assert_eq!(
+        (&info["kind"], &info["width"]),
+        (&json!("cube"), &json!(side))
+    );
+    assert_eq!(
+        (&info["epsg"], &info["levels"]),
+        (&json!(32756), &json!([[side, side]]))
+    );
+    let bands = info["bands"].as_array().unwrap();
+    for (said, (name, _)) in bands.iter().zip(BANDS) {
+        assert_eq!(
+            (&said["name"], &said["dtype"]),
+            (&json!(name), &json!("int16"))
+        );
+        assert_eq!(
+            (&said["nodata"], &said["shape"]),
+            (&json!(-999.0), &json!([4, side, side]))
+        );
+    }
+    let times = info["times"].as_array().unwrap();
+    let dates: Vec<&str> = times
+        .iter()
+        .map(|time| time["time"].as_str().unwrap())
+        .collect();
+    assert!(dates.is_sorted());
+    for (number, time) in times.iter().enumerate() {
+        let mut scenes = stage.bed.scenes().iter();
+        let scene = scenes
+            .find(|scene| time["items"] == json!([scene.id]))
+            .unwrap();
+        for (name, band) in BANDS {
+            let number = number.to_string();
+            let read = [
+                "zarr",
+                "read",
+                "cube.zarr",
+                "--band",
+                name,
+                "--time",
+                &number,
+            ];
+            let block = ["--window", "100,200,64,32", "-o", "-"];
+            let ran = stage.run(&[&read[..], &block].concat());
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            let truth = scene.window(band, 100, 200, 64, 32);
+            let truth: Vec<u8> = truth
+                .iter()
+                .flat_map(|sample| sample.to_le_bytes())
+                .collect();
+            assert_eq!(ran.stdout, truth);
+        }
+    }
+    let series = stage
+        .run(&[
+            "zarr",
+            "read",
+            "cube.zarr",
+            "--band",
+            "nbart_red",
+            "--window",
+            "7,9,1,1",
+            "-o",
+            "series.npy",
+            "--json",
+        ])
+        .json();
+    assert_eq!(
+        (&series["shape"], &series["dtype"]),
+        (&json!([4, 1, 1]), &json!("int16"))
+    );
+    let array = stage
+        .run(&[
+            "zarr",
+            "read",
+            "cube.zarr/nbart_red",
+            "--ranges",
+            "0:2,0:5,0:6",
+            "-o",
+            "box.bin",
+            "--json",
+        ])
+        .json();
+    assert_eq!(array["shape"], json!([2, 5, 6]));
+    assert_eq!(
+        fs::read(stage.path("box.bin")).unwrap().len(),
+        2 * 5 * 6 * 2
+    );
+    let said = stage
+        .run(&["zarr", "info", "cube.zarr/nbart_red", "--json"])
+        .json();
+    assert_eq!(
+        (&said["kind"], &said["dimensions"]),
+        (&json!("array"), &json!(["time", "y", "x"]))
+    );
+    // The geography goes with a window of one date.
+    stage
+        .run(&[
+            "zarr",
+            "read",
+            "cube.zarr",
+            "--band",
+            "nbart_red",
+            "--time",
+            "0",
+            "--window",
+            "100,200,64,32",
+            "-o",
+            "block.tif",
+        ])
+        .text();
+    let tif = stage.run(&["info", "block.tif", "--json"]).json();
+    let transform = info["transform"].as_array().unwrap();
+    let x = transform[0].as_f64().unwrap() + 100.0 * transform[1].as_f64().unwrap();
+    assert_eq!(
+        (&tif["epsg"], &tif["transform"][0]),
+        (&json!(32756), &json!(x))
+    );
+}
+
+#[test]
+fn what_cannot_be_is_one_clear_error() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    for (more, said) in [
+        (
+            &["--use", "all"][..],
+            "use `all` is not one of balanced, time-series, maps",
+        ),
+        (&["--codec", "lz4"], "codec `lz4` is not one of none, zstd"),
+        (&["--chunk", "1,2"], "`1,2` is not TIME,Y,X"),
+        (
+            &["--chunk", "1,10,10", "--shard", "1,15,10"],
+            "shard 1,15,10 is no whole number of chunks 1,10,10",
+        ),
+        (&["--budget", "0"], "--budget is 0"),
+        (&["--budget", "1"], "more than the budget of 1 MB"),
+        (&["--nodata", "70000"], "nodata 70000 is no int16"),
+        (
+            &["--resampling", "cubic"],
+            "resampling `cubic` is not one of average, nearest",
+        ),
+        (&["--append"], "no cube: no zarr.json is there"),
+    ] {
+        let ran = stage.run(&write(&url, "cube.zarr", more));
+        assert!(ran.error().contains(said), "{said}: {ran:?}");
+        assert!(!Path::new(&stage.path("cube.zarr")).exists(), "{more:?}");
+    }
+    stage.run(&write(&url, "cube.zarr", &[])).text();
+    let again = stage.run(&write(&url, "cube.zarr", &[]));
+    assert!(
+        again
+            .error()
+            .contains("append to it, or choose another place")
+    );
+    let append = stage
+        .run(&write(&url, "cube.zarr", &["--append", "--json"]))
+        .json();
+    assert_eq!((&append["steps"], &append["known"]), (&json!(0), &json!(4)));
+    for (args, said) in [
+        (&["info", "none.zarr"][..], "no Zarr array"),
+        (
+            &["read", "cube.zarr", "-o", "a.npy"],
+            "--band is missing: the cube has nbart_red, nbart_nir_1",
+        ),
+        (
+            &["read", "cube.zarr", "--band", "blue", "-o", "a.npy"],
+            "band `blue` is not one of nbart_red",
+        ),
+        (
+            &[
+                "read",
+                "cube.zarr",
+                "--band",
+                "nbart_red",
+                "--time",
+                "4",
+                "-o",
+                "a.npy",
+            ],
+            "4..5 of axis 0 is not a part of its 4 samples",
+        ),
+        (
+            &[
+                "read",
+                "cube.zarr",
+                "--band",
+                "nbart_red",
+                "--time",
+                "x",
+                "-o",
+                "a.npy",
+            ],
+            "--time `x` is not a number",
+        ),
+        (
+            &[
+                "read",
+                "cube.zarr",
+                "--band",
+                "nbart_red",
+                "--level",
+                "1",
+                "-o",
+                "a.npy",
+            ],
+            "level 1 is not one of 0 to 0",
+        ),
+        (
+            &["read", "cube.zarr", "--band", "nbart_red", "-o", "a.xyz"],
+            "a.xyz",
+        ),
+        (
+            &[
+                "read",
+                "cube.zarr/nbart_red",
+                "--ranges",
+                "0:1",
+                "-o",
+                "a.npy",
+            ],
+            "1 ranges for an array of 3 axes",
+        ),
+        (
+            &[
+                "read",
+                "cube.zarr/nbart_red",
+                "--ranges",
+                "0-1,0:1,0:1",
+                "-o",
+                "a.npy",
+            ],
+            "`0-1` is not START:END",
+        ),
+        (
+            &["read", "cube.zarr/nbart_red", "-o", "a.npy"],
+            "no cube; name an array of it, and --ranges",
+        ),
+    ] {
+        let ran = stage.run(&[&["zarr"][..], args].concat());
+        assert!(ran.error().contains(said), "{said}: {ran:?}");
+        assert!(!Path::new(&stage.path("a.npy")).exists());
+    }
+    let none = stage.run(&[
+        "zarr",
+        "write",
+        &url,
+        "sentinel2",
+        "--scene",
+        "01abc",
+        "--to",
+        "other.zarr",
+    ]);
+    assert_ne!(none.code, Some(0));
+    assert!(!Path::new(&stage.path("other.zarr")).exists());
+}
+
+/// Shards, and what else lies in a cube's folder, by name and contents.
+fn contents(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let base = Path::new(folder);
+    files(base)
+        .into_iter()
+        .map(|path| {
+            let name = path
+                .strip_prefix(base)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned();
+            (name, fs::read(path).unwrap())
+        })
+        .collect()
+}
+
+/// Kills a process when a folder has so many files; returns false if it ended before.
+fn killed(mut child: Child, folder: &str, enough: usize) -> bool {
+    loop {
+        if child.try_wait().unwrap().is_some() {
+            let ran = Ran::of(child.wait_with_output().unwrap());
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            return false;
+        }
+        if files(Path::new(folder)).len() >= enough {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return true;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_write_that_is_killed_at_any_moment_goes_on_and_loses_nothing() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let more = [SMALL, &["--overviews", "1"]].concat();
+    stage.run(&write(&url, "whole.zarr", &more)).text();
+    let all = files(Path::new(&stage.path("whole.zarr"))).len();
+    let torn = stage.path("torn.zarr");
+    // Moments from the first file to the last ones, where metadata is written.
+    let mut kills = 0;
+    let mut moment = 1;
+    loop {
+        let child = stage
+            .rss()
+            .args(write(&url, "torn.zarr", &more))
+            .spawn()
+            .unwrap();
+        if !killed(child, &torn, moment) {
+            break;
+        }
+        kills += 1;
+        let info = stage.run(&["zarr", "info", "torn.zarr", "--json"]);
+        if info.code == Some(0) {
+            // Only the journal's end was missing.
+            assert_eq!(info.json()["times"].as_array().unwrap().len(), 4);
+        } else {
+            assert!(info.error().contains("no Zarr array"), "{info:?}");
+        }
+        let here = files(Path::new(&torn)).len();
+        moment = (here + 1 + (kills * 7919) % 23).min(all);
+        if kills > 60 {
+            moment = usize::MAX;
+        }
+    }
+    assert!(kills > 3, "{kills}");
+    assert!(
+        contents(&torn) == contents(&stage.path("whole.zarr")),
+        "after {kills} kills"
+    );
+}
+
+/// The most memory that a process has taken so far, in bytes.
+fn peak(child: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[test]
+fn a_cube_of_2_gb_is_written_within_256_mb() {
+    const SIDE: u32 = 4096;
+    const DATES: usize = 64;
+    let stage = Stage::new();
+    let samples = ndarray_of(SIDE);
+    let raster = Raster {
+        pixels: samples,
+        geobox: GeoBox {
+            size: Size {
+                width: SIDE,
+                height: SIDE,
+            },
+            crs: Some(Crs::Epsg(32756)),
+            transform: Some(GeoTransform([
+                300_000.0,
+                10.0,
+                0.0,
+                7_000_000.0,
+                0.0,
+                -10.0,
+            ])),
+        },
+        nodata: Some(-999.0),
+        sparse: Vec::new(),
+    };
+    let path = stage.path("one.tif");
+    raster.save(Path::new(&path)).unwrap();
+    let features: Vec<Value> = (0..DATES)
+        .map(|day| {
+            json!({
+                "type": "Feature", "stac_version": "1.1.0", "id": format!("day-{day}"), "geometry": null,
+                "links": [], "assets": {"red": {"href": path}},
+                "properties": {"datetime": format!("2021-{:02}-{:02}T00:00:00Z", day / 28 + 1, day % 28 + 1)},
+            })
+        })
+        .collect();
+    let items = json!({"type": "FeatureCollection", "features": features}).to_string();
+    let items = stage.write("items.json", items);
+    let args = [
+        "zarr",
+        "write",
+        "--items",
+        &items,
+        "--to",
+        "cube.zarr",
+        "--codec",
+        "blosc-lz4",
+    ];
+    let mut child = stage
+        .rss()
+        .args(args)
+        .args(["--budget", "256", "--json"])
+        .spawn()
+        .unwrap();
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        most = most.max(peak(&child).unwrap_or(0));
+        std::thread::yield_now();
+    }
+    let written = Ran::of(child.wait_with_output().unwrap()).json();
+    let bytes = u64::from(SIDE) * u64::from(SIDE) * 2 * DATES as u64;
+    assert_eq!(written["bytes"], json!(bytes));
+    assert!(bytes > 2_000_000_000);
+    if cfg!(target_os = "linux") {
+        assert!(most > 50_000_000, "{most}");
+        // The budget, and what a process takes that writes nothing.
+        assert!(most < 256_000_000 + 64_000_000, "{most} bytes");
+    }
+    let session = Session::builder().build().unwrap();
+    let location = rss_core::Location::parse(&path).unwrap();
+    let window = Window {
+        col: 1000,
+        row: 3000,
+        width: 50,
+        height: 60,
+    };
+    let request = rss_core::ReadRequest::new().with_window(window);
+    let truth = session
+        .open(&location, Backend::AsyncTiff)
+        .unwrap()
+        .read(&request)
+        .unwrap();
+    let read = [
+        "zarr",
+        "read",
+        "cube.zarr",
+        "--time",
+        "63",
+        "--window",
+        "1000,3000,50,60",
+        "-o",
+        "-",
+    ];
+    let ran = stage.run(&read);
+    assert_eq!(ran.stdout, truth.pixels.to_le_bytes(), "{ran:?}");
+}
+
+/// Samples that compress a little.
+fn ndarray_of(side: u32) -> Pixels {
+    let size = Size {
+        width: side,
+        height: side,
+    };
+    let mut pixels = Pixels::zeros(rss_core::DataType::I16, 1, size).unwrap();
+    if let Pixels::I16(samples) = &mut pixels {
+        let mut state = 7_u32;
+        for sample in samples.iter_mut() {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *sample = i16::try_from(state >> 28).unwrap() + 100;
+        }
+    }
+    pixels
+}
+
+#[test]
+fn others_read_a_cube_as_it_is() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    for (name, more, levels) in [
+        ("bands.zarr", &[][..], 0),
+        ("stacked.zarr", &["--stack", "--use", "maps"], 0),
+        (
+            "levels.zarr",
+            &[
+                "--overviews",
+                "2",
+                "--use",
+                "time-series",
+                "--codec",
+                "blosc-lz4",
+            ],
+            2,
+        ),
+    ] {
+        stage.run(&write(&url, name, more)).text();
+        let expect = expectation(&stage, name, levels);
+        let expect = stage.write("expect.json", expect.to_string());
+        let script = root().join("scripts/check_cubes.py");
+        let done = python(&[script.to_str().unwrap(), &stage.path(name), &expect]);
+        let said = String::from_utf8_lossy(&done.stdout);
+        let wrong = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{name}:\n{said}\n{wrong}");
+    }
+}
+
+/// Returns what others must find in a cube of the seed query's scenes.
+fn expectation(stage: &Stage, name: &str, levels: usize) -> Value {
+    let info = stage.run(&["zarr", "info", name, "--json"]).json();
+    let times = info["times"].as_array().unwrap();
+    let stacked = name.starts_with("stacked");
+    let mut groups = serde_json::Map::new();
+    let g: Vec<f64> = info["transform"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n.as_f64().unwrap())
+        .collect();
+    for level in 0..=levels {
+        let side = info["levels"][level][0].as_u64().unwrap();
+        let scale = f64::from(1_u32 << level);
+        let samples = |band: &str| {
+            let level = level.to_string();
+            let ran = stage.run(&[
+                "zarr", "read", name, "--band", band, "--level", &level, "-o", "-",
+            ]);
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            ran.stdout
+        };
+        // The oracle of full resolution is the files.
+        let truth = |band: Band| {
+            let mut bytes = Vec::new();
+            for time in times {
+                let mut scenes = stage.bed.scenes().iter();
+                let scene = scenes
+                    .find(|scene| time["items"] == json!([scene.id]))
+                    .unwrap();
+                let window = scene.window(band, 0, 0, scene.side, scene.side);
+                bytes.extend(window.iter().flat_map(|sample| sample.to_le_bytes()));
+            }
+            bytes
+        };
+        let planes: Vec<(&str, Vec<u8>)> = BANDS
+            .iter()
+            .map(|(name, band)| {
+                (
+                    *name,
+                    if level == 0 {
+                        truth(*band)
+                    } else {
+                        samples(name)
+                    },
+                )
+            })
+            .collect();
+        let array = |dims: Value, shape: Value, bytes: &[u8]| json!({"dims": dims, "shape": shape, "dtype": "int16", "crc32": crc32fast::hash(bytes), "nodata": -999});
+        let count = times.len();
+        let arrays: Value = if stacked {
+            let plane = usize::try_from(side * side * 2).unwrap();
+            let mut bytes = Vec::new();
+            for time in 0..count {
+                for (_, samples) in &planes {
+                    bytes.extend_from_slice(&samples[time * plane..(time + 1) * plane]);
+                }
+            }
+            json!({"data": array(json!(["time", "band", "y", "x"]), json!([count, 2, side, side]), &bytes)})
+        } else {
+            planes
+                .iter()
+                .map(|(name, bytes)| {
+                    let shape = json!([count, side, side]);
+                    (
+                        (*name).to_owned(),
+                        array(json!(["time", "y", "x"]), shape, bytes),
+                    )
+                })
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        let mut coordinates = json!({
+            "time": times.iter().map(|time| time["time"].clone()).collect::<Vec<_>>(),
+            "item": times.iter().map(|time| time["items"][0].clone()).collect::<Vec<_>>(),
+        });
+        if stacked {
+            coordinates["band"] = json!(BANDS.map(|(name, _)| name));
+        }
+        let group = json!({
+            "crs": "EPSG:32756",
+            "transform": [g[1] * scale, 0, g[0], 0, g[5] * scale, g[3]],
+            "coordinates": coordinates,
+            "arrays": arrays,
+        });
+        let path = if levels == 0 {
+            String::new()
+        } else {
+            level.to_string()
+        };
+        groups.insert(path, group);
+    }
+    let mut expect = json!({"groups": groups});
+    if levels > 0 {
+        let paths: Vec<String> = (0..=levels).map(|level| level.to_string()).collect();
+        expect["levels"] = json!(paths);
+        expect["datatree"] = json!(true);
+    }
+    expect
+}
