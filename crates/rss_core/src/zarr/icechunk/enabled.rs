@@ -390,6 +390,18 @@ impl Turn {
     }
 }
 
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.repository.write().take();
+        // Readers of this handle do not see what was not published. Whoever holds the lock now is one that sees
+        // it once more, before the next write begins anew.
+        if let Ok(mut transaction) = self.repository.store().session().try_write() {
+            // One that is read-only has none.
+            let _ = transaction.discard_changes();
+        }
+    }
+}
+
 fn named(version: &Version) -> Result<VersionInfo> {
     Ok(match version {
         Version::Branch(name) => VersionInfo::BranchTipRef(name.clone()),

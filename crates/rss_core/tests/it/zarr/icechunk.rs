@@ -428,6 +428,30 @@ async fn a_server_that_fails_is_named_and_no_secret_is() {
 }
 
 #[tokio::test]
+async fn a_write_of_an_array_that_fails_is_not_seen() {
+    let stage = Stage::bucket();
+    let (session, repository) = (&stage.session, &stage.repository);
+    let bed = stage.bed.as_ref().unwrap();
+    let spec = ArraySpec::new([20, 50, 70], DataType::I32, [5, 16, 16]).with_shard([5, 32, 32]);
+    let array = Array::create(session, repository, &spec).await.unwrap();
+    let samples = ArrayD::from_shape_fn(IxDyn(&[20, 50, 70]), |at| {
+        i32::try_from(at[0] * 7919 + at[1] * 131 + at[2] * at[2]).unwrap() + 1
+    });
+    let broken = Rule::new(Fault::status(403)).on(Service::S3).method("PUT");
+    bed.fault(broken.path("/chunks/").skip(4));
+    let err = array.write(&[0, 0, 0], samples.clone()).await.unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Denied, "{err:?}");
+    let all = [0..20, 0..50, 0..70];
+    let found = array.read::<i32>(&all).await.unwrap();
+    assert!(found.iter().all(|&sample| sample == 0));
+    assert_eq!(stage.commits().await, 2);
+    bed.clear_faults();
+    array.write(&[0, 0, 0], samples.clone()).await.unwrap();
+    assert!(array.read::<i32>(&all).await.unwrap() == samples);
+    assert_eq!(stage.commits().await, 3);
+}
+
+#[tokio::test]
 async fn others_read_the_same_samples() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let python = |args: &[&str]| {
