@@ -223,10 +223,6 @@ mod private {
         where
             Self: 'a;
         /// Reads samples from bytes, of each the lowest first.
-        #[cfg_attr(
-            not(feature = "zarr"),
-            expect(dead_code, reason = "only chunks are read so")
-        )]
         fn get_le<'a>(samples: impl IntoIterator<Item = &'a mut Self>, bytes: &[u8])
         where
             Self: 'a;

@@ -72,6 +72,7 @@ impl Array {
     where
         T: Sample + Send + Sync + 'static,
     {
+        self.check_size(region)?;
         let mut fill = [T::of_number(0.0)];
         T::get_le(&mut fill, &self.0.metadata.fill);
         let output = region::filled(&region.shape, fill[0])?;
@@ -140,6 +141,48 @@ impl Array {
                 .await??;
         }
         Ok(output)
+    }
+
+    /// Checks what a read takes against the session's limit: neither a user's slip nor a file that claims
+    /// to be huge must take all memory.
+    fn check_size(&self, region: &Region) -> Result<()> {
+        /// The most chunks of one read.
+        const MOST_CHUNKS: u64 = 1 << 24;
+        let most = self.0.place.session.settings().read_bytes;
+        let size = self.dtype().size() as u64;
+        let bytes = |shape: &[u64]| {
+            shape
+                .iter()
+                .try_fold(size, |bytes, n| bytes.checked_mul(*n))
+        };
+        for (what, shape) in [
+            ("a read", region.shape.as_slice()),
+            ("a chunk", self.chunk()),
+        ] {
+            if bytes(shape).is_none_or(|bytes| bytes > most) {
+                let shape: Vec<String> = shape.iter().map(u64::to_string).collect();
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    format!(
+                        "{what} of {} {} samples is past the session's limit of {most} bytes",
+                        shape.join(" x "),
+                        self.dtype()
+                    ),
+                ));
+            }
+        }
+        let chunks = region.shape.iter().zip(self.chunk());
+        let chunks = chunks.map(|(length, chunk)| length / chunk.max(&1) + 2);
+        let chunks = chunks.fold(1_u64, u64::saturating_mul);
+        if chunks > MOST_CHUNKS {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "a read of up to {chunks} chunks, expected at most {MOST_CHUNKS}: read less at once"
+                ),
+            ));
+        }
+        Ok(())
     }
 
     /// Finds out which bytes a region needs.

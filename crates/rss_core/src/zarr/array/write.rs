@@ -98,7 +98,7 @@ impl Array {
             ));
         }
         for axis in 0..grid.len() {
-            let end = start[axis] + shape[axis] as u64;
+            let end = start[axis].saturating_add(shape[axis] as u64);
             let whole = start[axis].is_multiple_of(grid[axis])
                 && (end.is_multiple_of(grid[axis]) || end == self.shape()[axis])
                 && end <= self.shape()[axis];

@@ -91,6 +91,29 @@ impl Cube {
     /// Shards are made side by side within the session's
     /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may go on at a place.
     ///
+    /// ```
+    /// use rss_core::{Location, Session, zarr::{Cube, CubeOptions, Image}};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let session = Session::builder().build()?;
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiff/files/");
+    /// let file = Location::parse(&format!("{folder}gdal--byte_zstd-70892132.tif"))?;
+    /// let images = ["2021-01-03T00:00:00Z", "2021-01-08T00:00:00Z"]
+    ///     .map(|time| Ok(Image::new(time, time.parse()?).with_band("grey", file.clone())));
+    /// let images = images.into_iter().collect::<Result<Vec<_>, Box<dyn std::error::Error>>>()?;
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("cube.zarr");
+    /// let location = Location::parse(&path.to_string_lossy())?;
+    /// Cube::create(&session, &location, images, &CubeOptions::new()).await?;
+    /// let cube = Cube::open(&session, &location).await?;
+    /// let grey = cube.read::<u8>("grey", 0..2, None, 0).await?;
+    /// assert_eq!(grey.dim(), (2, 20, 20));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if images do not fit together, naming the one and how it differs, if an
@@ -169,10 +192,11 @@ impl Cube {
             Some(true) => Arrangement::Stacked,
             _ => Arrangement::Bands,
         };
-        let names: Vec<String> = match said.get("blocks") {
-            Some(Value::Object(blocks)) => blocks.keys().cloned().collect(),
-            _ => return Err(foreign("it does not name its bands")),
-        };
+        let names: Option<Vec<String>> = said.get("bands").and_then(Value::as_array).map(|names| {
+            let names = names.iter().filter_map(Value::as_str);
+            names.map(str::to_owned).collect()
+        });
+        let names = names.ok_or_else(|| foreign("it does not name its bands"))?;
         let metadata = document
             .pointer("/consolidated_metadata/metadata")
             .ok_or_else(|| foreign("it has no consolidated metadata"))?;

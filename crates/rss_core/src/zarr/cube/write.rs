@@ -16,7 +16,7 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::{Array3, ArrayD, Axis, s};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     Cube,
@@ -68,47 +68,27 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    fn to_json(self, bands: &[CubeBand], grid: &GeoBox) -> Result<Value> {
-        let mut blocks = Map::new();
-        for band in bands {
-            let [chunk, shard] =
-                self.layout
-                    .blocks(band.dtype, grid.size.height, grid.size.width)?;
-            let said = json!({"chunk": chunk.to_string(), "shard": shard.to_string()});
-            blocks.insert(band.name.clone(), said);
-        }
-        Ok(json!({
+    /// Returns what the group says: all but chunks and shards, which the arrays say.
+    fn to_json(self, bands: &[CubeBand]) -> Value {
+        let names: Vec<&str> = bands.iter().map(|band| band.name.as_str()).collect();
+        json!({
+            "bands": names,
             "codec": self.layout.codec.to_string(),
             "stacked": self.layout.arrangement == Arrangement::Stacked,
-            "blocks": blocks,
             "overviews": self.overviews,
             "resampling": self.resampling.name(),
-        }))
+        })
     }
 
     fn parse(said: &Value) -> Option<Self> {
-        let block = |key: &str| {
-            let blocks = said.get("blocks")?.as_object()?;
-            let (_, first) = blocks.iter().next()?;
-            first.get(key)?.as_str()?.parse::<Block>().ok()
+        let arrangement = match said.get("stacked")?.as_bool()? {
+            true => Arrangement::Stacked,
+            false => Arrangement::Bands,
         };
-        let blocks = said.get("blocks")?.as_object()?;
-        let all_same = blocks
-            .values()
-            .all(|one| Some(one) == blocks.values().next());
-        let mut layout = Layout::default()
-            .with_codec(said.get("codec")?.as_str()?.parse().ok()?)
-            .with_arrangement(match said.get("stacked")?.as_bool()? {
-                true => Arrangement::Stacked,
-                false => Arrangement::Bands,
-            });
-        if all_same {
-            layout = layout
-                .with_chunk(block("chunk")?)
-                .with_shard(block("shard")?);
-        }
         Some(Self {
-            layout,
+            layout: Layout::default()
+                .with_codec(said.get("codec")?.as_str()?.parse().ok()?)
+                .with_arrangement(arrangement),
             overviews: usize::try_from(said.get("overviews")?.as_u64()?).ok()?,
             resampling: said.get("resampling")?.as_str()?.parse().ok()?,
         })
@@ -303,15 +283,19 @@ impl Work {
                 level_grid = describe::halved(&level_grid);
             }
             let path = level_path(number, cut.overviews);
-            let specs = specs(&plan.bands, &cut, &level_grid, steps.len())?;
+            let mut specs = specs(&plan.bands, &cut, &level_grid, steps.len())?;
             let mut arrays = Vec::with_capacity(specs.len());
             let mut old = Vec::new();
-            for (name, spec) in &specs {
+            for (name, spec) in &mut specs {
+                if let Some(cube) = existing {
+                    let array = cube.array(number, name)?;
+                    // What was usual when the cube was made stays.
+                    array.chunk().clone_into(&mut spec.chunk);
+                    spec.shard = array.shard().map(<[u64]>::to_vec);
+                    old.push(array.clone());
+                }
                 let at = below(&path, name);
                 arrays.push(Array::unwritten(place.clone(), &at, spec)?);
-                if let Some(cube) = existing {
-                    old.push(cube.array(number, name)?.clone());
-                }
             }
             levels.push(Level {
                 path,
@@ -357,10 +341,10 @@ impl Work {
             "steps": steps,
             "bands": bands,
             "grid": grid.map(|grid| Value::Object(describe::level_attributes(grid))),
-            "layout": match grid {
-                Some(grid) => self.cut.to_json(&self.plan.bands, grid)?,
-                None => Value::Null,
-            },
+            "layout": self.cut.to_json(&self.plan.bands),
+            "arrays": self.levels.iter().flat_map(|level| &level.specs).map(|(_, spec)| {
+                json!([spec.chunk, spec.shard])
+            }).collect::<Vec<_>>(),
         })))
     }
 
@@ -471,10 +455,12 @@ impl Work {
             let size = level.grid.size;
             let mut jobs = Vec::new();
             for (band, said) in self.plan.bands.iter().enumerate() {
-                let [_, shard] = self
-                    .cut
-                    .layout
-                    .blocks(said.dtype, size.height, size.width)?;
+                let array = &level.arrays[self.array_of(band)];
+                let Some(&[time, .., y, x]) = array.shard() else {
+                    let message = "an array that is not in shards";
+                    return Err(Error::new(ErrorKind::Unsupported, message));
+                };
+                let shard = Block { time, y, x };
                 let pixels = |length: u64| {
                     u32::try_from(length).map_err(|_| {
                         Error::new(
@@ -757,8 +743,7 @@ impl Work {
                 describe::levels_attributes(&levels, self.cut.resampling.name())
             }
         };
-        let cut = self.cut.to_json(&self.plan.bands, &finest.grid)?;
-        said.insert(LAYOUT.to_owned(), cut);
+        said.insert(LAYOUT.to_owned(), self.cut.to_json(&self.plan.bands));
         describe::write_documents(&self.place, &documents).await?;
         describe::write_documents(&self.place, &groups).await?;
         let mut all = documents;

@@ -156,6 +156,11 @@ async fn a_box_that_cannot_be_is_refused() {
         err.message().contains("something is there already"),
         "{err}"
     );
+    let small = Session::builder().read_bytes(100).build().unwrap();
+    let limited = Array::open(&small, &place(&dir)).await.unwrap();
+    let err = limited.read::<i16>(&all(&limited)).await.unwrap_err();
+    let said = "a read of 8 x 8 int16 samples is past the session's limit of 100 bytes";
+    assert!(err.message().contains(said), "{err}");
     let bad = ArraySpec::new([8], DataType::U8, [3]).with_shard([4]);
     let err = Array::create(&session(), &place(&dir), &bad)
         .await
