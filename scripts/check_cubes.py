@@ -1,6 +1,6 @@
 """Opens a cube of ours with zarr-python, xarray, tensorstore and GDAL, and compares all that it says.
 
-    scripts/python-env scripts/check_cubes.py DIR EXPECT.json
+    scripts/python-env scripts/check_cubes.py DIR EXPECT.json [--icechunk BRANCH]
 
 EXPECT.json is the truth of one cube, by the path of each group that has arrays ("" is the root):
 
@@ -18,6 +18,9 @@ EXPECT.json is the truth of one cube, by the path of each group that has arrays 
           "scale": 0.0001, "offset": 0}}}},           left out: none
      "levels": ["0", "1"],       the paths in `multiscales`, full resolution first; left out: no `multiscales`
      "datatree": true}           xarray opens all groups as one tree; left out: not tried
+
+With --icechunk DIR is a repository of Icechunk, of which zarr-python and xarray read a branch by Icechunk's own
+library; tensorstore and GDAL know none.
 
 Prints one line for each reader, and ends with 1 if a check failed. A reader that cannot read a cube at all
 (GDAL before 3.13 knows no shards) is named as such; it is no failure.
@@ -103,9 +106,17 @@ def quietly(what, work):
 
 
 class Cube:
-    def __init__(self, folder, truth):
+    def __init__(self, folder, truth, branch=None):
         self.folder, self.truth = folder, truth
         self.groups = truth["groups"].items()
+        self.store, self.how = folder, {"chunks": None}
+        if branch is not None:
+            import icechunk
+
+            repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)))
+            self.store = repository.readonly_session(branch).store
+            # Icechunk has metadata at hand; xarray is not to look for a copy of it.
+            self.how["consolidated"] = False
 
     def arrays(self):
         for path, group in self.groups:
@@ -115,9 +126,10 @@ class Cube:
     # Readers: each returns what it compared.
 
     def zarr_python(self):
-        root = quietly("open_group", lambda: zarr.open_group(self.folder, mode="r", zarr_format=3))
-        check("consolidated metadata", root.metadata.consolidated_metadata is not None, "is missing")
-        self.consolidated()
+        root = quietly("open_group", lambda: zarr.open_group(self.store, mode="r", zarr_format=3))
+        if self.store is self.folder:
+            check("consolidated metadata", root.metadata.consolidated_metadata is not None, "is missing")
+            self.consolidated()
         count = 0
         for path, group, name, said, where in self.arrays():
             array = quietly(where, lambda where=where: root[where])
@@ -172,10 +184,10 @@ class Cube:
     def xarray(self):
         count = 0
         for path, group in self.groups:
-            open_it = {"group": path or None, "chunks": None}
-            raw = quietly(f"{path}, open_zarr", lambda: xr.open_zarr(self.folder, mask_and_scale=False, **open_it))
-            scaled = quietly(f"{path}, open_zarr", lambda: xr.open_zarr(self.folder, **open_it))
-            everything = quietly(f"{path}, open_zarr", lambda: xr.open_zarr(self.folder, decode_coords="all", **open_it))
+            open_it = {"group": path or None, **self.how}
+            raw = quietly(f"{path}, open_zarr", lambda: xr.open_zarr(self.store, mask_and_scale=False, **open_it))
+            scaled = quietly(f"{path}, open_zarr", lambda: xr.open_zarr(self.store, **open_it))
+            everything = quietly(f"{path}, open_zarr", lambda: xr.open_zarr(self.store, decode_coords="all", **open_it))
             for name, said in group["arrays"].items():
                 where = f"{path}/{name}".strip("/")
                 for how, data in [("raw", raw), ("default", scaled), ("decode_coords=all", everything)]:
@@ -186,7 +198,7 @@ class Cube:
                 if check(f"{path}/{name}", name in raw.coords, "is no coordinate"):
                     self.coordinate(f"{path}/{name}".strip("/"), raw[name], said)
         if self.truth.get("datatree"):
-            tree = quietly("open_datatree", lambda: xr.open_datatree(self.folder, engine="zarr", chunks=None))
+            tree = quietly("open_datatree", lambda: xr.open_datatree(self.store, engine="zarr", **self.how))
             for path, group in self.groups:
                 found = set(tree[path].data_vars) if path else set(tree.data_vars)
                 check("open_datatree", set(group["arrays"]) <= found, f"{path}: {found}")
@@ -275,15 +287,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cube", type=pathlib.Path, help="the folder of a cube")
     parser.add_argument("expect", type=pathlib.Path, help="EXPECT.json")
+    parser.add_argument("--icechunk", metavar="BRANCH", help="the folder is a repository; read this branch of it")
     args = parser.parse_args()
     start = time.monotonic()
-    cube = Cube(args.cube.resolve(), json.loads(args.expect.read_text()))
-    for reader, read in {
+    cube = Cube(args.cube.resolve(), json.loads(args.expect.read_text()), args.icechunk)
+    readers = {
         f"zarr-python {zarr.__version__}": cube.zarr_python,
         f"xarray {xr.__version__}, rioxarray {rioxarray.__version__}": cube.xarray,
+    }
+    files = {
         f"tensorstore {version('tensorstore')}": cube.tensorstore,
         f"GDAL {rasterio.__gdal_version__}": cube.gdal,
-    }.items():
+    }
+    for reader, read in (readers if args.icechunk else readers | files).items():
         try:
             print(f"{reader}: {read()}")
         except Exception as err:

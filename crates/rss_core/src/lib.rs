@@ -67,6 +67,7 @@
 //! | `gdal-bundled` | no | builds GDAL from source, for machines without it: long, and without ZSTD and WebP |
 //! | `index` | no | the index: headers of many files in one Parquet file; the `index` module |
 //! | `zarr` | no | sharded Zarr v3 arrays and cubes; the `zarr` module |
+//! | `icechunk` | no | Icechunk repositories as places of cubes and arrays; needs Rust 1.95, newer than the rest |
 //! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback |
 //!
 //! `--no-default-features --features async-tiff` is pure Rust, without GDAL and OpenSSL.

@@ -7,10 +7,9 @@ use ndarray::{Array2, Array3, ArrayD};
 use crate::{
     error::Result,
     geo::Window,
-    location::Location,
     raster::{Raster, Sample},
     session::Session,
-    zarr::{Array, ArraySpec, Cube, CubeOptions, Image, PixelIndex, Written},
+    zarr::{Array, ArraySpec, Cube, CubeOptions, Image, PixelIndex, Root, Written},
 };
 
 impl Session {
@@ -22,11 +21,11 @@ impl Session {
     /// async runtime.
     pub fn create_cube(
         &self,
-        location: &Location,
+        root: impl Into<Root>,
         images: Vec<Image>,
         options: &CubeOptions,
     ) -> Result<Written> {
-        self.wait(Cube::create(self, location, images, options))
+        self.wait(Cube::create(self, root, images, options))
     }
 
     /// Adds dates to a cube and waits; see [`Cube::append`].
@@ -36,11 +35,11 @@ impl Session {
     /// As [`Cube::append`].
     pub fn append_cube(
         &self,
-        location: &Location,
+        root: impl Into<Root>,
         images: Vec<Image>,
         options: &CubeOptions,
     ) -> Result<Written> {
-        self.wait(Cube::append(self, location, images, options))
+        self.wait(Cube::append(self, root, images, options))
     }
 
     /// Opens a cube whose reads wait; see [`Cube::open`].
@@ -48,9 +47,9 @@ impl Session {
     /// # Errors
     ///
     /// As [`Cube::open`].
-    pub fn open_cube(&self, location: &Location) -> Result<OpenCube> {
+    pub fn open_cube(&self, root: impl Into<Root>) -> Result<OpenCube> {
         Ok(OpenCube {
-            cube: self.wait(Cube::open(self, location))?,
+            cube: self.wait(Cube::open(self, root))?,
             session: self.clone(),
         })
     }
@@ -60,9 +59,9 @@ impl Session {
     /// # Errors
     ///
     /// As [`Array::open`].
-    pub fn open_array(&self, location: &Location) -> Result<OpenArray> {
+    pub fn open_array(&self, root: impl Into<Root>) -> Result<OpenArray> {
         Ok(OpenArray {
-            array: self.wait(Array::open(self, location))?,
+            array: self.wait(Array::open(self, root))?,
             session: self.clone(),
         })
     }
@@ -88,9 +87,9 @@ impl Session {
     /// # Errors
     ///
     /// As [`Array::create`].
-    pub fn create_array(&self, location: &Location, spec: &ArraySpec) -> Result<OpenArray> {
+    pub fn create_array(&self, root: impl Into<Root>, spec: &ArraySpec) -> Result<OpenArray> {
         Ok(OpenArray {
-            array: self.wait(Array::create(self, location, spec))?,
+            array: self.wait(Array::create(self, root, spec))?,
             session: self.clone(),
         })
     }

@@ -242,6 +242,9 @@ pub(crate) fn error(err: impl Borrow<object_store::Error>, location: &Location) 
     use object_store::Error as E;
 
     let err = err.borrow();
+    if let Some(ours) = source_of::<Error>(err) {
+        return Error::new(ours.kind(), ours.message()).at(location);
+    }
     if let Some(tried) = source_of::<Tried>(err) {
         return Error::new(tried.fault.kind(), tried.to_string()).at(location);
     }

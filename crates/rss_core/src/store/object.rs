@@ -167,7 +167,8 @@ impl Object {
         Self::open_in(store, path, location, range).await
     }
 
-    async fn open_in(
+    /// Fetches a part of an object of a store that is at hand.
+    pub(crate) async fn open_in(
         store: Arc<dyn ObjectStore>,
         path: Path,
         location: &Location,

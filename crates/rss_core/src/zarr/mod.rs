@@ -8,10 +8,12 @@ mod array;
 mod codec;
 mod cube;
 mod extension;
+mod icechunk;
 mod layout;
 mod metadata;
 mod place;
 mod region;
+mod root;
 mod shard;
 
 pub use self::{
@@ -21,5 +23,7 @@ pub use self::{
         Cube, CubeBand, CubeOptions, Image, PixelIndex, Pixels, Resampling, Steps, TimeStep,
         WriteProgress, Written,
     },
+    icechunk::{Commit, Icechunk},
     layout::{Arrangement, Block, Layout, Use},
+    root::Root,
 };

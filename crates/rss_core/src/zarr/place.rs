@@ -1,15 +1,22 @@
-//! Where the objects of a hierarchy lie: a folder of this machine, or a prefix of a bucket.
+//! Where the objects of a hierarchy lie: a folder of this machine, a prefix of a bucket, or a repository.
 
 use std::{
     fs,
     io::{self, Write},
     path::Path,
+    sync::Arc,
 };
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use object_store::{PutPayload, path};
+use object_store::{GetRange, ObjectStore, PutPayload, path};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
+use super::{
+    icechunk::{Missing, Repository, Stopped, Turn as RepositoryTurn},
+    root::Root,
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
@@ -17,6 +24,8 @@ use crate::{
     store::{self, Object},
 };
 
+/// Where a write that is under way says what it writes.
+pub(super) const JOURNAL: &str = ".rss-write.json";
 /// The folder of files that are being written, below a hierarchy's own.
 const PARTIAL: &str = ".partial";
 
@@ -25,14 +34,111 @@ const PARTIAL: &str = ".partial";
 pub(super) struct Place {
     pub(super) session: Session,
     pub(super) base: Location,
+    /// Who keeps the objects, if not the store that holds the base.
+    repository: Option<(Repository, String)>,
+}
+
+/// A write that is under way. Without a repository it is nothing: each object is seen when it is written.
+#[derive(Debug)]
+pub(super) struct Turn(Option<RepositoryTurn>);
+
+impl Turn {
+    /// Shows readers what was written, all at once.
+    pub(super) async fn publish(&self, message: &str) -> Result<()> {
+        match &self.0 {
+            Some(turn) => turn.publish(message).await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl Place {
-    pub(super) fn new(session: &Session, base: &Location) -> Self {
-        Self {
+    /// Opens a place that is there. Costs no request but of a repository.
+    pub(super) async fn at(session: &Session, root: &Root) -> Result<Self> {
+        Self::find(session, root, Missing::Fail).await
+    }
+
+    /// Opens a place, making what has to be there before anything can be written.
+    pub(super) async fn make(session: &Session, root: &Root) -> Result<Self> {
+        Self::find(session, root, Missing::Make).await
+    }
+
+    async fn find(session: &Session, root: &Root, missing: Missing) -> Result<Self> {
+        let repository = match root {
+            Root::Objects(_) => None,
+            Root::Icechunk(address) => {
+                let opened = Repository::open(session, address, missing).await?;
+                Some((opened, address.group().to_owned()))
+            }
+        };
+        let base = match &repository {
+            Some((_, group)) if !group.is_empty() => root.location().join(group),
+            _ => root.location().clone(),
+        };
+        Ok(Self {
             session: session.clone(),
-            base: base.clone(),
+            base,
+            repository,
+        })
+    }
+
+    /// Begins a write that leaves alone what a stopped one has left.
+    pub(super) async fn begin(&self) -> Result<Turn> {
+        self.turn(Stopped::Leave).await
+    }
+
+    /// Begins a write, or goes on with one that was stopped: what it has left can be read.
+    pub(super) async fn go_on(&self) -> Result<Turn> {
+        self.turn(Stopped::GoOn).await
+    }
+
+    async fn turn(&self, stopped: Stopped) -> Result<Turn> {
+        match &self.repository {
+            Some((repository, _)) => Ok(Turn(Some(repository.begin(stopped).await?))),
+            None => Ok(Turn(None)),
         }
+    }
+
+    /// Returns true if an array's metadata must be there before its chunks.
+    pub(super) fn wants_metadata_first(&self) -> bool {
+        self.repository.is_some()
+    }
+
+    /// Returns what a journal of this place says of a write: all of it, or a digest where it is kept in a
+    /// list of commits that every reader fetches.
+    pub(super) fn journal_of(&self, said: Value) -> Value {
+        match &self.repository {
+            Some(_) => json!({"sha256": store::hex(&Sha256::digest(said.to_string()))}),
+            None => said,
+        }
+    }
+
+    /// Names what a user removes to forget a stopped write.
+    pub(super) fn journal_name(&self) -> String {
+        match &self.repository {
+            Some((repository, _)) => format!("branch `{}`", repository.work_branch()),
+            None => format!("its journal ({JOURNAL})"),
+        }
+    }
+
+    /// Returns the store that holds a key, and the key's path there.
+    fn reach(&self, key: &str) -> Result<(Arc<dyn ObjectStore>, path::Path)> {
+        let Some((repository, group)) = &self.repository else {
+            return self.session.stores().store(&self.locate(key));
+        };
+        let key = match group.is_empty() {
+            true => key.to_owned(),
+            false => format!("{group}/{key}"),
+        };
+        let path = path::Path::parse(key.trim_end_matches('/')).map_err(|err| {
+            Error::new(ErrorKind::InvalidInput, "a key that a store cannot name").with_source(err)
+        })?;
+        Ok((repository.keys(), path))
+    }
+
+    /// Returns a location's path where its objects are files.
+    fn file<'a>(&self, location: &'a Location) -> Option<&'a Path> {
+        location.as_local().filter(|_| self.repository.is_none())
     }
 
     /// Returns where the object of a key lies.
@@ -47,7 +153,7 @@ impl Place {
     pub(super) async fn read(&self, key: &str) -> Result<Option<Bytes>> {
         let location = self.locate(key);
         let read = async {
-            if let Some(path) = location.as_local() {
+            if let Some(path) = self.file(&location) {
                 // Metadata: shorter to read than to hand to another thread.
                 return match fs::read(path) {
                     Ok(bytes) => Ok(Some(bytes.into())),
@@ -55,7 +161,7 @@ impl Place {
                     Err(err) => Err(store::of_io(&err)),
                 };
             }
-            let (store, path) = self.session.stores().store(&location)?;
+            let (store, path) = self.reach(key)?;
             match store
                 .get_opts(&path, object_store::GetOptions::default())
                 .await
@@ -79,6 +185,18 @@ impl Place {
         at_start: bool,
     ) -> Result<Option<(Object, Bytes)>> {
         let location = self.locate(key);
+        if self.repository.is_some() {
+            let (store, path) = self.reach(key)?;
+            let range = match at_start {
+                true => GetRange::Bounded(0..length),
+                false => GetRange::Suffix(length),
+            };
+            return match Object::open_in(store, path, &location, range).await {
+                Ok(opened) => Ok(Some(opened)),
+                Err(err) if err.kind() == ErrorKind::NotFound => Ok(None),
+                Err(err) => Err(err),
+            };
+        }
         let stores = self.session.stores();
         let opened = match at_start {
             true => Object::open(stores, &location, length).await,
@@ -95,7 +213,7 @@ impl Place {
     pub(super) async fn write(&self, key: &str, pieces: Vec<Bytes>) -> Result<()> {
         let location = self.locate(key);
         let write = async {
-            if let (Some(path), Some(base)) = (location.as_local(), self.base.as_local()) {
+            if let (Some(path), Some(base)) = (self.file(&location), self.file(&self.base)) {
                 let (path, partial) = (path.to_owned(), base.join(PARTIAL));
                 let write = move || write_file(&path, &partial, &pieces);
                 return tokio::task::spawn_blocking(write)
@@ -105,7 +223,7 @@ impl Place {
                     })?
                     .map_err(|err| store::of_io(&err));
             }
-            let (store, path) = self.session.stores().store(&location)?;
+            let (store, path) = self.reach(key)?;
             let payload: PutPayload = pieces.into_iter().collect();
             store
                 .put_opts(&path, payload, object_store::PutOptions::default())
@@ -119,7 +237,7 @@ impl Place {
     /// Returns the keys below a prefix, with their sizes.
     pub(super) async fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
         let location = self.locate(prefix);
-        if let (Some(path), Some(base)) = (location.as_local(), self.base.as_local()) {
+        if let (Some(path), Some(base)) = (self.file(&location), self.file(&self.base)) {
             let mut keys = Vec::new();
             let (path, base) = (path.to_owned(), base.to_owned());
             let walk = move || {
@@ -133,8 +251,8 @@ impl Place {
                 })?
                 .map_err(|err: io::Error| store::of_io(&err).at(&location));
         }
-        let (store, path) = self.session.stores().store(&location)?;
-        let (_, base) = self.session.stores().store(&self.base)?;
+        let (store, path) = self.reach(prefix)?;
+        let (_, base) = self.reach("")?;
         store
             .list(Some(&path))
             .map_err(|err| store::error(&err, &location).at(&location))
@@ -150,13 +268,13 @@ impl Place {
     pub(super) async fn remove(&self, key: &str) -> Result<()> {
         use object_store::ObjectStoreExt;
         let location = self.locate(key);
-        if let Some(path) = location.as_local() {
+        if let Some(path) = self.file(&location) {
             return match tokio::fs::remove_file(path).await {
                 Err(err) if !is_absent(&err) => Err(store::of_io(&err).at(&location)),
                 _ => Ok(()),
             };
         }
-        let (store, path) = self.session.stores().store(&location)?;
+        let (store, path) = self.reach(key)?;
         match store.delete(&path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(err) => Err(store::error(&err, &location).at(&location)),
@@ -165,7 +283,7 @@ impl Place {
 
     /// Removes what a write that was killed left of files that it had not finished.
     pub(super) async fn clean(&self) -> Result<()> {
-        let Some(base) = self.base.as_local() else {
+        let Some(base) = self.file(&self.base) else {
             return Ok(());
         };
         match tokio::fs::remove_dir_all(base.join(PARTIAL)).await {

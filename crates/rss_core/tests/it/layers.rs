@@ -91,6 +91,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("zarr", &["lz4::", "crc32c::"]),
     ("reader/gdal", &["use gdal::", "gdal_sys::"]),
     ("geo", &["proj4rs::", "crs_definitions::"]),
+    ("zarr", &["icechunk::", "icechunk_storage::", "typetag::"]),
     ("session", &["env::var"]),
 ];
 

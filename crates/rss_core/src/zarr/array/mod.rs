@@ -17,6 +17,7 @@ use super::{
     codec::Scratch,
     metadata::Metadata,
     place::Place,
+    root::Root,
     shard::{Index, Sharding},
 };
 use crate::{
@@ -69,8 +70,8 @@ impl Array {
     /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::InvalidInput`] if it is a group,
     /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if its metadata cannot be read, and what the
     /// store answers.
-    pub async fn open(session: &Session, location: &Location) -> Result<Self> {
-        Self::open_in(Place::new(session, location), "").await
+    pub async fn open(session: &Session, root: impl Into<Root>) -> Result<Self> {
+        Self::open_in(Place::at(session, &root.into()).await?, "").await
     }
 
     /// Opens the array at a path of a hierarchy.
@@ -122,14 +123,23 @@ impl Array {
     ///
     /// [`ErrorKind::InvalidInput`] if the spec cannot be, or an array or group is there already; what the
     /// store answers.
-    pub async fn create(session: &Session, location: &Location, spec: &ArraySpec) -> Result<Self> {
-        let place = Place::new(session, location);
+    pub async fn create(
+        session: &Session,
+        root: impl Into<Root>,
+        spec: &ArraySpec,
+    ) -> Result<Self> {
+        let root = root.into();
+        let location = root.location();
         let document = spec.document().map_err(|err| err.at(location))?;
+        let place = Place::make(session, &root).await?;
+        let turn = place.begin().await?;
         if place.read("zarr.json").await?.is_some() {
             let message = "something is there already: a new array needs a place of its own";
             return Err(Error::new(ErrorKind::InvalidInput, message).at(location));
         }
         place.write("zarr.json", vec![to_bytes(&document)]).await?;
+        turn.publish(&format!("Create an array of {}", spec.dtype))
+            .await?;
         Self::unwritten(place, "", spec)
     }
 

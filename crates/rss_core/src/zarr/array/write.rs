@@ -20,6 +20,8 @@ impl Array {
     /// Writes a box that starts at `start`, in whole shards: it starts and ends where shards do, or at the
     /// array's end. Each shard is written once, whole; what holds the fill value alone is not stored.
     ///
+    /// In an Icechunk repository it is one commit; writes of one array wait for each other.
+    ///
     /// Shards are encoded by all CPU threads. Memory: what is compressed of the shards under way, at most
     /// one for each thread.
     ///
@@ -45,6 +47,8 @@ impl Array {
         let samples = Arc::new(samples);
         let session = &self.0.place.session;
         let at_once = session.settings().cpu_threads.max(1);
+        let message = message(start, samples.shape());
+        let turn = self.0.place.begin().await?;
         let shards: Vec<Vec<u64>> = region::indices(counts).collect();
         stream::iter(shards)
             .map(|index| {
@@ -68,7 +72,8 @@ impl Array {
             })
             .buffer_unordered(at_once)
             .try_collect::<()>()
-            .await
+            .await?;
+        turn.publish(&message).await
     }
 
     /// Stores an encoded shard; one without chunks is removed.
@@ -196,4 +201,14 @@ impl Array {
         }
         Ok(Some(pieces))
     }
+}
+
+/// Says which samples were written.
+fn message(start: &[u64], shape: &[usize]) -> String {
+    let ranges: Vec<String> = start
+        .iter()
+        .zip(shape)
+        .map(|(start, &length)| format!("{start}..{}", start + length as u64))
+        .collect();
+    format!("Write samples {}", ranges.join(", "))
 }

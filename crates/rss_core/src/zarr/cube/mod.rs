@@ -24,6 +24,7 @@ use super::{
     array::{Array, below, parse},
     layout::Arrangement,
     place::Place,
+    root::Root,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -120,11 +121,11 @@ impl Cube {
     /// give.
     pub async fn create(
         session: &Session,
-        location: &Location,
+        root: impl Into<Root>,
         images: Vec<Image>,
         options: &CubeOptions,
     ) -> Result<Written> {
-        write::create(session, location, images, options).await
+        write::create(session, &root.into(), images, options).await
     }
 
     /// Adds images to a cube as later dates. Those that are in it already are left out. Readers see the
@@ -137,11 +138,11 @@ impl Cube {
     /// image is not later than the cube's last date.
     pub async fn append(
         session: &Session,
-        location: &Location,
+        root: impl Into<Root>,
         images: Vec<Image>,
         options: &CubeOptions,
     ) -> Result<Written> {
-        write::append(session, location, images, options).await
+        write::append(session, &root.into(), images, options).await
     }
 
     /// Opens a cube that [`Cube::create`] has written. Costs four requests.
@@ -150,18 +151,21 @@ impl Cube {
     ///
     /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::Unsupported`] if it is a group without
     /// what makes a cube: [`Array::open`] opens its arrays.
-    pub async fn open(session: &Session, location: &Location) -> Result<Self> {
-        let place = Place::new(session, location);
+    pub async fn open(session: &Session, root: impl Into<Root>) -> Result<Self> {
+        Self::open_in(&Place::at(session, &root.into()).await?).await
+    }
+
+    async fn open_in(place: &Place) -> Result<Self> {
         let opened = async {
             let document = place.read("zarr.json").await?;
             let document = document
                 .ok_or_else(|| Error::new(ErrorKind::NotFound, "no cube: no zarr.json is there"))?;
             let document = parse(&document)?;
-            Self::of(&place, &document).await
+            Self::of(place, &document).await
         };
         opened.await.map_err(|err: Error| match err.location() {
             Some(_) => err,
-            None => err.at(location),
+            None => err.at(&place.base),
         })
     }
 

@@ -29,19 +29,17 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
-    location::Location,
     raster::{DataType, Sample, with_type},
     reader::ReadRequest,
     session::Session,
     zarr::{
         array::{Array, ArraySpec, below, parse, to_bytes},
         layout::{Arrangement, Block, Layout},
-        place::Place,
+        place::{JOURNAL, Place, Turn},
+        root::Root,
     },
 };
 
-/// Where a write that is under way says what it writes.
-const JOURNAL: &str = ".rss-write.json";
 /// Windows of images that one shard reads at once.
 const READS: usize = 8;
 
@@ -100,19 +98,21 @@ impl Cut {
 /// Writes a new cube, or goes on with one whose write was stopped.
 pub(super) async fn create(
     session: &Session,
-    location: &Location,
+    root: &Root,
     images: Vec<Image>,
     options: &CubeOptions,
 ) -> Result<Written> {
-    let place = Place::new(session, location);
+    let location = root.location();
     let plan = Plan::new(session, images, None, options).await?;
+    let place = Place::make(session, root).await?;
+    let turn = place.go_on().await?;
     let grid = plan.grid();
     let cut = Cut {
         layout: options.layout,
         overviews: options.overviews,
         resampling: options.resampling,
     };
-    let work = Work::new(place, plan, grid, cut, Vec::new(), None)?;
+    let work = Work::new(place, turn, plan, grid, cut, Vec::new(), None)?;
     let is_there = work.place.read("zarr.json").await?.is_some();
     let journal = work.journal().await?;
     let wrong = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what).at(location));
@@ -137,11 +137,14 @@ pub(super) async fn create(
 /// Adds dates to a cube, or goes on with an append that was stopped.
 pub(super) async fn append(
     session: &Session,
-    location: &Location,
+    root: &Root,
     images: Vec<Image>,
     options: &CubeOptions,
 ) -> Result<Written> {
-    let cube = Cube::open(session, location).await?;
+    let location = root.location();
+    let place = Place::at(session, root).await?;
+    let turn = place.go_on().await?;
+    let cube = Cube::open_in(&place).await?;
     let at = |err: Error| match err.location() {
         Some(_) => err,
         None => err.at(location),
@@ -165,7 +168,6 @@ pub(super) async fn append(
         .filter(|image| !known.contains(image.id.as_str()))
         .collect();
     let left_out = all - fresh.len();
-    let place = Place::new(session, location);
     if fresh.is_empty() {
         // Perhaps all but the end of the journal was written.
         place.remove(JOURNAL).await?;
@@ -193,14 +195,16 @@ pub(super) async fn append(
     }
     let grid = cube.grid().clone();
     let before = cube.steps().to_vec();
-    let work = Work::new(place, plan, grid, cut, before, Some(&cube))?;
+    let work = Work::new(place, turn, plan, grid, cut, before, Some(&cube))?;
     let journal = work.journal().await?;
     if journal
         .as_ref()
         .is_some_and(|other| Some(other) != work.said().ok().as_ref())
     {
-        let message = "a stopped append of other images is there: go on with those, or remove its \
-                       journal (.rss-write.json)";
+        let message = format!(
+            "a stopped append of other images is there: go on with those, or remove {}",
+            work.place.journal_name()
+        );
         return Err(at(Error::new(ErrorKind::InvalidInput, message)));
     }
     let mut written = work.run(journal.is_some(), options).await?;
@@ -211,6 +215,7 @@ pub(super) async fn append(
 /// A write under way.
 struct Work {
     place: Place,
+    turn: Turn,
     plan: Plan,
     cut: Cut,
     /// All dates, those before an append first.
@@ -246,6 +251,7 @@ struct Job {
 impl Work {
     fn new(
         place: Place,
+        turn: Turn,
         plan: Plan,
         grid: GeoBox,
         cut: Cut,
@@ -301,6 +307,7 @@ impl Work {
         }
         Ok(Self {
             place,
+            turn,
             plan,
             cut,
             steps,
@@ -329,7 +336,7 @@ impl Work {
                 ])
             })
             .collect();
-        Ok(json!({
+        Ok(self.place.journal_of(json!({
             "before": self.before,
             "steps": steps,
             "bands": bands,
@@ -338,7 +345,7 @@ impl Work {
             "arrays": self.levels.iter().flat_map(|level| &level.specs).map(|(_, spec)| {
                 json!([spec.chunk, spec.shard])
             }).collect::<Vec<_>>(),
-        }))
+        })))
     }
 
     async fn journal(&self) -> Result<Option<Value>> {
@@ -376,6 +383,12 @@ impl Work {
         } else {
             let journal = to_bytes(&self.said()?);
             self.place.write(JOURNAL, vec![journal]).await?;
+        }
+        if self.place.wants_metadata_first() {
+            for level in &self.levels {
+                let (_, arrays) = self.described(level)?;
+                describe::write_documents(&self.place, &arrays).await?;
+            }
         }
         let shards = jobs.iter().map(|level| level.len() as u64).sum();
         let (done, resumed, bytes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -424,6 +437,7 @@ impl Work {
 
     /// Removes the journal: what is written can be seen.
     async fn finish(&self, shards: u64) -> Result<Written> {
+        self.turn.publish(&self.message()).await?;
         self.place.remove(JOURNAL).await?;
         self.place.clean().await?;
         Ok(Written {
@@ -657,26 +671,59 @@ impl Work {
         super::without_band(samples, self.cut.layout.arrangement)
     }
 
+    /// Returns the coordinates of a level, and the metadata of all its arrays by their paths.
+    fn described(&self, level: &Level) -> Result<(Coordinates, Vec<(String, Value)>)> {
+        let coordinates = Coordinates::of(
+            &level.grid,
+            &self.steps,
+            &self.plan.bands,
+            self.cut.layout.arrangement,
+        );
+        let mut arrays = Vec::new();
+        for (name, spec) in &level.specs {
+            arrays.push((below(&level.path, name), spec.document()?));
+        }
+        for (name, document) in coordinates.documents() {
+            arrays.push((below(&level.path, &name), document));
+        }
+        Ok((coordinates, arrays))
+    }
+
+    /// Says what was written.
+    fn message(&self) -> String {
+        let dates = |steps: &[TimeStep]| {
+            let day = |step: &TimeStep| step.time.format("%Y-%m-%d").to_string();
+            let first = steps.first().map(day).unwrap_or_default();
+            match steps {
+                [_, .., last] => format!("{} dates, {first} to {}", steps.len(), day(last)),
+                _ => format!("1 date, {first}"),
+            }
+        };
+        let added = self.steps.get(self.before..).unwrap_or_default();
+        let bands: Vec<&str> = self
+            .plan
+            .bands
+            .iter()
+            .map(|band| band.name.as_str())
+            .collect();
+        match self.before {
+            0 => format!("Write a cube of {}: {}", bands.join(", "), dates(added)),
+            _ => format!("Append {}", dates(added)),
+        }
+    }
+
     /// Writes coordinates, then metadata, the group's last.
     async fn describe(&self) -> Result<()> {
         let mut documents: Vec<(String, Value)> = Vec::new();
         let mut groups: Vec<(String, Value)> = Vec::new();
         for level in &self.levels {
-            let coordinates = Coordinates::of(
-                &level.grid,
-                &self.steps,
-                &self.plan.bands,
-                self.cut.layout.arrangement,
-            );
+            let (coordinates, arrays) = self.described(level)?;
             coordinates.write(&self.place, &level.path).await?;
-            let mut here = Vec::new();
-            for (name, spec) in &level.specs {
-                here.push((name.clone(), spec.document()?));
-            }
-            here.extend(coordinates.documents());
-            for (name, document) in &here {
-                documents.push((below(&level.path, name), document.clone()));
-            }
+            let here: Vec<(String, Value)> = arrays
+                .iter()
+                .map(|(path, document)| (name_of(path).to_owned(), document.clone()))
+                .collect();
+            documents.extend(arrays);
             if !level.path.is_empty() {
                 let said = describe::level_attributes(&level.grid);
                 groups.push((level.path.clone(), describe::group(said, &here)));
@@ -711,6 +758,11 @@ impl Work {
         let root = describe::group(said, &all);
         describe::write_documents(&self.place, &[(String::new(), root)]).await
     }
+}
+
+/// Returns the last part of a path.
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Returns the path of a level: a cube without overviews is one group.

@@ -2,4 +2,6 @@
 
 mod arrays;
 mod cubes;
+#[cfg(feature = "icechunk")]
+mod icechunk;
 mod others;

@@ -1,0 +1,69 @@
+//! Stands in for Icechunk in builds without it.
+
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+
+use super::{Commit, Icechunk, Missing, Stopped};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    session::Session,
+};
+
+/// A repository that cannot be.
+#[derive(Clone, Debug)]
+pub(in crate::zarr) enum Repository {}
+
+/// A write that cannot be.
+#[derive(Debug)]
+pub(in crate::zarr) enum Turn {}
+
+impl Repository {
+    pub(in crate::zarr) async fn open(
+        _session: &Session,
+        address: &Icechunk,
+        _missing: Missing,
+    ) -> Result<Self> {
+        let message = "built without the `icechunk` feature";
+        Err(Error::new(ErrorKind::Unsupported, message).at(&address.location))
+    }
+
+    pub(in crate::zarr) fn keys(&self) -> Arc<dyn ObjectStore> {
+        match *self {}
+    }
+
+    pub(in crate::zarr) async fn begin(&self, _stopped: Stopped) -> Result<Turn> {
+        match *self {}
+    }
+
+    pub(in crate::zarr) fn work_branch(&self) -> String {
+        match *self {}
+    }
+
+    pub(super) async fn history(&self) -> Result<Vec<Commit>> {
+        match *self {}
+    }
+}
+
+impl Turn {
+    pub(in crate::zarr) async fn publish(&self, _message: &str) -> Result<()> {
+        match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{location::Location, zarr::Cube};
+
+    #[tokio::test]
+    async fn the_feature_is_named() {
+        let session = Session::builder().build().unwrap();
+        let address = Icechunk::new(&Location::parse("/nowhere").unwrap());
+        let err = Cube::open(&session, &address).await.unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Unsupported);
+        assert!(err.message().contains("`icechunk` feature"), "{err}");
+        let err = address.history(&session).await.unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Unsupported);
+    }
+}

@@ -1,0 +1,419 @@
+//! An open repository: reading a version, and writing by way of a branch of its own.
+//!
+//! Icechunk keeps what a session has set in memory until it commits. A long write commits as it goes on, to its
+//! own branch: each checkpoint amends the one before, so that the branch is one commit ahead of where it began.
+//! At the end the branch that was named is moved to that commit, if it is still where the write began, and the
+//! write's branch is removed. What amending leaves behind is small, and is removed by Icechunk's own garbage
+//! collection.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::TryStreamExt;
+use icechunk::{
+    Store,
+    format::{SnapshotId, format_constants::SpecVersionBin, snapshot::SnapshotProperties},
+    refs::RefErrorKind,
+    repository::{RepositoryErrorKind, VersionInfo},
+    session::Session as Transaction,
+};
+use object_store::ObjectStore;
+use tokio::sync::{Mutex as Queue, OwnedMutexGuard};
+
+use super::{
+    Commit, Icechunk, Missing, Stopped, Version,
+    fault::{self, Moved},
+    keys::Keys,
+    objects::Objects,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    session::Session,
+};
+
+/// The property of a checkpoint that holds the write's journal. A commit that is complete has none.
+const PROPERTY: &str = "rss-write";
+/// Chunks after which a write makes a checkpoint.
+const CHECKPOINT: usize = 32;
+
+/// An open version of a repository. Cheap to clone.
+#[derive(Clone)]
+pub(in crate::zarr) struct Repository(Arc<Inner>);
+
+struct Inner {
+    repository: icechunk::Repository,
+    location: Location,
+    version: Version,
+    store: Store,
+    /// Held by the write that is under way: a second one waits.
+    turn: Arc<Queue<()>>,
+    write: Mutex<Option<Write>>,
+}
+
+/// A write under way.
+#[derive(Clone, Debug)]
+struct Write {
+    /// Where the branch was when the write began.
+    base: SnapshotId,
+    /// What is written. Without it there are no checkpoints, and no branch.
+    journal: Option<String>,
+    branch: Branch,
+    /// Chunks since the last checkpoint.
+    chunks: usize,
+}
+
+/// How far the write's own branch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Branch {
+    None,
+    /// Where the write began.
+    Made,
+    /// A commit ahead.
+    Ahead,
+}
+
+/// The right to write, until it is dropped. What is not published by then is forgotten, but for checkpoints.
+#[derive(Debug)]
+pub(in crate::zarr) struct Turn {
+    repository: Repository,
+    _held: OwnedMutexGuard<()>,
+}
+
+impl fmt::Debug for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Repository")
+            .field("location", &self.0.location)
+            .field("version", &self.0.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Repository {
+    /// Opens a version for reading.
+    pub(in crate::zarr) async fn open(
+        session: &Session,
+        address: &Icechunk,
+        missing: Missing,
+    ) -> Result<Self> {
+        let location = &address.location;
+        let wrong = |err| fault::of_repository(&err, location);
+        let storage = Arc::new(Objects::new(session, location)?);
+        let repository = match missing {
+            Missing::Make => {
+                icechunk::Repository::open_or_create(storage)
+                    .execute()
+                    .await
+            }
+            Missing::Fail => icechunk::Repository::open(storage).execute().await,
+        };
+        let repository = repository.map_err(wrong)?;
+        let version = named(&address.version).map_err(|err| err.at(location))?;
+        let transaction = repository.readonly_session(&version).await;
+        let transaction = Arc::new(tokio::sync::RwLock::new(transaction.map_err(wrong)?));
+        Ok(Self(Arc::new(Inner {
+            repository,
+            location: location.clone(),
+            version: address.version.clone(),
+            store: Store::from_session(transaction).await,
+            turn: Arc::default(),
+            write: Mutex::default(),
+        })))
+    }
+
+    /// Returns the version's keys as an object store.
+    pub(in crate::zarr) fn keys(&self) -> Arc<dyn ObjectStore> {
+        Arc::new(Keys(self.clone()))
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub(super) fn location(&self) -> &Location {
+        &self.0.location
+    }
+
+    /// Begins a write to the branch as it is now, or goes on with one that was stopped. Waits while another
+    /// write of this repository is under way.
+    pub(in crate::zarr) async fn begin(&self, stopped: Stopped) -> Result<Turn> {
+        let held = Arc::clone(&self.0.turn).lock_owned().await;
+        let target = self.target()?;
+        let mut write = Write {
+            base: self.tip(target).await?,
+            journal: None,
+            branch: Branch::None,
+            chunks: 0,
+        };
+        if stopped == Stopped::GoOn {
+            if self.0.repository.spec_version() < SpecVersionBin::V2 {
+                let message =
+                    "a repository of Icechunk's format 1: upgrade it before it is written";
+                return Err(self.named(Error::new(ErrorKind::Unsupported, message)));
+            }
+            self.find_stopped(&mut write).await?;
+        }
+        let on = match write.branch {
+            Branch::None => target.to_owned(),
+            Branch::Made | Branch::Ahead => self.work_branch(),
+        };
+        *self.0.store.session().write().await = self.writable(&on).await?;
+        *self.write() = Some(write);
+        Ok(Turn {
+            repository: self.clone(),
+            _held: held,
+        })
+    }
+
+    /// Looks at the branch that a stopped write has left.
+    async fn find_stopped(&self, write: &mut Write) -> Result<()> {
+        let work = self.work_branch();
+        let tip = match self.0.repository.lookup_branch(&work).await {
+            Ok(tip) => tip,
+            Err(err) => match &err.kind {
+                RepositoryErrorKind::Ref(RefErrorKind::RefNotFound(_)) => return Ok(()),
+                _ => return Err(fault::of_repository(&err, &self.0.location)),
+            },
+        };
+        write.branch = Branch::Made;
+        if tip == write.base {
+            return Ok(());
+        }
+        let found = self.0.repository.lookup_snapshot(&tip).await;
+        let found = found.map_err(|err| fault::of_repository(&err, &self.0.location))?;
+        if found.parent_id.as_ref() != Some(&write.base) {
+            return Err(self.moved());
+        }
+        match found.metadata.get(PROPERTY).and_then(|said| said.as_str()) {
+            Some(journal) => {
+                write.journal = Some(journal.to_owned());
+                write.branch = Branch::Ahead;
+            }
+            // All was done but the last step.
+            None => {
+                self.hand_over(&write.base, &tip).await?;
+                write.base = tip;
+                write.branch = Branch::None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the branch that a write goes to at first.
+    pub(in crate::zarr) fn work_branch(&self) -> String {
+        let (Version::Branch(name) | Version::Tag(name) | Version::Snapshot(name)) =
+            &self.0.version;
+        format!("rss-write-{name}")
+    }
+
+    /// Returns what the journal of the write under way says.
+    pub(super) fn journal(&self) -> Option<String> {
+        self.write().as_ref()?.journal.clone()
+    }
+
+    /// Keeps the journal of the write under way, from now on with every checkpoint.
+    pub(super) async fn keep_journal(&self, journal: Option<String>) -> Result<()> {
+        let Some(mut write) = self.write().clone() else {
+            // A write that is published has no journal to remove.
+            return Ok(());
+        };
+        write.journal = journal;
+        if write.journal.is_some() && write.branch == Branch::None {
+            let work = self.work_branch();
+            let made = self.0.repository.create_branch(&work, &write.base).await;
+            made.map_err(|err| fault::of_repository(&err, &self.0.location))?;
+            *self.0.store.session().write().await = self.writable(&work).await?;
+            write.branch = Branch::Made;
+        }
+        let is_kept = write.journal.is_some();
+        *self.write() = Some(write);
+        match is_kept {
+            true => self.checkpoint().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a chunk that was put, and makes a checkpoint if it is time.
+    pub(super) async fn count_chunk(&self) -> Result<()> {
+        let is_time = match self.write().as_mut() {
+            Some(write) if write.journal.is_some() => {
+                write.chunks += 1;
+                write.chunks >= CHECKPOINT && {
+                    write.chunks = 0;
+                    true
+                }
+            }
+            _ => false,
+        };
+        match is_time {
+            true => self.checkpoint().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn checkpoint(&self) -> Result<()> {
+        let session = self.0.store.session();
+        // Whoever puts a chunk waits: the transaction is replaced.
+        let mut transaction = session.write().await;
+        let Some(write) = self.write().clone() else {
+            return Ok(());
+        };
+        let properties = write
+            .journal
+            .map(|journal| SnapshotProperties::from([(PROPERTY.to_owned(), journal.into())]));
+        let message = "A write that is under way";
+        self.commit(&mut transaction, message, properties, write.branch)
+            .await?;
+        if let Some(write) = self.write().as_mut() {
+            write.branch = Branch::Ahead;
+        }
+        *transaction = self.writable(&self.work_branch()).await?;
+        // Told now, not when all is written.
+        match self.tip(self.target()?).await? == write.base {
+            true => Ok(()),
+            false => Err(self.moved()),
+        }
+    }
+
+    async fn publish(&self, message: &str) -> Result<()> {
+        let session = self.0.store.session();
+        let mut transaction = session.write().await;
+        let Some(write) = self.write().take() else {
+            return Ok(());
+        };
+        if write.branch != Branch::None || transaction.has_uncommitted_changes() {
+            let done = self
+                .commit(&mut transaction, message, None, write.branch)
+                .await?;
+            if write.branch != Branch::None {
+                self.hand_over(&write.base, &done).await?;
+            }
+        }
+        let now = VersionInfo::BranchTipRef(self.target()?.to_owned());
+        let reading = self.0.repository.readonly_session(&now).await;
+        *transaction = reading.map_err(|err| fault::of_repository(&err, &self.0.location))?;
+        Ok(())
+    }
+
+    async fn commit(
+        &self,
+        transaction: &mut Transaction,
+        message: &str,
+        properties: Option<SnapshotProperties>,
+        branch: Branch,
+    ) -> Result<SnapshotId> {
+        let mut commit = transaction
+            .commit(message)
+            .properties(properties.unwrap_or_default())
+            .allow_empty(true);
+        if branch == Branch::Ahead {
+            commit = commit.amend();
+        }
+        commit.execute().await.map_err(|err| match err.is_moved() {
+            true => self.moved(),
+            false => fault::of_session(&err, &self.0.location),
+        })
+    }
+
+    /// Moves the branch that was named to the write's commit, and removes the write's branch.
+    async fn hand_over(&self, base: &SnapshotId, done: &SnapshotId) -> Result<()> {
+        let (repository, target) = (&self.0.repository, self.target()?);
+        let wrong = |err| match Moved::is_moved(&err) {
+            true => self.moved(),
+            false => fault::of_repository(&err, &self.0.location),
+        };
+        let moved = repository.reset_branch(target, done, Some(base)).await;
+        moved.map_err(wrong)?;
+        let removed = repository.delete_branch(&self.work_branch()).await;
+        removed.map_err(wrong)
+    }
+
+    pub(super) async fn history(&self) -> Result<Vec<Commit>> {
+        let wrong = |err| fault::of_repository(&err, &self.0.location);
+        let version = named(&self.0.version).map_err(|err| self.named(err))?;
+        let found = self.0.repository.ancestry(&version).await.map_err(wrong)?;
+        let commit = |found: icechunk::format::snapshot::SnapshotInfo| Commit {
+            snapshot: found.id.to_string(),
+            time: found.flushed_at,
+            message: found.message,
+        };
+        found.map_ok(commit).map_err(wrong).try_collect().await
+    }
+
+    fn target(&self) -> Result<&str> {
+        match &self.0.version {
+            Version::Branch(name) => Ok(name),
+            Version::Tag(name) | Version::Snapshot(name) => Err(self.named(Error::new(
+                ErrorKind::InvalidInput,
+                format!("{name} is no branch: a tag or snapshot stays as it is"),
+            ))),
+        }
+    }
+
+    async fn tip(&self, branch: &str) -> Result<SnapshotId> {
+        let tip = self.0.repository.lookup_branch(branch).await;
+        tip.map_err(|err| fault::of_repository(&err, &self.0.location))
+    }
+
+    async fn writable(&self, branch: &str) -> Result<Transaction> {
+        let writable = self.0.repository.writable_session(branch).await;
+        writable.map_err(|err| fault::of_repository(&err, &self.0.location))
+    }
+
+    fn moved(&self) -> Error {
+        let target = self.target().unwrap_or_default();
+        self.named(Error::new(
+            ErrorKind::Changed,
+            format!(
+                "branch `{target}` moved since this write began: others have written there. What a cube's write \
+                 has done so far is in branch `{}`; remove that one to begin anew",
+                self.work_branch()
+            ),
+        ))
+    }
+
+    fn named(&self, err: Error) -> Error {
+        err.at(&self.0.location)
+    }
+
+    fn write(&self) -> MutexGuard<'_, Option<Write>> {
+        self.0.write.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    /// Makes what was written one commit of the branch. Nothing written is no commit.
+    pub(in crate::zarr) async fn publish(&self, message: &str) -> Result<()> {
+        self.repository.publish(message).await
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.repository.write().take();
+        // Readers of this handle do not see what was not published. Whoever holds the lock now is one that sees
+        // it once more, before the next write begins anew.
+        if let Ok(mut transaction) = self.repository.store().session().try_write() {
+            // One that is read-only has none.
+            let _ = transaction.discard_changes();
+        }
+    }
+}
+
+fn named(version: &Version) -> Result<VersionInfo> {
+    Ok(match version {
+        Version::Branch(name) => VersionInfo::BranchTipRef(name.clone()),
+        Version::Tag(name) => VersionInfo::TagRef(name.clone()),
+        Version::Snapshot(id) => {
+            let id = SnapshotId::try_from(id.as_str()).map_err(|_| {
+                Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("`{id}` is no snapshot's id"),
+                )
+            })?;
+            VersionInfo::SnapshotId(id)
+        }
+    })
+}
