@@ -276,6 +276,9 @@ pub(crate) enum ZarrAction {
         /// The folder or prefix with its zarr.json.
         #[arg(value_name = "LOCATION")]
         location: String,
+        /// The location is an Icechunk repository: this branch of it, or main.
+        #[arg(long, value_name = "BRANCH", num_args = 0..=1, require_equals = true, default_missing_value = "main")]
+        icechunk: Option<String>,
         /// Print one JSON document.
         #[arg(long)]
         json: bool,
@@ -290,6 +293,9 @@ pub(crate) struct ZarrWriteArgs {
     /// Where the cube lies: a folder, or s3://, gs://, az://.
     #[arg(long, value_name = "LOCATION")]
     pub(crate) to: String,
+    /// The location is an Icechunk repository: this branch of it, or main.
+    #[arg(long, value_name = "BRANCH", num_args = 0..=1, require_equals = true, default_missing_value = "main")]
+    pub(crate) icechunk: Option<String>,
     /// Add later dates to a cube that is there. Its layout stays; images that are in it are left out.
     #[arg(long)]
     pub(crate) append: bool,
@@ -334,6 +340,9 @@ pub(crate) struct ZarrWriteArgs {
 pub(crate) struct ZarrReadArgs {
     /// A cube, or with --ranges any array: a path, file://, s3://, gs://, az:// or https://.
     pub(crate) location: String,
+    /// The location is an Icechunk repository: this branch of it, or main.
+    #[arg(long, value_name = "BRANCH", num_args = 0..=1, require_equals = true, default_missing_value = "main")]
+    pub(crate) icechunk: Option<String>,
     /// The band of the cube. Need not be named where there is one.
     #[arg(long, value_name = "NAME", conflicts_with = "ranges")]
     pub(crate) band: Option<String>,

@@ -10,9 +10,11 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rss_core::{
-    ErrorKind, Format, GeoBox, Location, Pixels, Raster, Sample, Session, SessionBuilder, Size,
-    Window,
-    zarr::{Arrangement, Array, Cube, CubeOptions, Image, Layout, Resampling, Steps, Use, Written},
+    ErrorKind, Format, GeoBox, Location, Raster, Session, SessionBuilder, Size, Window,
+    zarr::{
+        Arrangement, Array, Cube, CubeOptions, Icechunk, Image, Layout, Resampling, Root, Steps,
+        Use, Written,
+    },
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -28,7 +30,11 @@ pub(crate) async fn run(args: &ZarrArgs) -> Result<Found> {
     match &args.action {
         ZarrAction::Write(args) => write(args).await,
         ZarrAction::Read(args) => read(args).await,
-        ZarrAction::Info { location, json } => info(location, *json).await,
+        ZarrAction::Info {
+            location,
+            icechunk,
+            json,
+        } => info(&root(location, icechunk.as_deref())?, *json).await,
     }
 }
 
@@ -43,8 +49,17 @@ pub(crate) fn partial(args: &ZarrArgs) -> Option<PathBuf> {
     }
 }
 
+/// Returns where a cube is: below a location, or in a branch of the repository there.
+fn root(location: &str, branch: Option<&str>) -> Result<Root> {
+    let location = Location::parse(location)?;
+    Ok(match branch {
+        Some(branch) => Icechunk::new(&location).with_branch(branch).into(),
+        None => location.into(),
+    })
+}
+
 async fn write(args: &ZarrWriteArgs) -> Result<Found> {
-    let to = Location::parse(&args.to)?;
+    let to = root(&args.to, args.icechunk.as_deref())?;
     let options = options(args)?;
     let mut builder = SessionBuilder::from_env()?;
     if let Some(megabytes) = args.budget {
@@ -90,7 +105,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     } = written;
     if args.json {
         output::json(&json!({
-            "location": to.to_string(),
+            "location": to.location().to_string(),
             "steps": steps,
             "known": known,
             "shards": shards,
@@ -101,7 +116,8 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         }))?;
     } else {
         let mut lines = vec![format!(
-            "{to}: {steps} dates in {shards} shards, {} in {wall:.2} s",
+            "{}: {steps} dates in {shards} shards, {} in {wall:.2} s",
+            to.location(),
             HumanBytes(bytes)
         )];
         if resumed > 0 {
@@ -146,7 +162,7 @@ async fn read(args: &ZarrReadArgs) -> Result<Found> {
         "--json and -o - both want stdout; give a file to -o"
     );
     let session = Session::from_env()?;
-    let location = Location::parse(&args.location)?;
+    let root = root(&args.location, args.icechunk.as_deref())?;
     // Known before any byte is fetched, so that a typing error costs nothing.
     let to_file = (args.output != "-").then(|| Path::new(&args.output));
     if let Some(path) = to_file {
@@ -158,8 +174,8 @@ async fn read(args: &ZarrReadArgs) -> Result<Found> {
     };
     let start = Instant::now();
     let (raster, shape) = match ranges {
-        Some(ranges) => of_array(&session, &location, &ranges).await?,
-        None => of_cube(&session, &location, args).await?,
+        Some(ranges) => of_array(&session, &root, &ranges).await?,
+        None => of_cube(&session, &root, args).await?,
     };
     let wall = start.elapsed();
     let traffic = session.traffic();
@@ -193,86 +209,14 @@ fn range(text: &str) -> Result<Range<u64>> {
     ends.with_context(|| format!("`{text}` is not START:END, as in 0:3,0:512,0:512"))
 }
 
-/// Runs `$body` with `$type` the Rust type of the samples.
-macro_rules! with_samples {
-    ($dtype:expr, $type:ident => $body:expr) => {{
-        use rss_core::{Complex, DataType};
-        match $dtype {
-            DataType::U8 => {
-                type $type = u8;
-                $body
-            }
-            DataType::I8 => {
-                type $type = i8;
-                $body
-            }
-            DataType::U16 => {
-                type $type = u16;
-                $body
-            }
-            DataType::I16 => {
-                type $type = i16;
-                $body
-            }
-            DataType::U32 => {
-                type $type = u32;
-                $body
-            }
-            DataType::I32 => {
-                type $type = i32;
-                $body
-            }
-            DataType::U64 => {
-                type $type = u64;
-                $body
-            }
-            DataType::I64 => {
-                type $type = i64;
-                $body
-            }
-            DataType::F32 => {
-                type $type = f32;
-                $body
-            }
-            DataType::F64 => {
-                type $type = f64;
-                $body
-            }
-            DataType::C64 => {
-                type $type = Complex<f32>;
-                $body
-            }
-            DataType::C128 => {
-                type $type = Complex<f64>;
-                $body
-            }
-            other => bail!("samples of type {other}"),
-        }
-    }};
-}
-
 /// Reads a box of an array as (all axes before the last two, rows, columns).
 async fn of_array(
     session: &Session,
-    location: &Location,
+    root: &Root,
     ranges: &[Range<u64>],
-) -> Result<(Raster, Vec<usize>)> {
-    async fn samples<T>(array: &Array, ranges: &[Range<u64>]) -> Result<(Pixels, Vec<usize>)>
-    where
-        T: Sample + Send + Sync + 'static,
-    {
-        let samples = array.read::<T>(ranges).await?;
-        let shape = samples.shape().to_vec();
-        let (outer, [height, width]) = match shape.as_slice() {
-            [outer @ .., height, width] => (outer.iter().product::<usize>(), [*height, *width]),
-            [width] => (1, [1, *width]),
-            [] => (1, [1, 1]),
-        };
-        let samples = samples.into_shape_with_order((outer, height, width))?;
-        Ok((T::wrap(samples), shape))
-    }
-    let array = Array::open(session, location).await?;
-    let (pixels, shape) = with_samples!(array.dtype(), T => samples::<T>(&array, ranges).await?);
+) -> Result<(Raster, Vec<u64>)> {
+    let array = Array::open(session, root).await?;
+    let pixels = array.read_pixels(ranges).await?;
     let [_, height, width] = pixels.shape();
     let size = Size {
         width: u32::try_from(width)?,
@@ -288,16 +232,17 @@ async fn of_array(
         nodata: None,
         sparse: Vec::new(),
     };
+    let shape = ranges.iter().map(|range| range.end - range.start).collect();
     Ok((raster, shape))
 }
 
 /// Reads some dates of a band as the bands of a raster.
 async fn of_cube(
     session: &Session,
-    location: &Location,
+    root: &Root,
     args: &ZarrReadArgs,
-) -> Result<(Raster, Vec<usize>)> {
-    let cube = match Cube::open(session, location).await {
+) -> Result<(Raster, Vec<u64>)> {
+    let cube = match Cube::open(session, root).await {
         Err(err) if err.kind() == ErrorKind::Unsupported => {
             return Err(err).context("no cube; name an array of it, and --ranges");
         }
@@ -332,33 +277,17 @@ async fn of_cube(
         .as_deref()
         .map(str::parse::<Window>)
         .transpose()?;
-    let dtype = cube.array(args.level, &band)?.dtype();
-    let pixels = with_samples!(dtype, T => {
-        T::wrap(cube.read::<T>(&band, times, window, args.level).await?)
-    });
-    let shape = pixels.shape().to_vec();
-    let levels = cube.levels();
-    let grid = levels.get(args.level).context("no such level")?;
-    let nodata = cube.bands().iter().find(|one| one.name == band);
-    let raster = Raster {
-        pixels,
-        geobox: match window {
-            Some(window) => grid.of_window(&window),
-            None => (*grid).clone(),
-        },
-        nodata: nodata.and_then(|band| band.nodata),
-        sparse: Vec::new(),
-    };
+    let raster = cube.read_raster(&band, times, window, args.level).await?;
+    let shape = raster.pixels.shape().map(|length| length as u64).to_vec();
     Ok((raster, shape))
 }
 
-async fn info(location: &str, as_json: bool) -> Result<Found> {
+async fn info(root: &Root, as_json: bool) -> Result<Found> {
     let session = Session::from_env()?;
-    let location = Location::parse(location)?;
-    let said = match Cube::open(&session, &location).await {
+    let said = match Cube::open(&session, root).await {
         Ok(cube) => said_of_cube(&cube)?,
         Err(err) if err.kind() == ErrorKind::Unsupported => {
-            match Array::open(&session, &location).await {
+            match Array::open(&session, root).await {
                 Ok(array) => said_of_array(&array),
                 // Of a group the cube's words say more.
                 Err(_) => return Err(err.into()),
@@ -366,7 +295,7 @@ async fn info(location: &str, as_json: bool) -> Result<Found> {
         }
         Err(err) if err.kind() == ErrorKind::NotFound => {
             // Perhaps an array of Zarr v2.
-            said_of_array(&Array::open(&session, &location).await?)
+            said_of_array(&Array::open(&session, root).await?)
         }
         Err(err) => return Err(err.into()),
     };

@@ -127,7 +127,7 @@ impl OpenCube {
             .wait(self.cube.read(band, times, window, level))
     }
 
-    /// Reads a window of a band at one date; see [`Cube::read_raster`].
+    /// Reads a window of a band as a raster; see [`Cube::read_raster`].
     ///
     /// # Errors
     ///
@@ -135,11 +135,11 @@ impl OpenCube {
     pub fn read_raster(
         &self,
         band: &str,
-        time: usize,
+        times: Range<usize>,
         window: Option<Window>,
         level: usize,
     ) -> Result<Raster> {
-        let read = self.cube.read_raster(band, time, window, level);
+        let read = self.cube.read_raster(band, times, window, level);
         self.session.wait(read)
     }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{DataType, Sample},
+    raster::{DataType, Pixels, Sample, with_type},
     store::{Disk, Fetch, Merge, coalesce},
 };
 
@@ -66,6 +66,27 @@ impl Array {
             }
         };
         read.await.map_err(|err| self.named(err))
+    }
+
+    /// Reads a box as [`Array::read`] does, in the array's own type: as (all axes before the last two, rows,
+    /// columns), where there are fewer axes of one row.
+    ///
+    /// # Errors
+    ///
+    /// As [`Array::read`].
+    pub async fn read_pixels(&self, ranges: &[Range<u64>]) -> Result<Pixels> {
+        with_type!(self.dtype(), T => {
+            let samples = self.read::<T>(ranges).await?;
+            let shape = match samples.shape() {
+                [outer @ .., height, width] => (outer.iter().product(), *height, *width),
+                [width] => (1, 1, *width),
+                [] => (1, 1, 1),
+            };
+            let samples = samples.into_shape_with_order(shape).map_err(|err| {
+                Error::new(ErrorKind::Corrupt, "samples of another shape").with_source(err)
+            })?;
+            Ok(T::wrap(samples))
+        })
     }
 
     async fn read_region<T>(&self, region: &Region) -> Result<ArrayD<T>>

@@ -337,7 +337,7 @@ impl Cube {
         without_band(array.read(&ranges).await?, self.arrangement)
     }
 
-    /// Reads a window of a band at one date as a raster, with its grid and nodata value.
+    /// Reads a window of a band as a raster, with its grid and nodata value: each date is a band of it.
     ///
     /// # Errors
     ///
@@ -345,14 +345,14 @@ impl Cube {
     pub async fn read_raster(
         &self,
         band: &str,
-        time: usize,
+        times: Range<usize>,
         window: Option<Window>,
         level: usize,
     ) -> Result<Raster> {
         let array = self.array(level, band)?;
         let grid = &self.levels[level].grid;
         let pixels: Values = with_type!(array.dtype(), T => {
-            T::wrap(self.read::<T>(band, time..time.saturating_add(1), window, level).await?)
+            T::wrap(self.read::<T>(band, times, window, level).await?)
         });
         let found = self.number(band).and_then(|number| self.bands.get(number));
         Ok(Raster {

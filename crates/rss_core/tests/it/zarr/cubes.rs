@@ -136,7 +136,10 @@ async fn images_of_one_lattice_become_one_cube() {
         width: 20,
         height: 25,
     };
-    let part = cube.read_raster("red", 1, Some(window), 0).await.unwrap();
+    let part = cube
+        .read_raster("red", 1..2, Some(window), 0)
+        .await
+        .unwrap();
     assert_eq!(part.geobox.transform.unwrap().0[0], 600_150.0);
     assert!(part.pixels.view::<i16>().unwrap() == truth.slice(s![1..2, 30..55, 5..25]));
     let pixels = [
