@@ -172,7 +172,8 @@ impl Array {
         let encoded: Vec<(Vec<u8>, Vec<Option<u64>>)> = chunks
             .par_chunks(task)
             .map(|chunks| {
-                let mut out = Vec::new();
+                // Room for the worst case, of which what is not used is not touched.
+                let mut out = Vec::with_capacity((bytes + bytes / 64 + 64) * chunks.len());
                 let mut lengths = Vec::with_capacity(chunks.len());
                 let mut buffer = Vec::new();
                 with_scratch(|scratch| {

@@ -11,9 +11,10 @@ use super::{Shuffle, lz, shuffle};
 use crate::error::{Error, ErrorKind, Result};
 
 const HEADER: usize = 16;
-/// Blocks that are written. Larger ones compress little better; small ones can be skipped when a part of a
-/// chunk is read.
-const BLOCK: usize = 64 << 10;
+/// Bytes of a block. Small blocks can be skipped when a part of a chunk is read; large ones compress better
+/// what repeats from far.
+pub(super) const SMALL_BLOCK: usize = 64 << 10;
+pub(super) const LARGE_BLOCK: usize = 16 << 20;
 /// As c-blosc: more streams than this are not split, nor are streams shorter than `MIN_STREAM`.
 const MAX_STREAMS: usize = 16;
 const MIN_STREAM: usize = 128;
@@ -220,6 +221,8 @@ pub(super) struct Spec {
     pub(super) shuffle: Shuffle,
     /// Bytes of one sample.
     pub(super) sample: usize,
+    /// Bytes of a block, at most.
+    pub(super) block: usize,
 }
 
 /// Appends a frame to `out`. What does not compress is stored.
@@ -231,7 +234,7 @@ pub(super) fn encode(
 ) -> Result<()> {
     let sample = u8::try_from(spec.sample).unwrap_or(1).max(1);
     let unit = usize::from(sample) * 8;
-    let block = (BLOCK / unit * unit).max(unit).min(bytes.len());
+    let block = (spec.block / unit * unit).max(unit).min(bytes.len());
     let level = spec.level.unwrap_or(1);
     let start = out.len();
     let (filter, shuffled) = match spec.shuffle {

@@ -100,6 +100,7 @@ impl Chain {
                 level: None,
                 shuffle: Shuffle::Auto,
                 sample,
+                block: blosc::SMALL_BLOCK,
             })),
             Codec::Blosc {
                 compressor,
@@ -113,6 +114,7 @@ impl Chain {
                 level: Some(level),
                 shuffle,
                 sample,
+                block: blosc::SMALL_BLOCK,
             })),
         };
         Self {
@@ -187,6 +189,7 @@ impl Chain {
                 level: None,
                 shuffle: Shuffle::None,
                 sample: 1,
+                block: blosc::SMALL_BLOCK,
             })),
             Some("zstd") => Some(Step::Zstd { level: 1 }),
             Some("gzip") => Some(Step::Gzip { level: 1 }),
@@ -378,50 +381,59 @@ impl Chain {
 const FAST: i32 = 1;
 const SMALL: i32 = 5;
 
-/// Tries what is left open on a part of the samples. What takes longer has to be worth it.
+/// Tries what is left open on a part of the samples: how to shuffle, then larger blocks, then a higher
+/// level. What takes longer to read or to write has to be worth it.
 fn suited(samples: &[u8], spec: &blosc::Spec) -> Result<blosc::Spec> {
     /// Of the samples: several blocks.
     const ENOUGH: usize = 256 << 10;
     let part = &samples[..samples.len().min(ENOUGH / spec.sample * spec.sample)];
-    let shuffles: &[Shuffle] = match (spec.shuffle, spec.inside) {
-        (Shuffle::Auto, _) if spec.sample == 1 => &[Shuffle::None],
-        // LZ4 is chosen for its speed, which turning bits would cost.
-        (Shuffle::Auto, Inside::Lz4) => &[Shuffle::None, Shuffle::Byte],
-        (Shuffle::Auto, _) => &[Shuffle::None, Shuffle::Byte, Shuffle::Bit],
-        (chosen, _) => &[chosen],
-    };
-    let levels: &[i32] = match spec.level {
-        Some(level) => &[level],
-        None => &[FAST, SMALL],
-    };
     let (mut out, mut spare) = (Vec::new(), Vec::new());
-    let mut best: Option<(usize, blosc::Spec)> = None;
-    for &level in levels {
-        for &shuffle in shuffles {
-            let spec = blosc::Spec {
-                level: Some(level),
-                shuffle,
-                ..*spec
-            };
-            if levels.len() * shuffles.len() == 1 {
-                return Ok(spec);
-            }
-            out.clear();
-            blosc::encode(part, &spec, &mut out, &mut spare)?;
-            // Hundredths that it must be smaller by.
-            let worth = match shuffle {
-                Shuffle::Bit => 8,
-                Shuffle::Byte => 2,
-                Shuffle::None | Shuffle::Auto => 0,
-            };
-            let slower = if level > FAST { 5 } else { 0 };
-            let weighed = out.len() + out.len() * (worth + slower) / 100;
-            if best.as_ref().is_none_or(|(least, _)| weighed < *least) {
-                best = Some((weighed, spec));
-            }
+    let mut size = |spec: &blosc::Spec| {
+        out.clear();
+        blosc::encode(part, spec, &mut out, &mut spare)?;
+        Ok::<_, Error>(out.len())
+    };
+    let mut best = blosc::Spec {
+        level: spec.level.or(Some(FAST)),
+        shuffle: match spec.shuffle {
+            Shuffle::Auto => Shuffle::None,
+            chosen => chosen,
+        },
+        ..*spec
+    };
+    let mut least = size(&best)?;
+    let mut candidates = Vec::new();
+    if spec.shuffle == Shuffle::Auto && spec.sample > 1 {
+        candidates.push((2, Change::Shuffle(Shuffle::Byte)));
+        // LZ4 is chosen for its speed, which turning bits would cost.
+        if spec.inside != Inside::Lz4 {
+            candidates.push((8, Change::Shuffle(Shuffle::Bit)));
         }
     }
-    Ok(best.map_or(*spec, |(_, spec)| spec))
+    candidates.push((4, Change::Block(blosc::LARGE_BLOCK)));
+    if spec.level.is_none() {
+        candidates.push((4, Change::Level(SMALL)));
+    }
+    for (hundredths, change) in candidates {
+        let mut other = best;
+        match change {
+            Change::Shuffle(shuffle) => other.shuffle = shuffle,
+            Change::Block(block) => other.block = block,
+            Change::Level(level) => other.level = Some(level),
+        }
+        let smaller = size(&other)?;
+        if smaller + smaller * hundredths / 100 < least {
+            (best, least) = (other, smaller);
+        }
+    }
+    Ok(best)
+}
+
+/// What of a frame is tried in another way.
+enum Change {
+    Shuffle(Shuffle),
+    Block(usize),
+    Level(i32),
 }
 
 fn replace(buffer: &mut Vec<u8>, bytes: &[u8]) {
@@ -507,6 +519,7 @@ impl Step {
                     _ => Shuffle::None,
                 },
                 sample,
+                block: blosc::SMALL_BLOCK,
             }),
             "zstd" => Self::Zstd {
                 level: codec.level("level", 1),
