@@ -164,7 +164,10 @@ fn what_cannot_be_is_one_clear_error() {
             &["--use", "all"][..],
             "use `all` is not one of balanced, time-series, maps",
         ),
-        (&["--codec", "lz4"], "codec `lz4` is not one of none, zstd"),
+        (
+            &["--codec", "lz4"],
+            "codec `lz4` is not one of auto, none, zstd",
+        ),
         (&["--chunk", "1,2"], "`1,2` is not TIME,Y,X"),
         (
             &["--chunk", "1,10,10", "--shard", "1,15,10"],
@@ -184,9 +187,12 @@ fn what_cannot_be_is_one_clear_error() {
         assert!(!Path::new(&stage.path("cube.zarr")).exists(), "{more:?}");
     }
     stage.run(&write(&url, "cube.zarr", &[])).text();
-    let again = stage.run(&write(&url, "cube.zarr", &[]));
+    // The same again has nothing to do; another cube does not take its place.
+    let again = stage.run(&write(&url, "cube.zarr", &["--json"])).json();
+    assert_eq!((&again["shards"], &again["known"]), (&json!(0), &json!(4)));
+    let other = stage.run(&write(&url, "cube.zarr", &["--overviews", "1"]));
     assert!(
-        again
+        other
             .error()
             .contains("append to it, or choose another place")
     );

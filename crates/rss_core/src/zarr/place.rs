@@ -304,23 +304,14 @@ fn write_file(path: &Path, partial: &Path, pieces: &[Bytes]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut file = loop {
-        fs::create_dir_all(partial)?;
-        match tempfile::Builder::new()
-            .permissions_of_new_files()
-            .tempfile_in(partial)
-        {
-            // Another write has just ended, and removed the folder.
-            Err(err) if err.kind() == io::ErrorKind::NotFound => {}
-            made => break made?,
-        }
-    };
+    fs::create_dir_all(partial)?;
+    let mut file = tempfile::Builder::new()
+        .permissions_of_new_files()
+        .tempfile_in(partial)?;
     for piece in pieces {
         file.write_all(piece)?;
     }
     file.persist(path)?;
-    // It stays while others write.
-    let _ = fs::remove_dir(partial);
     Ok(())
 }
 

@@ -113,11 +113,18 @@ pub(super) async fn create(
         resampling: options.resampling,
     };
     let work = Work::new(place, turn, plan, grid, cut, Vec::new(), None)?;
-    let is_there = work.place.read("zarr.json").await?.is_some();
+    let there = work.place.read("zarr.json").await?;
     let journal = work.journal().await?;
     let wrong = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what).at(location));
-    match (is_there, &journal) {
-        (true, None) => {
+    match (&there, &journal) {
+        (Some(there), None) => {
+            // The same write ended already.
+            if work.is_done(there).await? {
+                return Ok(Written {
+                    known: work.steps.iter().map(|step| step.items.len()).sum(),
+                    ..Written::default()
+                });
+            }
             return wrong(
                 "a group or array is there already: append to it, or choose another place",
             );
@@ -128,8 +135,8 @@ pub(super) async fn create(
             );
         }
         // All was written but the end of the journal.
-        (true, Some(_)) => return work.finish(0).await,
-        (false, _) => {}
+        (Some(_), Some(_)) => return work.finish(0).await,
+        (None, _) => {}
     }
     work.run(journal.is_some(), options).await
 }
@@ -714,11 +721,19 @@ impl Work {
 
     /// Writes coordinates, then metadata, the group's last.
     async fn describe(&self) -> Result<()> {
+        for level in &self.levels {
+            let (coordinates, _) = self.described(level)?;
+            coordinates.write(&self.place, &level.path).await?;
+        }
+        describe::write_documents(&self.place, &self.documents()?).await
+    }
+
+    /// Returns the metadata of all arrays, of the groups of levels, and of the root, which is last.
+    fn documents(&self) -> Result<Vec<(String, Value)>> {
         let mut documents: Vec<(String, Value)> = Vec::new();
         let mut groups: Vec<(String, Value)> = Vec::new();
         for level in &self.levels {
-            let (coordinates, arrays) = self.described(level)?;
-            coordinates.write(&self.place, &level.path).await?;
+            let (_, arrays) = self.described(level)?;
             let here: Vec<(String, Value)> = arrays
                 .iter()
                 .map(|(path, document)| (name_of(path).to_owned(), document.clone()))
@@ -729,34 +744,37 @@ impl Work {
                 groups.push((level.path.clone(), describe::group(said, &here)));
             }
         }
-        let Some(finest) = self.levels.first() else {
-            return Ok(());
-        };
-        let mut said = match self.cut.overviews {
-            0 => describe::level_attributes(&finest.grid),
-            _ => {
-                let levels: Vec<(&str, &GeoBox)> = self
-                    .levels
-                    .iter()
-                    .map(|level| (level.path.as_str(), &level.grid))
-                    .collect();
-                describe::levels_attributes(&levels, self.cut.resampling.name())
-            }
+        let levels: Vec<(&str, &GeoBox)> = self
+            .levels
+            .iter()
+            .map(|level| (level.path.as_str(), &level.grid))
+            .collect();
+        let mut said = match levels.as_slice() {
+            [(_, only)] => describe::level_attributes(only),
+            levels => describe::levels_attributes(levels, self.cut.resampling.name()),
         };
         said.insert(LAYOUT.to_owned(), self.cut.to_json(&self.plan.bands));
-        describe::write_documents(&self.place, &documents).await?;
-        describe::write_documents(&self.place, &groups).await?;
-        let mut all = documents;
-        for (path, group) in groups {
-            let mut group = group;
+        let mut all = documents.clone();
+        for (path, group) in &groups {
+            let mut group = group.clone();
             if let Some(group) = group.as_object_mut() {
                 group.remove("consolidated_metadata");
             }
-            all.push((path, group));
+            all.push((path.clone(), group));
         }
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let root = describe::group(said, &all);
-        describe::write_documents(&self.place, &[(String::new(), root)]).await
+        documents.extend(groups);
+        documents.push((String::new(), describe::group(said, &all)));
+        Ok(documents)
+    }
+
+    /// Returns true if the cube that is there is the one that this would write.
+    async fn is_done(&self, root: &[u8]) -> Result<bool> {
+        let documents = self.documents()?;
+        if documents.last().map(|(_, root)| root) != parse(root).ok().as_ref() {
+            return Ok(false);
+        }
+        Ok(Cube::open_in(&self.place).await?.steps() == self.steps)
     }
 }
 
