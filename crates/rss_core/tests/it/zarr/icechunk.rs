@@ -316,7 +316,7 @@ async fn a_reader_sees_nothing_of_a_write_that_is_under_way() {
 
         let mut resumed = 0;
         for stop in [5, 40, 70, u64::MAX] {
-            // Each in a session of its own, as after a kill.
+            // The future is dropped after so many shards.
             if let Some(written) = stage.append(3..=6, stop).await {
                 resumed = written.resumed;
                 assert_eq!((written.steps, written.shards), (4, per_date * 4));
