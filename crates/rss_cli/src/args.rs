@@ -308,8 +308,8 @@ pub(crate) struct ZarrWriteArgs {
     /// The shard, one object, in place of the usual one: a whole number of chunks.
     #[arg(long, value_name = "TIME,Y,X")]
     pub(crate) shard: Option<String>,
-    /// How chunks are compressed: auto, none, zstd[:LEVEL], gzip[:LEVEL], blosc-zstd[:LEVEL[:SHUFFLE]],
-    /// blosc-lz4[:LEVEL[:SHUFFLE]]; SHUFFLE is auto, none, byte or bit.
+    /// How chunks are compressed: auto, none, zstd, gzip, blosc-zstd or blosc-lz4, all but the first two with
+    /// :LEVEL behind it if wanted, and those of Blosc with :SHUFFLE behind that: auto, none, byte or bit.
     #[arg(long, value_name = "CODEC", default_value = "auto")]
     pub(crate) codec: String,
     /// Put all bands into one array (time, band, y, x).
