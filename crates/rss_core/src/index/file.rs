@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
+    raster::ordinary_file,
     store::of_io,
 };
 
@@ -251,12 +252,11 @@ pub(super) fn temporary(output: &Path) -> Result<NamedTempFile> {
     }
     let name = output.file_name().and_then(|name| name.to_str());
     let prefix = format!(".{}.", name.unwrap_or("index"));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".tmp");
-    // A temporary file is its owner's alone; this one becomes an ordinary file.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let made = builder.tempfile_in(folder_of(output));
+    let mut builder = ordinary_file();
+    let made = builder
+        .prefix(&prefix)
+        .suffix(".tmp")
+        .tempfile_in(folder_of(output));
     made.map_err(|err| of_io(&err).at(output.display()))
 }
 

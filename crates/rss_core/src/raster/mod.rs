@@ -10,6 +10,8 @@ pub use num_complex::Complex;
 
 #[cfg(feature = "async-tiff")]
 pub(crate) use self::pages::in_large_pages;
+#[cfg(any(feature = "index", feature = "zarr"))]
+pub(crate) use self::save::ordinary_file;
 pub use self::{
     dtype::DataType,
     save::{Format, NpyStack},

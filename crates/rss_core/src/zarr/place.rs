@@ -20,6 +20,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
+    raster::ordinary_file,
     session::Session,
     store::{self, Object},
 };
@@ -305,32 +306,12 @@ fn write_file(path: &Path, partial: &Path, pieces: &[Bytes]) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     fs::create_dir_all(partial)?;
-    let mut file = tempfile::Builder::new()
-        .permissions_of_new_files()
-        .tempfile_in(partial)?;
+    let mut file = ordinary_file().tempfile_in(partial)?;
     for piece in pieces {
         file.write_all(piece)?;
     }
     file.persist(path)?;
     Ok(())
-}
-
-trait NewFile {
-    /// A temporary file is its owner's alone; what it becomes is as any new file.
-    fn permissions_of_new_files(&mut self) -> &mut Self;
-}
-
-impl NewFile for tempfile::Builder<'_, '_> {
-    #[cfg(unix)]
-    fn permissions_of_new_files(&mut self) -> &mut Self {
-        use std::os::unix::fs::PermissionsExt;
-        self.permissions(fs::Permissions::from_mode(0o666))
-    }
-
-    #[cfg(not(unix))]
-    fn permissions_of_new_files(&mut self) -> &mut Self {
-        self
-    }
 }
 
 fn walk(folder: &Path, base: &Path, keys: &mut Vec<(String, u64)>) -> io::Result<()> {

@@ -206,12 +206,10 @@ fn split<'a, T>(
     }
 }
 
-/// Copies a part of a chunk into its place. `bytes` are the chunk's samples, little-endian, in C order,
-/// from sample `first` of the chunk on.
+/// Copies a part of a chunk into its place. `bytes` are the chunk's samples, little-endian, in C order.
 pub(super) fn paste<T: Sample>(
     place: ArrayViewMutD<'_, T>,
     bytes: &[u8],
-    first: usize,
     chunk: &[usize],
     from: &[usize],
 ) -> Result<()> {
@@ -225,7 +223,6 @@ pub(super) fn paste<T: Sample>(
         .zip(&strides)
         .map(|(at, stride)| at * stride)
         .sum();
-    let start = start.checked_sub(first).ok_or_else(short)?;
     fill(place, bytes, start, &strides).ok_or_else(short)
 }
 

@@ -87,6 +87,11 @@ impl Sharding {
         Ok(sharding)
     }
 
+    /// Returns true if [`write_index`] makes the index that this says.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.at_start && self.has_checksum && !self.big_endian
+    }
+
     pub(super) fn to_json(&self) -> Value {
         json!({"name": "sharding_indexed", "configuration": {
             "chunk_shape": self.chunk,

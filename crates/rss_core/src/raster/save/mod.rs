@@ -107,13 +107,16 @@ fn temporary(path: &Path) -> Result<NamedTempFile> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
+    let made = ordinary_file().prefix(".rss-").tempfile_in(folder);
+    made.map_err(|err| io_error(err).at(path.display()))
+}
+
+/// Makes temporary files that become ordinary ones: not their owner's alone, as temporary files are.
+pub(crate) fn ordinary_file<'prefix, 'suffix>() -> tempfile::Builder<'prefix, 'suffix> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".rss-");
-    // A temporary file is its owner's alone; this one becomes an ordinary file.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let made = builder.tempfile_in(folder);
-    made.map_err(|err| io_error(err).at(path.display()))
+    builder
 }
 
 /// Maps what went wrong while writing.

@@ -48,10 +48,10 @@ struct Inner {
     kept: Mutex<Kept>,
 }
 
-/// Shards that were opened. None is one that is not there.
+/// Shards that were opened.
 #[derive(Debug, Default)]
 struct Kept {
-    shards: HashMap<Vec<u64>, Option<Arc<Shard>>>,
+    shards: HashMap<Vec<u64>, Arc<Shard>>,
     bytes: usize,
 }
 
@@ -241,7 +241,7 @@ impl Array {
         counts: &[u64],
     ) -> Result<Option<Arc<Shard>>> {
         if let Some(known) = self.kept().shards.get(key) {
-            return Ok(known.clone());
+            return Ok(Some(Arc::clone(known)));
         }
         let name = self.key_of(key);
         let (length, at_start) = match sharding {
@@ -275,7 +275,7 @@ impl Array {
                 kept.shards.clear();
                 kept.bytes = shard.index.bytes();
             }
-            kept.shards.insert(key.to_vec(), Some(Arc::clone(shard)));
+            kept.shards.insert(key.to_vec(), Arc::clone(shard));
         }
         Ok(shard)
     }

@@ -26,6 +26,7 @@ const HERE_BYTES: usize = 512 << 10;
 /// Bytes of a file of this machine that are read at once: they stay in a processor's cache until they
 /// are decoded.
 const DISK_BYTES: u64 = 512 << 10;
+
 /// A run of bytes of one shard, and the parts of chunks in it.
 struct Unit {
     shard: Arc<Shard>,
@@ -39,6 +40,7 @@ struct Wanted {
     chunk: Vec<u64>,
     part: Part,
 }
+
 /// A chunk, counted from the first of its shard, and the part of it that is read.
 type Inside = (Vec<u64>, Part);
 
@@ -362,7 +364,7 @@ impl Array {
                 let span = span.start * size..span.end * size;
                 let pasted = chain
                     .decode(packed, &span, &shape, scratch)
-                    .and_then(|samples| region::paste(place, samples, 0, chunk, &one.part.from));
+                    .and_then(|samples| region::paste(place, samples, chunk, &one.part.from));
                 pasted.map_err(|err| {
                     let message = format!("chunk {}: {}", chunk_name(&one.chunk), err.message());
                     Error::new(err.kind(), message).at(unit.shard.object.location())

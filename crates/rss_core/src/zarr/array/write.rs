@@ -27,8 +27,9 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the box is not made of whole shards, `T` is not the array's type, or
-    /// the array is not in shards of this library's; what the store answers.
+    /// [`ErrorKind::InvalidInput`] if the box is not made of whole shards, or `T` is not the array's type;
+    /// [`ErrorKind::Unsupported`] if others laid the array out as it is not laid out here; what the store
+    /// answers.
     pub async fn write<T>(&self, start: &[u64], samples: ArrayD<T>) -> Result<()>
     where
         T: Sample + Send + Sync + 'static,
@@ -43,6 +44,7 @@ impl Array {
         T: Sample + Send + Sync + 'static,
     {
         self.check_type::<T>()?;
+        self.0.metadata.chain.check_writable()?;
         let (first, counts) = self.whole_shards(start, samples.shape())?;
         let samples = Arc::new(samples);
         let session = &self.0.place.session;

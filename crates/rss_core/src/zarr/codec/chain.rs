@@ -220,6 +220,35 @@ impl Chain {
         Value::Array(codecs)
     }
 
+    /// Checks that [`Chain::encode`] makes what this says. What others wrote may lie in another order of axes
+    /// or bytes, or have its shards' indexes elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if it does not.
+    pub(in crate::zarr) fn check_writable(&self) -> Result<()> {
+        let can = self.order.is_none()
+            && match &self.samples {
+                Samples::Bytes { big_endian } => {
+                    !big_endian && self.steps.iter().all(Step::can_encode)
+                }
+                Samples::Shard(sharding) => {
+                    let inner = &sharding.inner;
+                    self.steps.is_empty()
+                        && sharding.is_plain()
+                        && matches!(inner.samples, Samples::Bytes { .. })
+                        && inner.check_writable().is_ok()
+                }
+            };
+        match can {
+            true => Ok(()),
+            false => Err(unsupported(
+                "writing an array whose chunks are not little-endian samples in C order, or whose shards \
+                 have no index with a checksum at their end",
+            )),
+        }
+    }
+
     /// Returns the shards, where chunks are nothing but shards: then a part of one can be read.
     pub(in crate::zarr) fn as_shards(&self) -> Option<&Sharding> {
         match &self.samples {
@@ -377,7 +406,7 @@ impl Chain {
     }
 }
 
-/// Levels of Zstandard that are tried where none is chosen: noise takes no better one, labels do.
+/// Levels of Zstandard that are tried where none is chosen.
 const FAST: i32 = 1;
 const SMALL: i32 = 5;
 
@@ -502,6 +531,14 @@ fn transposition(codec: &Extension<'_>, rank: usize) -> Result<Vec<usize>> {
 }
 
 impl Step {
+    fn can_encode(&self) -> bool {
+        match self {
+            Self::Blosc(spec) => matches!(spec.inside, Inside::Lz4 | Inside::Zstd),
+            Self::Zlib => false,
+            Self::Zstd { .. } | Self::Gzip { .. } | Self::Crc32c => true,
+        }
+    }
+
     fn parse(codec: &Extension<'_>, sample: usize) -> Result<Self> {
         Ok(match codec.name {
             "blosc" => Self::Blosc(blosc::Spec {

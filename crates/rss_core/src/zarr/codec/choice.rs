@@ -4,8 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How the chunks of an array are compressed. Every choice can be read by zarr-python, tensorstore,
-/// zarrs and GDAL.
+/// How the chunks of an array are compressed.
 ///
 /// As text: `auto`, `none`, `zstd`, `zstd:LEVEL`, `gzip:LEVEL`, `blosc-zstd`, `blosc-lz4:LEVEL:SHUFFLE`, where
 /// SHUFFLE is `auto`, `none`, `byte` or `bit`.

@@ -78,13 +78,10 @@ impl Plan {
         existing: Option<(&GeoBox, &[CubeBand])>,
         options: &CubeOptions,
     ) -> Result<Self> {
-        let Some(first) = images.first() else {
+        if images.is_empty() {
             return Err(Error::new(ErrorKind::InvalidInput, "no images to write"));
-        };
-        let names: Vec<String> = match existing {
-            Some((_, bands)) => bands.iter().map(|band| band.name.clone()).collect(),
-            None => first.bands.iter().map(|(name, _)| name.clone()).collect(),
-        };
+        }
+        let names = names_of(&images, existing.map(|(_, bands)| bands))?;
         check_names(&names)?;
         let at_once = session.settings().requests_per_host.clamp(1, 64);
         let opened: Vec<(Image, Files)> = stream::iter(images)
@@ -192,13 +189,39 @@ impl Plan {
     }
 }
 
+/// Returns the names of the cube's bands: those of all images, in the order in which they come first.
+fn names_of(images: &[Image], existing: Option<&[CubeBand]>) -> Result<Vec<String>> {
+    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let known = existing.unwrap_or_default().iter();
+    let mut names: Vec<String> = known.map(|band| band.name.clone()).collect();
+    for image in images {
+        for (number, (name, _)) in image.bands.iter().enumerate() {
+            if image.bands[..number].iter().any(|(other, _)| other == name) {
+                return wrong(format!("image {}: two bands are called `{name}`", image.id));
+            }
+            if names.contains(name) {
+                continue;
+            }
+            if existing.is_some() {
+                return wrong(format!(
+                    "image {} has a band `{name}`, the cube has {}",
+                    image.id,
+                    names.join(", ")
+                ));
+            }
+            names.push(name.clone());
+        }
+    }
+    Ok(names)
+}
+
 /// Names of bands become names of arrays, which are folders.
 fn check_names(names: &[String]) -> Result<()> {
     let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     if names.is_empty() {
         return wrong("the images have no bands".to_owned());
     }
-    for (number, name) in names.iter().enumerate() {
+    for name in names {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.+".contains(c);
         let reserved = ["x", "y", "time", "band", "data", super::describe::GRID];
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
@@ -208,9 +231,6 @@ fn check_names(names: &[String]) -> Result<()> {
         }
         if reserved.contains(&name.as_str()) {
             return wrong(format!("band `{name}` is called as a coordinate is"));
-        }
-        if names[..number].contains(name) {
-            return wrong(format!("two bands are called `{name}`"));
         }
     }
     Ok(())

@@ -605,7 +605,9 @@ impl Work {
                 Ok::<_, Error>((time, source.nodata, part, place, raster))
             })
             .buffered(READS);
-        let mut taken = vec![false; shape.0];
+        let nodata_here = self.plan.bands[job.band].nodata;
+        // What earlier images of each date cover.
+        let mut covered: Vec<Vec<[Range<usize>; 2]>> = vec![Vec::new(); shape.0];
         while let Some((time, nodata, part, [row, col], raster)) = arriving.try_next().await? {
             let Some(view) = raster.view::<T>() else {
                 return Err(Error::new(
@@ -617,23 +619,31 @@ impl Work {
             let (height, width) = (part.height as usize, part.width as usize);
             let mut place = out.slice_mut(s![time, row..row + height, col..col + width]);
             let same = nodata.is_none_or(|nodata| nodata.to_bits() == fill.to_bits());
-            if !taken[time] && same {
+            let covered = &mut covered[time];
+            if covered.is_empty() && same {
                 place.assign(&view);
             } else {
                 let hidden = |sample: &T, nodata: Option<f64>| {
                     let number = sample.number();
-                    number.is_nan() || nodata.is_some_and(|nodata| number == nodata)
+                    number.is_nan() || nodata == Some(number)
                 };
-                let base = Some(fill);
-                ndarray::Zip::from(&mut place)
+                // Without a nodata value every pixel of an earlier image holds data.
+                let is_free = |y: usize, x: usize| {
+                    nodata_here.is_none()
+                        && !covered.iter().any(|[rows, cols]| {
+                            rows.contains(&(row + y)) && cols.contains(&(col + x))
+                        })
+                };
+                ndarray::Zip::indexed(&mut place)
                     .and(&view)
-                    .for_each(|out, sample| {
-                        if hidden(out, base) && !hidden(sample, nodata) {
+                    .for_each(|(y, x), out, sample| {
+                        let is_free = hidden(out, nodata_here) || is_free(y, x);
+                        if is_free && !hidden(sample, nodata) {
                             *out = *sample;
                         }
                     });
             }
-            taken[time] = true;
+            covered.push([row..row + height, col..col + width]);
         }
         Ok(out)
     }

@@ -224,6 +224,62 @@ async fn a_day_is_one_date_and_its_first_image_shows() {
     assert_eq!(red[[0, 20, 0]], 1);
 }
 
+/// Zero is a value like another where the files state no nodata.
+#[tokio::test]
+async fn without_nodata_every_pixel_of_the_first_image_shows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, location) = (session(), place(&dir.path().join("cube")));
+    let plain = |value: i16, down: u32| {
+        let mut raster = raster(value, 0, down, 50, 40);
+        raster.nodata = None;
+        raster
+    };
+    let late = day(1) + Duration::from_secs(60);
+    let images = vec![
+        Image::new("a", day(1)).with_band("red", plain(0, 0)),
+        Image::new("b", late).with_band("red", plain(5, 20)),
+    ];
+    let options = small().with_steps(Steps::SolarDays);
+    Cube::create(&session, &location, images, &options)
+        .await
+        .unwrap();
+    let cube = Cube::open(&session, &location).await.unwrap();
+    assert_eq!(cube.bands()[0].nodata, None);
+    let red = cube.read::<i16>("red", 0..1, None, 0).await.unwrap();
+    let shown = [
+        red[[0, 0, 0]],
+        red[[0, 39, 9]],
+        red[[0, 40, 9]],
+        red[[0, 59, 49]],
+    ];
+    assert_eq!(shown, [-999, 0, 5, 5]);
+}
+
+#[tokio::test]
+async fn bands_are_those_of_all_images_and_an_append_adds_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, location) = (session(), place(&dir.path().join("cube")));
+    let images = vec![
+        image(1, raster(1, 0, 0, 50, 40)),
+        image(2, raster(2, 0, 0, 50, 40)).with_band("nir", raster(7, 0, 0, 50, 40)),
+    ];
+    Cube::create(&session, &location, images, &small())
+        .await
+        .unwrap();
+    let cube = Cube::open(&session, &location).await.unwrap();
+    let names: Vec<&str> = cube.bands().iter().map(|band| band.name.as_str()).collect();
+    assert_eq!(names, ["red", "nir"]);
+    let pixel = [PixelIndex { col: 9, row: 9 }];
+    let nir = cube.read_series::<i16>("nir", &pixel).await.unwrap();
+    assert_eq!(nir, ndarray::array![[-999, 7]]);
+    let other = vec![image(3, raster(3, 0, 0, 50, 40)).with_band("blue", raster(1, 0, 0, 50, 40))];
+    let err = Cube::append(&session, &location, other, &small())
+        .await
+        .unwrap_err();
+    let said = "image scene-03 has a band `blue`, the cube has red, nir";
+    assert!(err.message().contains(said), "{err}");
+}
+
 #[tokio::test]
 async fn dates_are_added_and_what_was_there_stays() {
     for layout in [Arrangement::Bands, Arrangement::Stacked] {

@@ -127,3 +127,36 @@ async fn arrays_of_others_are_read_right_or_refused_by_name() {
     assert_eq!(refused, [("float16, not all stored", float16)]);
     assert!(truths.len() > 100);
 }
+
+/// What others laid out in another way would be written wrong: it is refused.
+#[tokio::test]
+async fn an_array_that_others_laid_out_otherwise_is_not_written() {
+    let session = Session::builder().build().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for (name, is_written) in [
+        ("index_end_crc32c", true),
+        ("index_end_no_crc32c", false),
+        ("index_end_big_endian", false),
+        ("index_start_crc32c", false),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let from = folder().join("zarr-python").join(name);
+        std::fs::copy(from.join("zarr.json"), path.join("zarr.json")).unwrap();
+        let location = Location::parse(path.to_str().unwrap()).unwrap();
+        let array = Array::open(&session, &location).await.unwrap();
+        let samples =
+            ArrayD::from_shape_fn(vec![20, 24], |at| i16::try_from(at[0] * at[1]).unwrap());
+        match array.write(&[0, 0], samples.clone()).await {
+            Ok(()) => {
+                assert!(is_written, "{name}");
+                let read: ArrayD<i16> = array.read(&[0..20, 0..24]).await.unwrap();
+                assert!(read == samples, "{name}");
+            }
+            Err(err) => {
+                assert!(!is_written, "{name}: {err}");
+                assert_eq!(err.kind(), ErrorKind::Unsupported);
+            }
+        }
+    }
+}
