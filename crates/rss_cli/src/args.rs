@@ -321,7 +321,7 @@ pub(crate) struct ZarrWriteArgs {
     /// Make overviews, each half as wide and high as the one before.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) overviews: usize,
-    /// How overviews are made: average or nearest.
+    /// How overviews are made: average, nearest, bilinear, mode, min or max.
     #[arg(long, value_name = "HOW", default_value = "average")]
     pub(crate) resampling: String,
     /// The value of pixels without data, where the files state none or another.

@@ -5,8 +5,8 @@
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
 
 use rss_core::{
-    Collection, DEA, ImageQueryBuilder, Intersects, Location, Session, Source, date,
-    zarr::{CubeOptions, Image, Layout, PixelIndex, Resampling, Use},
+    Collection, DEA, ImageQueryBuilder, Intersects, Location, Resampling, Session, Source, date,
+    zarr::{CubeOptions, Image, Layout, PixelIndex, Use},
 };
 use rss_testbed::{Scenes, Testbed};
 

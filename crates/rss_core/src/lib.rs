@@ -105,7 +105,7 @@ pub use self::{
     query::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
     },
-    raster::{Complex, DataType, Format, NpyStack, Pixels, Raster, Sample, Sparse},
+    raster::{Complex, DataType, Format, NpyStack, Pixels, Raster, Resampling, Sample, Sparse},
     reader::{
         Backend, BandProfile, ColorInterp, Entry, Masking, OpenOptions, Profile, RasterReader,
         ReadRequest,

@@ -10,10 +10,9 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rss_core::{
-    ErrorKind, Format, GeoBox, Location, Raster, Session, SessionBuilder, Size, Window,
+    ErrorKind, Format, GeoBox, Location, Raster, Resampling, Session, SessionBuilder, Size, Window,
     zarr::{
-        Arrangement, Array, Cube, CubeOptions, Icechunk, Image, Layout, Resampling, Root, Steps,
-        Use, Written,
+        Arrangement, Array, Cube, CubeOptions, Icechunk, Image, Layout, Root, Steps, Use, Written,
     },
 };
 use serde_json::{Value, json};

@@ -1,19 +1,25 @@
 //! Pixels in memory: a raster is band, y, x samples with the grid they lie on.
 
 mod dtype;
+#[cfg(feature = "zarr")]
+mod overview;
 #[cfg(feature = "async-tiff")]
 mod pages;
+mod resampling;
 mod save;
 
 use ndarray::{Array3, ArrayView3};
 pub use num_complex::Complex;
 
+#[cfg(feature = "zarr")]
+pub(crate) use self::overview::{check_overview, halved};
 #[cfg(feature = "async-tiff")]
 pub(crate) use self::pages::in_large_pages;
 #[cfg(any(feature = "index", feature = "zarr"))]
 pub(crate) use self::save::ordinary_file;
 pub use self::{
     dtype::DataType,
+    resampling::Resampling,
     save::{Format, NpyStack},
 };
 use crate::{

@@ -20,8 +20,8 @@ pub use self::{
     array::{Array, ArraySpec},
     codec::{Codec, Compressor, Shuffle},
     cube::{
-        Cube, CubeBand, CubeOptions, Image, PixelIndex, Pixels, Resampling, Steps, TimeStep,
-        WriteProgress, Written,
+        Cube, CubeBand, CubeOptions, Image, PixelIndex, Pixels, Steps, TimeStep, WriteProgress,
+        Written,
     },
     icechunk::{Commit, Icechunk},
     layout::{Arrangement, Block, Layout, Use},

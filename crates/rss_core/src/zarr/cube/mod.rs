@@ -4,8 +4,8 @@ mod describe;
 mod grid;
 mod images;
 mod options;
-mod overview;
 mod plan;
+mod shards;
 mod write;
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 pub use self::{
     describe::{CubeBand, TimeStep},
     images::{Image, Pixels},
-    options::{CubeOptions, Resampling, Steps, WriteProgress},
+    options::{CubeOptions, Steps, WriteProgress},
     write::Written,
 };
 use super::{

@@ -1,12 +1,9 @@
 //! What a user can choose about a cube that is written.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use super::super::layout::Layout;
-use crate::{
-    error::{Error, ErrorKind, Result},
-    geo::GeoBox,
-};
+use crate::{geo::GeoBox, raster::Resampling};
 
 /// What becomes a date of a cube.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,42 +15,6 @@ pub enum Steps {
     /// The images of one day, as the sun tells it at their place: of two that cover a pixel the earlier
     /// one shows.
     SolarDays,
-}
-
-/// How pixels of an overview are made of four of the level before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Resampling {
-    /// The mean of those that hold data.
-    #[default]
-    Average,
-    /// The top left one.
-    Nearest,
-}
-
-impl Resampling {
-    /// Returns the name that the command line and the metadata use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Average => "average",
-            Self::Nearest => "nearest",
-        }
-    }
-}
-
-impl FromStr for Resampling {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "average" => Ok(Self::Average),
-            "nearest" => Ok(Self::Nearest),
-            _ => Err(Error::new(
-                ErrorKind::InvalidInput,
-                format!("resampling `{text}` is not one of average, nearest"),
-            )),
-        }
-    }
 }
 
 /// How far a write is.
@@ -71,7 +32,7 @@ pub struct WriteProgress {
 type Watch = Arc<dyn Fn(WriteProgress) + Send + Sync>;
 
 /// How a cube is written.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct CubeOptions {
     /// Chunks, shards, compression.
@@ -84,9 +45,23 @@ pub struct CubeOptions {
     pub nodata: Option<f64>,
     /// How many overviews are made, each half as wide and high as the one before.
     pub overviews: usize,
-    /// How they are made.
+    /// How they are made: any but cubic.
     pub resampling: Resampling,
     pub(super) watch: Option<Watch>,
+}
+
+impl Default for CubeOptions {
+    fn default() -> Self {
+        Self {
+            layout: Layout::default(),
+            steps: Steps::default(),
+            grid: None,
+            nodata: None,
+            overviews: 0,
+            resampling: Resampling::Average,
+            watch: None,
+        }
+    }
 }
 
 impl fmt::Debug for CubeOptions {

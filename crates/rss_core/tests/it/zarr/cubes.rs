@@ -11,8 +11,8 @@ use chrono::{DateTime, Utc};
 use ndarray::{Array3, s};
 use rss_core::{
     Collection, Crs, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
-    Pixels, Raster, Session, Size, Source, Window,
-    zarr::{Arrangement, Cube, CubeOptions, Image, Layout, PixelIndex, Resampling, Steps, Use},
+    Pixels, Raster, Resampling, Session, Size, Source, Window,
+    zarr::{Arrangement, Cube, CubeOptions, Image, Layout, PixelIndex, Steps, Use},
 };
 use rss_testbed::{Band, Scenes, Service, Testbed};
 

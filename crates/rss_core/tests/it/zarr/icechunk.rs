@@ -9,10 +9,9 @@ use std::{
 use chrono::{DateTime, Utc};
 use ndarray::{Array3, ArrayD, IxDyn};
 use rss_core::{
-    Crs, DataType, ErrorKind, GeoBox, GeoTransform, Location, Pixels, Raster, Session, Size,
-    zarr::{
-        Array, ArraySpec, Cube, CubeOptions, Icechunk, Image, Layout, Resampling, Use, Written,
-    },
+    Crs, DataType, ErrorKind, GeoBox, GeoTransform, Location, Pixels, Raster, Resampling, Session,
+    Size,
+    zarr::{Array, ArraySpec, Cube, CubeOptions, Icechunk, Image, Layout, Use, Written},
 };
 use rss_testbed::{ACCESS_KEY, Fault, Rule, SECRET_KEY, Service, Testbed};
 use serde_json::json;

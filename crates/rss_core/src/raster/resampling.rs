@@ -1,0 +1,90 @@
+//! How pixels are made of other pixels.
+
+use std::{fmt, str::FromStr};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How a pixel is made of those of another grid. Pixels without data do not count in any of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Resampling {
+    /// The pixel in which the centre lies.
+    #[default]
+    Nearest,
+    /// Weighted by nearness, of the 2 x 2 around.
+    Bilinear,
+    /// Cubic convolution of the 4 x 4 around, with a = -0.5.
+    Cubic,
+    /// The mean of the area.
+    Average,
+    /// The most frequent value of the area.
+    Mode,
+    /// The least value of the area.
+    Min,
+    /// The greatest value of the area.
+    Max,
+}
+
+impl Resampling {
+    /// Every one of them.
+    pub const ALL: [Self; 7] = [
+        Self::Nearest,
+        Self::Bilinear,
+        Self::Cubic,
+        Self::Average,
+        Self::Mode,
+        Self::Min,
+        Self::Max,
+    ];
+
+    /// Returns its name, which is GDAL's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nearest => "nearest",
+            Self::Bilinear => "bilinear",
+            Self::Cubic => "cubic",
+            Self::Average => "average",
+            Self::Mode => "mode",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+}
+
+impl fmt::Display for Resampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Resampling {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!("resampling `{text}` is not one of {names}"),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resampling_is_read_as_it_is_written() {
+        for one in Resampling::ALL {
+            assert_eq!(one.to_string().parse::<Resampling>().unwrap(), one);
+        }
+        let err = "lanczos".parse::<Resampling>().unwrap_err();
+        assert_eq!(
+            err.message(),
+            "resampling `lanczos` is not one of nearest, bilinear, cubic, average, mode, min, max"
+        );
+    }
+}
