@@ -137,6 +137,8 @@ impl Array {
     {
         /// Bytes of samples that one task encodes.
         const TASK_BYTES: usize = 1 << 20;
+        /// Bytes of samples that are encoded in several ways before.
+        const PROBE_BYTES: usize = 512 << 10;
         let metadata = &self.0.metadata;
         let (chain, counts) = match metadata.chain.as_shards() {
             Some(sharding) => (&sharding.inner, sharding.counts(&metadata.grid)?),
@@ -158,18 +160,26 @@ impl Array {
             region::collect(&part, &chunk, buffer);
             *buffer != empty
         };
-        // How to shuffle is tried on the first chunk that holds anything, from the middle on.
-        let mut buffer = Vec::new();
-        let middle = chunks.len() / 2;
-        let (low, high) = chunks.split_at(middle);
-        let sample = high
-            .iter()
-            .chain(low)
-            .find(|index| fill_chunk(index, &mut buffer));
-        if sample.is_none() {
+        // What the codec leaves open is tried on chunks from all over the shard.
+        let probes = (PROBE_BYTES / bytes.max(1)).clamp(1, 4).min(chunks.len());
+        let mut found = Vec::with_capacity(probes);
+        for probe in 0..probes {
+            let mut buffer = Vec::new();
+            let first = chunks.len() * probe / probes;
+            let last = chunks.len() * (probe + 1) / probes;
+            // From the middle on: the edges of images are empty more often.
+            let (low, high) = chunks[first..last].split_at((last - first) / 2);
+            let mut order = high.iter().chain(low);
+            if order.any(|index| fill_chunk(index, &mut buffer)) {
+                found.push(buffer);
+            }
+        }
+        if found.is_empty() {
+            // All chunks were looked at.
             return Ok(None);
         }
-        let chain = chain.tuned(&buffer)?;
+        let chain = chain.tuned(&found)?;
+        drop(found);
         let task = (TASK_BYTES / bytes.max(1)).max(1);
         let encoded: Vec<(Vec<u8>, Vec<Option<u64>>)> = chunks
             .par_chunks(task)

@@ -14,7 +14,7 @@ const HEADER: usize = 16;
 /// Bytes of a block. Small blocks can be skipped when a part of a chunk is read; large ones compress better
 /// what repeats from far.
 pub(super) const SMALL_BLOCK: usize = 64 << 10;
-pub(super) const LARGE_BLOCK: usize = 16 << 20;
+pub(super) const LARGE_BLOCK: usize = 256 << 10;
 /// As c-blosc: more streams than this are not split, nor are streams shorter than `MIN_STREAM`.
 const MAX_STREAMS: usize = 16;
 const MIN_STREAM: usize = 128;
@@ -235,7 +235,13 @@ pub(super) fn encode(
     let sample = u8::try_from(spec.sample).unwrap_or(1).max(1);
     let unit = usize::from(sample) * 8;
     let block = (spec.block / unit * unit).max(unit).min(bytes.len());
-    let level = spec.level.unwrap_or(1);
+    let chosen = spec.level.unwrap_or(1);
+    let level = match (spec.inside, chosen) {
+        // As c-blosc spreads its levels over those of Zstandard.
+        (Inside::Zstd, 9..) => 22,
+        (Inside::Zstd, _) => chosen * 2 - 1,
+        _ => chosen,
+    };
     let start = out.len();
     let (filter, shuffled) = match spec.shuffle {
         Shuffle::Byte if sample > 1 => (BYTE_SHUFFLED, true),
@@ -274,8 +280,12 @@ pub(super) fn encode(
     if shuffled && spare.len() < block {
         spare.resize(block, 0);
     }
-    let mut fits = true;
+    // Level 0 stores.
+    let mut fits = chosen > 0;
     for (number, part) in bytes.chunks(block.max(1)).enumerate() {
+        if !fits {
+            break;
+        }
         let at = four(out.len() - start)?;
         out[start + HEADER + number * 4..][..4].copy_from_slice(&at);
         let source = match shuffled {
@@ -303,7 +313,6 @@ pub(super) fn encode(
         out[place..place + 4].copy_from_slice(&four(packed)?);
         if out.len() - start >= bytes.len() + HEADER {
             fits = false;
-            break;
         }
     }
     if !fits || bytes.is_empty() {

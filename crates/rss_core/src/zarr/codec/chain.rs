@@ -259,12 +259,12 @@ impl Chain {
         }
     }
 
-    /// Returns the chain with the level and the shuffle that suit these samples, where they are left open.
-    pub(in crate::zarr) fn tuned(&self, samples: &[u8]) -> Result<Self> {
+    /// Returns the chain that suits these chunks of samples, where it is left open: level, shuffle, blocks.
+    pub(in crate::zarr) fn tuned(&self, chunks: &[Vec<u8>]) -> Result<Self> {
         let mut tuned = self.clone();
         for step in &mut tuned.steps {
             if let Step::Blosc(spec) = step {
-                *spec = suited(samples, spec)?;
+                *spec = suited(chunks, spec)?;
             }
         }
         Ok(tuned)
@@ -410,59 +410,75 @@ impl Chain {
 const FAST: i32 = 1;
 const SMALL: i32 = 5;
 
-/// Tries what is left open on a part of the samples: how to shuffle, then larger blocks, then a higher
-/// level. What takes longer to read or to write has to be worth it.
-fn suited(samples: &[u8], spec: &blosc::Spec) -> Result<blosc::Spec> {
-    /// Of the samples: several blocks.
-    const ENOUGH: usize = 256 << 10;
-    let part = &samples[..samples.len().min(ENOUGH / spec.sample * spec.sample)];
-    let (mut out, mut spare) = (Vec::new(), Vec::new());
-    let mut size = |spec: &blosc::Spec| {
-        out.clear();
-        blosc::encode(part, spec, &mut out, &mut spare)?;
-        Ok::<_, Error>(out.len())
-    };
-    let mut best = blosc::Spec {
-        level: spec.level.or(Some(FAST)),
-        shuffle: match spec.shuffle {
-            Shuffle::Auto => Shuffle::None,
-            chosen => chosen,
-        },
-        ..*spec
-    };
-    let mut least = size(&best)?;
-    let mut candidates = Vec::new();
-    if spec.shuffle == Shuffle::Auto && spec.sample > 1 {
-        candidates.push((2, Change::Shuffle(Shuffle::Byte)));
+/// Tries what is left open on parts of the samples: how to shuffle, how large blocks are, and a higher level.
+/// What takes longer to read or to write has to be worth it.
+fn suited(chunks: &[Vec<u8>], spec: &blosc::Spec) -> Result<blosc::Spec> {
+    /// Hundredths of the size that a way must save.
+    const OF_BYTES: usize = 2;
+    const OF_BITS: usize = 16;
+    const OF_LARGE_BLOCKS: usize = 4;
+    const OF_LEVEL: usize = 4;
+    let most = blosc::LARGE_BLOCK / spec.sample * spec.sample;
+    let parts = || chunks.iter().map(|chunk| &chunk[..chunk.len().min(most)]);
+    let shuffles: &[Shuffle] = match spec.shuffle {
+        Shuffle::Auto if spec.sample == 1 => &[Shuffle::None],
         // LZ4 is chosen for its speed, which turning bits would cost.
-        if spec.inside != Inside::Lz4 {
-            candidates.push((8, Change::Shuffle(Shuffle::Bit)));
+        Shuffle::Auto if spec.inside == Inside::Lz4 => &[Shuffle::None, Shuffle::Byte],
+        Shuffle::Auto => &[Shuffle::None, Shuffle::Byte, Shuffle::Bit],
+        _ => std::slice::from_ref(&spec.shuffle),
+    };
+    let blocks: &[usize] = match parts().any(|part| part.len() > blosc::SMALL_BLOCK) {
+        true => &[blosc::SMALL_BLOCK, blosc::LARGE_BLOCK],
+        false => &[blosc::SMALL_BLOCK],
+    };
+    let (mut out, mut spare) = (Vec::new(), Vec::new());
+    let mut cheapest = |shuffles: &[Shuffle], level: i32| {
+        let mut best = (usize::MAX, *spec);
+        for (&shuffle, &block) in shuffles
+            .iter()
+            .flat_map(|s| blocks.iter().map(move |b| (s, b)))
+        {
+            let tried = blosc::Spec {
+                level: Some(level),
+                shuffle,
+                block,
+                ..*spec
+            };
+            out.clear();
+            for part in parts() {
+                blosc::encode(part, &tried, &mut out, &mut spare)?;
+            }
+            let of_shuffle = match shuffle {
+                Shuffle::Bit => OF_BITS,
+                Shuffle::Byte => OF_BYTES,
+                Shuffle::None | Shuffle::Auto => 0,
+            };
+            let of_blocks = if block > blosc::SMALL_BLOCK {
+                OF_LARGE_BLOCKS
+            } else {
+                0
+            };
+            let price = out.len() * (100 + of_shuffle + of_blocks);
+            if price < best.0 {
+                best = (price, tried);
+            }
         }
+        Ok::<_, Error>(best)
+    };
+    let (price, fast) = cheapest(shuffles, spec.level.unwrap_or(FAST))?;
+    if spec.level.is_some() {
+        return Ok(fast);
     }
-    candidates.push((4, Change::Block(blosc::LARGE_BLOCK)));
-    if spec.level.is_none() {
-        candidates.push((4, Change::Level(SMALL)));
-    }
-    for (hundredths, change) in candidates {
-        let mut other = best;
-        match change {
-            Change::Shuffle(shuffle) => other.shuffle = shuffle,
-            Change::Block(block) => other.block = block,
-            Change::Level(level) => other.level = Some(level),
+    // What repeats from far needs no shuffling once the level finds it.
+    let shuffles = match fast.shuffle {
+        chosen if chosen != Shuffle::None && spec.shuffle == Shuffle::Auto => {
+            vec![Shuffle::None, chosen]
         }
-        let smaller = size(&other)?;
-        if smaller + smaller * hundredths / 100 < least {
-            (best, least) = (other, smaller);
-        }
-    }
-    Ok(best)
-}
-
-/// What of a frame is tried in another way.
-enum Change {
-    Shuffle(Shuffle),
-    Block(usize),
-    Level(i32),
+        chosen => vec![chosen],
+    };
+    let (smaller, small) = cheapest(&shuffles, SMALL)?;
+    let is_worth_it = smaller + smaller * OF_LEVEL / 100 < price;
+    Ok(if is_worth_it { small } else { fast })
 }
 
 fn replace(buffer: &mut Vec<u8>, bytes: &[u8]) {

@@ -31,7 +31,8 @@ pub enum Codec {
     Blosc {
         /// What compresses the blocks.
         compressor: Compressor,
-        /// 0 to 9.
+        /// 0 (store) to 9: Blosc's levels. Of Zstandard they are 1, 3, 5, .. 15 and 22; LZ4 above 1 tries as hard
+        /// as LZ4 HC of that level.
         level: i32,
         /// What comes before compressing.
         shuffle: Shuffle,
