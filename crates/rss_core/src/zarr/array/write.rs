@@ -137,8 +137,12 @@ impl Array {
     {
         /// Bytes of samples that one task encodes.
         const TASK_BYTES: usize = 1 << 20;
-        /// Bytes of samples that are encoded in several ways before.
-        const PROBE_BYTES: usize = 512 << 10;
+        /// Of a shard's samples, this part is encoded in several ways before: so many bytes, of one chunk no
+        /// more than a block.
+        const PROBED_PART: usize = 64;
+        const LEAST_PROBE: usize = 128 << 10;
+        const MOST_PROBE: usize = 512 << 10;
+        const CHUNK_PROBE: usize = 256 << 10;
         let metadata = &self.0.metadata;
         let (chain, counts) = match metadata.chain.as_shards() {
             Some(sharding) => (&sharding.inner, sharding.counts(&metadata.grid)?),
@@ -161,7 +165,9 @@ impl Array {
             *buffer != empty
         };
         // What the codec leaves open is tried on chunks from all over the shard.
-        let probes = (PROBE_BYTES / bytes.max(1)).clamp(1, 4).min(chunks.len());
+        let enough = (bytes * chunks.len() / PROBED_PART).clamp(LEAST_PROBE, MOST_PROBE);
+        let part = bytes.clamp(1, enough.min(CHUNK_PROBE));
+        let probes = (enough / part).clamp(1, 4).min(chunks.len());
         let mut found = Vec::with_capacity(probes);
         for probe in 0..probes {
             let mut buffer = Vec::new();
@@ -171,6 +177,7 @@ impl Array {
             let (low, high) = chunks[first..last].split_at((last - first) / 2);
             let mut order = high.iter().chain(low);
             if order.any(|index| fill_chunk(index, &mut buffer)) {
+                buffer.truncate(part / size * size);
                 found.push(buffer);
             }
         }

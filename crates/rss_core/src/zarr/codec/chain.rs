@@ -412,14 +412,8 @@ const SMALL: i32 = 5;
 
 /// Tries what is left open on parts of the samples: how to shuffle, how large blocks are, and a higher level.
 /// What takes longer to read or to write has to be worth it.
-fn suited(chunks: &[Vec<u8>], spec: &blosc::Spec) -> Result<blosc::Spec> {
-    /// Hundredths of the size that a way must save.
-    const OF_BYTES: usize = 2;
-    const OF_BITS: usize = 16;
-    const OF_LARGE_BLOCKS: usize = 4;
-    const OF_LEVEL: usize = 4;
-    let most = blosc::LARGE_BLOCK / spec.sample * spec.sample;
-    let parts = || chunks.iter().map(|chunk| &chunk[..chunk.len().min(most)]);
+fn suited(parts: &[Vec<u8>], spec: &blosc::Spec) -> Result<blosc::Spec> {
+    let level = spec.level.unwrap_or(FAST);
     let shuffles: &[Shuffle] = match spec.shuffle {
         Shuffle::Auto if spec.sample == 1 => &[Shuffle::None],
         // LZ4 is chosen for its speed, which turning bits would cost.
@@ -427,58 +421,84 @@ fn suited(chunks: &[Vec<u8>], spec: &blosc::Spec) -> Result<blosc::Spec> {
         Shuffle::Auto => &[Shuffle::None, Shuffle::Byte, Shuffle::Bit],
         _ => std::slice::from_ref(&spec.shuffle),
     };
-    let blocks: &[usize] = match parts().any(|part| part.len() > blosc::SMALL_BLOCK) {
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    let fast = cheapest(&parts, spec, level, shuffles)?;
+    if spec.level.is_some() {
+        return Ok(fast.spec);
+    }
+    // What repeats from far needs no shuffling once the level finds it.
+    let mut shuffles = vec![fast.spec.shuffle];
+    if spec.shuffle == Shuffle::Auto && fast.spec.shuffle != Shuffle::None {
+        shuffles.push(Shuffle::None);
+    }
+    // A higher level takes long on what does not compress: a small part tells whether it can be worth it.
+    let few = |part: &&[u8]| part.len().min(blosc::SMALL_BLOCK) / spec.sample * spec.sample;
+    let first: Vec<&[u8]> = parts
+        .iter()
+        .take(1)
+        .map(|part| &part[..few(part)])
+        .collect();
+    let quick = cheapest(&first, spec, level, &[fast.spec.shuffle])?;
+    if !cheapest(&first, spec, SMALL, &shuffles)?.is_worth_it(&quick) {
+        return Ok(fast.spec);
+    }
+    let small = cheapest(&parts, spec, SMALL, &shuffles)?;
+    Ok(match small.is_worth_it(&fast) {
+        true => small.spec,
+        false => fast.spec,
+    })
+}
+
+/// A way to compress, and what it costs: bytes, and more for what takes longer to read.
+#[derive(Clone, Copy)]
+struct Way {
+    spec: blosc::Spec,
+    price: usize,
+}
+
+impl Way {
+    /// Returns true if a way of a higher level saves enough.
+    fn is_worth_it(&self, fast: &Self) -> bool {
+        self.price + self.price * 4 / 100 < fast.price
+    }
+}
+
+/// Returns the cheapest of all ways with these shuffles.
+fn cheapest(parts: &[&[u8]], spec: &blosc::Spec, level: i32, shuffles: &[Shuffle]) -> Result<Way> {
+    let is_long = parts.iter().any(|part| part.len() > blosc::SMALL_BLOCK);
+    let blocks: &[usize] = match is_long {
         true => &[blosc::SMALL_BLOCK, blosc::LARGE_BLOCK],
         false => &[blosc::SMALL_BLOCK],
     };
     let (mut out, mut spare) = (Vec::new(), Vec::new());
-    let mut cheapest = |shuffles: &[Shuffle], level: i32| {
-        let mut best = (usize::MAX, *spec);
-        for (&shuffle, &block) in shuffles
-            .iter()
-            .flat_map(|s| blocks.iter().map(move |b| (s, b)))
-        {
-            let tried = blosc::Spec {
+    let mut best = Way {
+        spec: *spec,
+        price: usize::MAX,
+    };
+    for &shuffle in shuffles {
+        for &block in blocks {
+            let spec = blosc::Spec {
                 level: Some(level),
                 shuffle,
                 block,
                 ..*spec
             };
             out.clear();
-            for part in parts() {
-                blosc::encode(part, &tried, &mut out, &mut spare)?;
+            for part in parts {
+                blosc::encode(part, &spec, &mut out, &mut spare)?;
             }
-            let of_shuffle = match shuffle {
-                Shuffle::Bit => OF_BITS,
-                Shuffle::Byte => OF_BYTES,
+            let hundredths = match shuffle {
+                Shuffle::Bit => 16,
+                Shuffle::Byte => 2,
                 Shuffle::None | Shuffle::Auto => 0,
-            };
-            let of_blocks = if block > blosc::SMALL_BLOCK {
-                OF_LARGE_BLOCKS
-            } else {
-                0
-            };
-            let price = out.len() * (100 + of_shuffle + of_blocks);
-            if price < best.0 {
-                best = (price, tried);
+            } + if block > blosc::SMALL_BLOCK { 4 } else { 0 };
+            let price = out.len() + out.len() * hundredths / 100;
+            if price < best.price {
+                best = Way { spec, price };
             }
         }
-        Ok::<_, Error>(best)
-    };
-    let (price, fast) = cheapest(shuffles, spec.level.unwrap_or(FAST))?;
-    if spec.level.is_some() {
-        return Ok(fast);
     }
-    // What repeats from far needs no shuffling once the level finds it.
-    let shuffles = match fast.shuffle {
-        chosen if chosen != Shuffle::None && spec.shuffle == Shuffle::Auto => {
-            vec![Shuffle::None, chosen]
-        }
-        chosen => vec![chosen],
-    };
-    let (smaller, small) = cheapest(&shuffles, SMALL)?;
-    let is_worth_it = smaller + smaller * OF_LEVEL / 100 < price;
-    Ok(if is_worth_it { small } else { fast })
+    Ok(best)
 }
 
 fn replace(buffer: &mut Vec<u8>, bytes: &[u8]) {
