@@ -233,8 +233,11 @@ pub async fn run(
         };
         let mut laps = vec![Laps::default(); lanes.len()];
         for round in 0..settings.rounds {
-            // Side by side in time, so that a busy minute of the machine falls on all.
-            for (lane, laps) in lanes.iter_mut().zip(&mut laps) {
+            // Side by side in time, so that a busy minute of the machine falls on all; another is first each round,
+            // so that none is always the one that finds the machine as the last one left it.
+            for turn in 0..lanes.len() {
+                let number = (round + turn) % lanes.len();
+                let (lane, laps) = (&mut lanes[number], &mut laps[number]);
                 watch(Step {
                     done,
                     of,

@@ -181,7 +181,7 @@ impl Report {
             format!("Data made from a fixed seed. {}.", sources.join("; ")),
             format!(
                 "Each system is a process of its own, with as many threads as it takes by itself. {} rounds, in \
-                 each of which all have their turn: write {shards}, open and read all, cut boxes out {} times each. \
+                 each of which all have their turn, another the first: write {shards}, open and read all, cut boxes out {} times each. \
                  Median [least .. most]; CPU is user and system time of the system's process.",
                 settings.rounds,
                 super::TIMES
