@@ -178,7 +178,11 @@ fn what_cannot_be_is_one_clear_error() {
         (&["--nodata", "70000"], "nodata 70000 is no int16"),
         (
             &["--resampling", "cubic"],
-            "resampling `cubic` is not one of average, nearest",
+            "overviews by cubic: expected nearest, bilinear, average",
+        ),
+        (
+            &["--resampling", "lanczos"],
+            "resampling `lanczos` is not one of nearest, bilinear",
         ),
         (&["--append"], "no cube: no zarr.json is there"),
     ] {
@@ -518,6 +522,10 @@ fn others_read_a_cube_as_it_is() {
             ],
             2,
         ),
+        ("plain.zarr", &["--codec", "none"], 0),
+        ("gzip.zarr", &["--codec", "gzip"], 0),
+        ("zstd.zarr", &["--codec", "zstd:7"], 0),
+        ("bits.zarr", &["--codec", "blosc-zstd:3:bit"], 0),
     ] {
         stage.run(&write(&url, name, more)).text();
         let expect = expectation(&stage, name, levels);

@@ -249,9 +249,7 @@ impl Work {
         let there = before.len();
         let mut steps = before;
         steps.extend(plan.steps.iter().map(|step| step.said.clone()));
-        if cut.overviews > 0 {
-            check_overview(cut.resampling)?;
-        }
+        check_overview(cut.resampling)?;
         if cut.resampling != Resampling::Nearest && cut.overviews > 0 {
             let complex = |band: &&CubeBand| matches!(band.dtype, DataType::C64 | DataType::C128);
             if let Some(band) = plan.bands.iter().find(complex) {
