@@ -99,8 +99,8 @@ pub use self::{
     geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::{
-        Access, BandDef, Collection, DEA, ELEMENT84, Kind, Manifest, PLANETARY_COMPUTER, Scene,
-        SceneRule, Source,
+        Access, BandDef, BandValues, Collection, DEA, ELEMENT84, Kind, Manifest,
+        PLANETARY_COMPUTER, Scaling, ScalingOrigin, Scene, SceneRule, Source,
     },
     query::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
