@@ -80,6 +80,7 @@ mod geo;
 #[cfg(feature = "index")]
 pub mod index;
 mod location;
+pub mod mask;
 mod products;
 mod query;
 mod raster;
