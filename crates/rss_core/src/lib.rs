@@ -72,6 +72,7 @@
 //!
 //! `--no-default-features --features async-tiff` is pure Rust, without GDAL and OpenSSL.
 
+pub mod apply;
 mod blocking;
 mod error;
 mod fetch;

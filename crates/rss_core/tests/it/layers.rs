@@ -60,6 +60,13 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "apply",
+        &[
+            "error", "geo", "location", "raster", "stac", "products", "mask", "store", "session",
+            "query", "reader",
+        ],
+    ),
+    (
         "zarr",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
