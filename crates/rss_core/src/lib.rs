@@ -72,6 +72,7 @@
 //!
 //! `--no-default-features --features async-tiff` is pure Rust, without GDAL and OpenSSL.
 
+pub mod apply;
 mod blocking;
 mod error;
 mod fetch;
@@ -80,6 +81,7 @@ mod geo;
 #[cfg(feature = "index")]
 pub mod index;
 mod location;
+pub mod mask;
 mod products;
 mod query;
 mod raster;
@@ -99,8 +101,8 @@ pub use self::{
     geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::{
-        Access, BandDef, Collection, DEA, ELEMENT84, Kind, Manifest, PLANETARY_COMPUTER, Scene,
-        SceneRule, Source,
+        Access, BandDef, BandValues, Collection, DEA, ELEMENT84, Kind, Manifest,
+        PLANETARY_COMPUTER, Scaling, ScalingOrigin, Scene, SceneRule, Source,
     },
     query::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,

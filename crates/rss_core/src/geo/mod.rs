@@ -11,6 +11,7 @@ mod footprint;
 mod mgrs;
 mod outline;
 mod projection;
+mod solar;
 mod transform;
 mod utm;
 mod window;
@@ -23,4 +24,4 @@ pub use self::{
     window::{Size, TileIndex, Window},
 };
 
-pub(crate) use self::mgrs::MgrsTile;
+pub(crate) use self::{mgrs::MgrsTile, solar::solar_day};

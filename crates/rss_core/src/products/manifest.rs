@@ -58,6 +58,16 @@ pub struct BandDef {
     pub optional: bool,
 }
 
+/// The offset of reflectance from one processing baseline on.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BaselineOffset {
+    /// The first baseline that has it, such as 4.0 for 04.00.
+    pub(super) from: f64,
+    /// What is added to scaled samples.
+    pub(super) offset: f64,
+}
+
 fn dtype<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<DataType, D::Error> {
     let name = String::deserialize(deserializer)?;
     name.parse().map_err(serde::de::Error::custom)
@@ -86,6 +96,9 @@ pub struct Manifest {
     /// Products that are one satellite of this collection, and its `platform`.
     #[serde(default)]
     satellites: std::collections::BTreeMap<String, String>,
+    /// How the offset of reflectance depends on the item's processing baseline.
+    #[serde(default)]
+    pub(super) baseline_offset: Option<BaselineOffset>,
     /// The bands, in the order they are read.
     pub bands: Vec<BandDef>,
 }

@@ -1,4 +1,5 @@
-//! What a provider calls its bands, and how its catalogue is asked: manifests and sources, as data.
+//! What a provider calls its bands, what their samples mean, and how its catalogue is asked: manifests and
+//! sources, as data.
 //!
 //! A provider is one YAML file in `data/sources`, a product one in `data/products`; both are embedded
 //! at compile time, and adding one changes no code but the list below.
@@ -7,6 +8,7 @@ mod access;
 mod manifest;
 mod scene;
 mod source;
+mod values;
 
 pub(crate) use self::source::{FilterLanguage, Sas};
 pub use self::{
@@ -14,6 +16,7 @@ pub use self::{
     manifest::{BandDef, Kind, Manifest},
     scene::{Scene, SceneRule},
     source::{Collection, DEA, ELEMENT84, PLANETARY_COMPUTER, Source},
+    values::{BandValues, Scaling, ScalingOrigin},
 };
 
 /// The sources that are built in.

@@ -1,5 +1,6 @@
 //! What an item says of its bands, its grid and its price, in whichever of the spellings.
 
+use ::geo::CoordsIter;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use stac::{Asset, Item};
@@ -55,6 +56,17 @@ pub fn text(item: &Item, name: &str) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
+}
+
+/// Returns a property as a time; without a zone it is UTC.
+pub fn time(item: &Item, name: &str) -> Option<DateTime<Utc>> {
+    let properties = &item.properties;
+    let text = match name {
+        "created" => properties.created.as_deref(),
+        "updated" => properties.updated.as_deref(),
+        name => properties.additional_fields.get(name)?.as_str(),
+    };
+    super::lenient::parse_time(text?)
 }
 
 /// Returns how many bytes of an asset's file its header takes, if the asset says so.
@@ -130,11 +142,17 @@ pub fn projection(item: &Item, asset: &Asset) -> Projection {
 
 /// Returns what an item says of an asset's first band: fields of STAC 1.1, else `raster:bands`.
 pub fn band_facts(asset: &Asset) -> BandFacts {
-    let band = asset.bands.first();
+    band_facts_of(asset, 0)
+}
+
+/// Returns what an item says of a band of an asset, counted from 0: fields of STAC 1.1, else
+/// `raster:bands`. What is said of the asset as a whole counts for all its bands.
+pub fn band_facts_of(asset: &Asset, band: usize) -> BandFacts {
     let old = asset
         .additional_fields
         .get("raster:bands")
-        .and_then(|bands| bands.as_array()?.first()?.as_object());
+        .and_then(|bands| bands.as_array()?.get(band)?.as_object());
+    let band = asset.bands.get(band);
     let number = |name: &str| {
         let new = asset
             .additional_fields
@@ -165,6 +183,95 @@ pub fn band_facts(asset: &Asset) -> BandFacts {
         scale: number("scale"),
         offset: number("offset"),
     }
+}
+
+/// Returns whether an item says that the offset of Sentinel-2's processing baseline 04.00 is in its samples
+/// already; none if it says nothing.
+pub fn boa_offset_applied(item: &Item) -> Option<bool> {
+    let names = [
+        "earthsearch:boa_offset_applied",
+        "sentinel:boa_offset_applied",
+    ];
+    names
+        .iter()
+        .find_map(|name| match item.properties.additional_fields.get(*name)? {
+            Value::Bool(applied) => Some(*applied),
+            Value::String(text) => text.trim().to_ascii_lowercase().parse().ok(),
+            _ => None,
+        })
+}
+
+/// Returns the processing baseline of a Sentinel-2 item, such as 5.11 for `05.11`: what a property says as
+/// text or number, else what the product's name says (`_N0511_`).
+pub fn processing_baseline(item: &Item) -> Option<f64> {
+    let properties = [
+        "s2:processing_baseline",
+        "sentinel:processing_baseline",
+        "sentinel2:processing_baseline",
+        "processing:version",
+    ];
+    let stated = properties
+        .iter()
+        .find_map(|name| baseline(&text(item, name)?));
+    let names = ["s2:product_uri", "sentinel:product_id"];
+    let in_name = |name: &str| {
+        let part = |part: &&str| part.len() == 5 && part.starts_with('N');
+        name.split('_').filter(part).find_map(baseline)
+    };
+    stated
+        .or_else(|| names.iter().find_map(|name| in_name(&text(item, name)?)))
+        .or_else(|| in_name(&item.id))
+}
+
+/// Reads `05.11`, `5.11`, `N0511` or `0511`.
+fn baseline(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let digits = text.strip_prefix(['N', 'n']).unwrap_or(text);
+    let number: f64 = digits.parse().ok()?;
+    let number = match digits.contains('.') {
+        false if number >= 100.0 => number / 100.0,
+        _ => number,
+    };
+    (0.0..100.0).contains(&number).then_some(number)
+}
+
+/// Returns the longitude of the middle of an item's footprint in degrees, -180 to 180: of its bbox, or of
+/// its geometry where there is no bbox, or one that spans more than half of the globe, as of shapes that
+/// cross the antimeridian and do not say so.
+pub fn longitude(item: &Item) -> Option<f64> {
+    let of_bbox = item.bbox.as_ref().map(|bbox| (bbox.xmin(), bbox.xmax()));
+    let (west, east) = of_bbox
+        .filter(|(west, east)| east - west <= 180.0)
+        .or_else(|| of_geometry(item))
+        .or(of_bbox)?;
+    let east = if east < west { east + 360.0 } else { east };
+    let middle = f64::midpoint(west, east);
+    let middle = if middle > 180.0 {
+        middle - 360.0
+    } else {
+        middle
+    };
+    (-180.0..=180.0).contains(&middle).then_some(middle)
+}
+
+/// Returns the western and eastern end of an item's geometry; the western one is greater where it crosses
+/// the antimeridian.
+fn of_geometry(item: &Item) -> Option<(f64, f64)> {
+    let shape = ::geo::Geometry::<f64>::try_from(item.geometry.as_ref()?).ok()?;
+    let all = shape.coords_iter().map(|coord| coord.x);
+    let all: Vec<f64> = all.filter(|x| (-180.0..=180.0).contains(x)).collect();
+    let ends = |all: &mut dyn Iterator<Item = f64>| {
+        all.fold(None, |ends: Option<(f64, f64)>, x| {
+            Some(ends.map_or((x, x), |(west, east)| (west.min(x), east.max(x))))
+        })
+    };
+    let (west, east) = ends(&mut all.iter().copied())?;
+    if east - west <= 180.0 {
+        return Some((west, east));
+    }
+    let (west, east) = ends(&mut all.iter().map(|x| x.rem_euclid(360.0)))?;
+    let back = |x: f64| if x > 180.0 { x - 360.0 } else { x };
+    Some((back(west), back(east)))
 }
 
 /// Returns true if the one who reads an asset pays: `storage:requester_pays` of the asset or the
@@ -286,5 +393,38 @@ mod tests {
         assert_eq!(number(&item, "a"), Some(12.5));
         assert_eq!(number(&item, "b"), None);
         assert_eq!(text(&item, "c").as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn the_middle_of_a_footprint_may_lie_beyond_the_antimeridian() {
+        let of = |bbox: Value, geometry: Value| {
+            let item = json!({"type": "Feature", "id": "a", "geometry": geometry, "bbox": bbox,
+                "properties": {"datetime": "2020-01-01T00:00:00Z"}, "assets": {}});
+            match crate::stac::read(item.to_string().as_bytes()).unwrap() {
+                crate::stac::Document::Item(item, _) => longitude(&item),
+                other => panic!("{other:?}"),
+            }
+        };
+        let fiji = json!({"type": "MultiPolygon", "coordinates": [
+            [[[178.0, -18.0], [180.0, -18.0], [180.0, -17.0], [178.0, -18.0]]],
+            [[[-180.0, -18.0], [-179.0, -18.0], [-180.0, -17.0], [-180.0, -18.0]]]]});
+        assert_eq!(
+            of(json!([150.0, -30.0, 152.0, -29.0]), json!(null)),
+            Some(151.0)
+        );
+        assert_eq!(
+            of(json!([178.0, -18.0, -179.0, -17.0]), json!(null)),
+            Some(179.5)
+        );
+        assert_eq!(
+            of(json!([179.0, -18.0, -178.0, -17.0]), json!(null)),
+            Some(-179.5)
+        );
+        assert_eq!(
+            of(json!([-180.0, -18.0, 180.0, -17.0]), fiji.clone()),
+            Some(179.5)
+        );
+        assert_eq!(of(json!(null), fiji), Some(179.5));
+        assert_eq!(of(json!(null), json!(null)), None);
     }
 }

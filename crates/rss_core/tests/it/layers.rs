@@ -14,6 +14,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("stac", &["error", "geo", "location", "raster"]),
     ("products", &["error", "geo", "location", "raster", "stac"]),
     (
+        "mask",
+        &["error", "geo", "location", "raster", "stac", "products"],
+    ),
+    (
         "store",
         &["error", "geo", "location", "raster", "stac", "products"],
     ),
@@ -53,6 +57,13 @@ const LAYERS: &[(&str, &[&str])] = &[
         "gather",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "reader",
+        ],
+    ),
+    (
+        "apply",
+        &[
+            "error", "geo", "location", "raster", "stac", "products", "mask", "store", "session",
+            "query", "reader",
         ],
     ),
     (

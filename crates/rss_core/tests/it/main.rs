@@ -27,6 +27,7 @@ mod reading;
 mod recorded;
 mod search;
 mod store;
+mod values;
 #[cfg(feature = "gdal")]
 mod vsirss;
 #[cfg(feature = "zarr")]

@@ -1,10 +1,10 @@
 //! What a cube is made of: images, each of a date, with a file for each band.
 
-use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::GeoBox,
+    geo::{GeoBox, solar_day},
     location::Location,
     query::QueryResult,
     raster::Raster,
@@ -85,11 +85,7 @@ impl Image {
                 )
             })?;
             let mut image = Self::new(&item.id, time);
-            image.longitude = item.bbox.as_ref().map(|bbox| {
-                let (west, east) = (bbox.xmin(), bbox.xmax());
-                let east = if east < west { east + 360.0 } else { east };
-                f64::midpoint(west, east)
-            });
+            image.longitude = stac::longitude(item);
             for (key, asset) in found.assets(item) {
                 let named = Location::parse_from(&asset.href, found.trust)?;
                 let location = stores.reach(item, asset, named, None);
@@ -113,37 +109,6 @@ impl Image {
                 f64::midpoint(bbox.west(), east)
             }
         };
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a longitude is a few hundred degrees"
-        )]
-        let seconds = (longitude * 240.0).round() as i64;
-        Ok((self.time + TimeDelta::seconds(seconds)).date_naive())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sun_says_which_day_it_is() {
-        let grid = GeoBox {
-            size: crate::geo::Size {
-                width: 1,
-                height: 1,
-            },
-            crs: None,
-            transform: None,
-        };
-        let at = |time: &str, longitude: f64| {
-            let mut image = Image::new("a", time.parse().unwrap());
-            image.longitude = Some(longitude);
-            image.solar_day(&grid).unwrap().to_string()
-        };
-        // Brisbane in the morning is the day before in Greenwich.
-        assert_eq!(at("2021-01-02T23:55:00Z", 153.0), "2021-01-03");
-        assert_eq!(at("2021-01-03T00:05:00Z", 153.0), "2021-01-03");
-        assert_eq!(at("2021-01-03T00:05:00Z", -70.0), "2021-01-02");
+        Ok(solar_day(self.time, longitude))
     }
 }

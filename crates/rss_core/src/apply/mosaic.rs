@@ -1,0 +1,192 @@
+//! How the images of one date become one: which pixel shows where several cover a place.
+
+use std::{fmt, str::FromStr};
+
+use ndarray::{ArrayView3, ArrayViewMut3, Zip};
+
+use super::{reduce::Reducer, time::Order};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::Sample,
+};
+
+/// How the images of one date become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mosaic {
+    /// The valid sample of the earliest image.
+    #[default]
+    FirstValid,
+    /// The valid sample of the image with the least cloud cover.
+    LeastCloud,
+    /// The median of the valid samples.
+    Median,
+    /// Their mean.
+    Mean,
+    /// The least of them.
+    Min,
+    /// The greatest of them.
+    Max,
+    /// How many there are.
+    Count,
+}
+
+impl Mosaic {
+    /// Every one of them.
+    pub const ALL: [Self; 7] = [
+        Self::FirstValid,
+        Self::LeastCloud,
+        Self::Median,
+        Self::Mean,
+        Self::Min,
+        Self::Max,
+        Self::Count,
+    ];
+
+    /// Returns its name, such as `least_cloud`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FirstValid => "first",
+            Self::LeastCloud => "least_cloud",
+            Self::Median => "median",
+            Self::Mean => "mean",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Count => "count",
+        }
+    }
+
+    /// Returns the order that the images of a date must have.
+    pub fn order(self) -> Order {
+        match self {
+            Self::LeastCloud => Order::LeastCloud,
+            _ => Order::Time,
+        }
+    }
+
+    /// Returns what makes one image of a stack in that order.
+    pub fn reducer(self) -> Reducer {
+        match self {
+            Self::FirstValid | Self::LeastCloud => Reducer::First,
+            Self::Median => Reducer::Median,
+            Self::Mean => Reducer::Mean,
+            Self::Min => Reducer::Min,
+            Self::Max => Reducer::Max,
+            Self::Count => Reducer::Count,
+        }
+    }
+
+    /// Returns true if images can be laid one under the other by [`fill_gaps`], and the rest left alone once
+    /// nothing is missing: no stack is needed.
+    pub fn takes_first(self) -> bool {
+        self.reducer() == Reducer::First
+    }
+}
+
+impl fmt::Display for Mosaic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Mosaic {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let name = text.replace('-', "_");
+        let found = Self::ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            let message = format!("mosaic `{}` is not one of {names}", text.escape_debug());
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+}
+
+/// Fills the gaps of an image (band, y, x) from another that lies under it, each band by itself, and returns how
+/// many gaps are left. A gap is a sample that is NaN or equal to `nodata`.
+///
+/// # Panics
+///
+/// If the shapes differ.
+pub fn fill_gaps<T: Sample>(
+    mut image: ArrayViewMut3<'_, T>,
+    below: ArrayView3<'_, T>,
+    nodata: Option<f64>,
+) -> usize {
+    let nodata = nodata
+        .filter(|&nodata| T::DTYPE.holds(nodata))
+        .map(|nodata| T::DTYPE.rounded(nodata));
+    let is_gap = |sample: T| {
+        let number = sample.number();
+        number.is_nan() || nodata == Some(number)
+    };
+    let mut gaps = 0;
+    Zip::from(&mut image)
+        .and(&below)
+        .for_each(|sample, &under| {
+            if is_gap(*sample) {
+                *sample = under;
+                gaps += usize::from(is_gap(under));
+            }
+        });
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn gaps_are_filled_from_below_and_counted() {
+        let mut image = array![[[1_i16, -999, -999]], [[-999, 2, 3]]];
+        let below = array![[[7, 8, -999]], [[9, 9, 9]]];
+        assert_eq!(fill_gaps(image.view_mut(), below.view(), Some(-999.0)), 1);
+        assert_eq!(image, array![[[1, 8, -999]], [[9, 2, 3]]]);
+        assert_eq!(
+            fill_gaps(
+                image.view_mut(),
+                array![[[0, 0, 5]], [[0, 0, 0]]].view(),
+                Some(-999.0)
+            ),
+            0
+        );
+        assert_eq!(image, array![[[1, 8, 5]], [[9, 2, 3]]]);
+        // Without nodata there are no gaps in whole numbers; in floats NaN is one.
+        let mut bytes = array![[[0_u8]]];
+        assert_eq!(
+            fill_gaps(bytes.view_mut(), array![[[7_u8]]].view(), None),
+            0
+        );
+        assert_eq!(bytes, array![[[0]]]);
+        let mut floats = array![[[f32::NAN, -1.0, 2.0]]];
+        fill_gaps(
+            floats.view_mut(),
+            array![[[4.0, f32::NAN, 6.0]]].view(),
+            Some(-1.0),
+        );
+        assert_eq!(floats[(0, 0, 0)], 4.0);
+        assert!(floats[(0, 0, 1)].is_nan());
+        assert_eq!(floats[(0, 0, 2)], 2.0);
+    }
+
+    #[test]
+    fn a_mosaic_is_read_as_it_is_written() {
+        for one in Mosaic::ALL {
+            assert_eq!(one.to_string().parse::<Mosaic>().unwrap(), one);
+            assert_eq!(
+                one.takes_first(),
+                matches!(one.name(), "first" | "least_cloud")
+            );
+        }
+        assert_eq!("least-cloud".parse::<Mosaic>().unwrap(), Mosaic::LeastCloud);
+        assert_eq!(Mosaic::LeastCloud.order(), Order::LeastCloud);
+        let err = "best".parse::<Mosaic>().unwrap_err();
+        assert_eq!(
+            err.message(),
+            "mosaic `best` is not one of first, least_cloud, median, mean, min, max, count"
+        );
+    }
+}

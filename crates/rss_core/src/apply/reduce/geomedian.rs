@@ -1,0 +1,427 @@
+//! The geometric median of all bands at once.
+
+use ndarray::{Array3, ArrayView4, Axis, CowArray, Ix4};
+use rayon::prelude::*;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The point whose distances to all observations of a pixel have the least sum: a median that keeps the bands of
+/// a pixel together, as DEA's geomedians
+/// ([Roberts, Mueller and McIntyre 2017](https://doi.org/10.1109/TGRS.2017.2723896)).
+///
+/// Found by Weiszfeld's iteration from the mean, with the step of
+/// [Vardi and Zhang (2000)](https://doi.org/10.1073/pnas.97.4.1423) where it meets an observation. An
+/// observation, the bands of one date, counts only if all of its bands are finite. One observation is its own
+/// median, of two it is the mean.
+///
+/// ```
+/// use ndarray::arr2;
+/// use rss_core::apply::reduce::Geomedian;
+///
+/// // Three dates of two bands of one pixel; one of them is far off.
+/// let dates = arr2(&[[0.1_f32, 0.4], [0.1, 0.4], [0.9, 0.9]]);
+/// let stack = dates.into_shape_with_order((3, 2, 1, 1)).unwrap();
+/// let median = Geomedian::default().of(stack.view())?;
+/// assert!((median[(0, 0, 0)] - 0.1).abs() < 1e-3);
+/// # Ok::<_, rss_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Geomedian {
+    /// The iteration of a pixel ends with a step shorter than this share of the root mean square distance of
+    /// its observations from their mean, over all bands: reflectance and numbers as stored give the same
+    /// picture.
+    pub tolerance: f32,
+    /// It ends after so many steps in any case.
+    pub max_iterations: usize,
+}
+
+impl Default for Geomedian {
+    fn default() -> Self {
+        Self {
+            tolerance: 1e-4,
+            max_iterations: 200,
+        }
+    }
+}
+
+impl Geomedian {
+    /// Sets the tolerance, as a share of the spread; 0 or more.
+    #[must_use]
+    pub fn with_tolerance(mut self, tolerance: f32) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Sets the most steps.
+    #[must_use]
+    pub fn with_max_iterations(mut self, steps: usize) -> Self {
+        self.max_iterations = steps;
+        self
+    }
+
+    /// Returns the geometric median (band, y, x) of a stack (time, band, y, x) with NaN where there is no
+    /// data; NaN in all bands where no date has data in all of them.
+    ///
+    /// Rows are worked on side by side by rayon. A pixel's result does not depend on its neighbours.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the stack has no dates or no bands.
+    pub fn of(&self, stack: ArrayView4<'_, f32>) -> Result<Array3<f32>> {
+        let (dates, bands, height, width) = stack.dim();
+        if dates == 0 || bands == 0 {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "geomedian of {dates} dates and {bands} bands; expected at least one of each"
+                ),
+            ));
+        }
+        // A row of all bands is one piece of the output; turned at the end.
+        let mut rows = Array3::from_elem((height, bands, width), f32::NAN);
+        let stack: CowArray<'_, f32, Ix4> = match width <= 1 || stack.strides()[3] == 1 {
+            true => stack.into(),
+            false => stack.as_standard_layout().into_owned().into(),
+        };
+        if let Some(samples) = rows.as_slice_mut().filter(|samples| !samples.is_empty()) {
+            let tasks = samples.par_chunks_mut(bands * width).enumerate();
+            tasks.for_each_init(
+                || Room::new(dates, bands),
+                |room, (y, out)| {
+                    let row = stack.view().index_axis_move(Axis(2), y);
+                    for start in (0..width).step_by(LANES) {
+                        let len = LANES.min(width - start);
+                        for date in 0..dates {
+                            for band in 0..bands {
+                                let row = row.index_axis_move(Axis(0), date);
+                                let row = row.index_axis_move(Axis(0), band).to_slice();
+                                let lane = &mut room.samples[date * bands + band];
+                                lane.fill(f32::NAN);
+                                if let Some(row) = row {
+                                    lane[..len].copy_from_slice(&row[start..start + len]);
+                                }
+                            }
+                        }
+                        room.settle(self);
+                        for (band, out) in out.chunks_mut(width).enumerate() {
+                            out[start..start + len].copy_from_slice(&room.found[band][..len]);
+                        }
+                    }
+                },
+            );
+        }
+        Ok(rows
+            .permuted_axes([1, 0, 2])
+            .as_standard_layout()
+            .into_owned())
+    }
+}
+
+/// How many pixels are worked on together.
+const LANES: usize = 16;
+
+/// One number of each of these pixels.
+type Lane = [f32; LANES];
+
+fn lane(of: impl FnMut(usize) -> f32) -> Lane {
+    std::array::from_fn(of)
+}
+
+/// Nearer than this share of the spread, the iteration is at an observation.
+const AT: f32 = 1e-6;
+
+/// The observations of some pixels.
+struct Room {
+    bands: usize,
+    /// For each date, its bands.
+    samples: Vec<Lane>,
+    /// For each date, 1 where all bands are finite, else 0.
+    counts: Vec<Lane>,
+    /// The mean of each band, from which all is measured: what is left is small, and `f32` is enough.
+    centre: Vec<Lane>,
+    /// The median as far as it is found.
+    found: Vec<Lane>,
+    /// Weighted sums of each band.
+    sums: Vec<Lane>,
+}
+
+impl Room {
+    fn new(dates: usize, bands: usize) -> Self {
+        let of_bands = vec![[0.0; LANES]; bands];
+        Self {
+            bands,
+            samples: vec![[0.0; LANES]; dates * bands],
+            counts: vec![[0.0; LANES]; dates],
+            centre: of_bands.clone(),
+            found: of_bands.clone(),
+            sums: of_bands,
+        }
+    }
+
+    /// Finds the medians of the samples.
+    fn settle(&mut self, how: &Geomedian) {
+        let (total, spread) = self.centre();
+        self.found.fill([0.0; LANES]);
+        // Of one or two observations the mean is the median already.
+        let mut active = lane(|l| f32::from(total[l] > 2.0 && spread[l] > 0.0));
+        let near = spread.map(|spread| (AT * spread).powi(2));
+        let short = spread.map(|spread| (how.tolerance * spread).powi(2));
+        for _ in 0..how.max_iterations {
+            if active.iter().all(|&active| active == 0.0) {
+                break;
+            }
+            let moved = self.step(&near, &active);
+            active = lane(|l| if moved[l] > short[l] { active[l] } else { 0.0 });
+        }
+        for (found, centre) in self.found.iter_mut().zip(&self.centre) {
+            *found = lane(|l| found[l] + centre[l]);
+        }
+    }
+
+    /// Moves all observations so that their mean is 0; returns how many there are and the root mean square of
+    /// their distances from it.
+    fn centre(&mut self) -> (Lane, Lane) {
+        let mut total = [0.0; LANES];
+        self.centre.fill([0.0; LANES]);
+        let dates = self.samples.chunks_mut(self.bands).zip(&mut self.counts);
+        for (samples, counts) in dates {
+            *counts = [1.0; LANES];
+            for sample in &*samples {
+                *counts = lane(|l| {
+                    if sample[l].is_finite() {
+                        counts[l]
+                    } else {
+                        0.0
+                    }
+                });
+            }
+            total = lane(|l| total[l] + counts[l]);
+            for (sample, centre) in samples.iter_mut().zip(&mut self.centre) {
+                *sample = lane(|l| if counts[l] > 0.0 { sample[l] } else { 0.0 });
+                *centre = lane(|l| centre[l] + sample[l]);
+            }
+        }
+        for centre in &mut self.centre {
+            *centre = lane(|l| centre[l] / total[l]);
+        }
+        let mut squares = [0.0; LANES];
+        for (samples, counts) in self.samples.chunks_mut(self.bands).zip(&self.counts) {
+            for (sample, centre) in samples.iter_mut().zip(&self.centre) {
+                *sample = lane(|l| match counts[l] > 0.0 {
+                    true => sample[l] - centre[l],
+                    false => 0.0,
+                });
+                squares = lane(|l| squares[l] + sample[l] * sample[l]);
+            }
+        }
+        (total, lane(|l| (squares[l] / total[l]).sqrt()))
+    }
+
+    /// Takes one step with the pixels that are active; returns the squares of how far they moved.
+    fn step(&mut self, near: &Lane, active: &Lane) -> Lane {
+        let mut weights = [0.0; LANES];
+        // How many observations the median is at now.
+        let mut here = [0.0; LANES];
+        self.sums.fill([0.0; LANES]);
+        for (samples, counts) in self.samples.chunks(self.bands).zip(&self.counts) {
+            let mut squares = [0.0; LANES];
+            for (sample, found) in samples.iter().zip(&self.found) {
+                squares = lane(|l| squares[l] + (sample[l] - found[l]) * (sample[l] - found[l]));
+            }
+            let weight = lane(|l| match squares[l] > near[l] {
+                true => counts[l] / squares[l].sqrt(),
+                false => 0.0,
+            });
+            here = lane(|l| here[l] + if squares[l] > near[l] { 0.0 } else { counts[l] });
+            weights = lane(|l| weights[l] + weight[l]);
+            for (sum, sample) in self.sums.iter_mut().zip(samples) {
+                *sum = lane(|l| sum[l] + weight[l] * sample[l]);
+            }
+        }
+        // How strongly the other observations pull; as long as those here hold against it, it stays.
+        let mut pull = [0.0; LANES];
+        for (sum, found) in self.sums.iter().zip(&self.found) {
+            pull = lane(|l| pull[l] + (sum[l] - weights[l] * found[l]).powi(2));
+        }
+        let goes = lane(|l| {
+            let pull = pull[l].sqrt();
+            match pull > here[l] {
+                true => active[l] * (1.0 - here[l] / pull),
+                false => 0.0,
+            }
+        });
+        let mut moved = [0.0; LANES];
+        for (found, sum) in self.found.iter_mut().zip(&self.sums) {
+            let step = lane(|l| match goes[l] > 0.0 {
+                true => goes[l] * (sum[l] / weights[l] - found[l]),
+                false => 0.0,
+            });
+            *found = lane(|l| found[l] + step[l]);
+            moved = lane(|l| moved[l] + step[l] * step[l]);
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array2, Array4, Axis, s};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Returns the sum of the distances of a point to the observations (date, band) that are whole.
+    fn cost(observations: &Array2<f64>, point: &[f64]) -> f64 {
+        let distance = |row: ndarray::ArrayView1<'_, f64>| {
+            let squares = row.iter().zip(point).map(|(a, b)| (a - b).powi(2));
+            squares.sum::<f64>().sqrt()
+        };
+        let rows = observations.rows().into_iter();
+        rows.filter(|row| row.iter().all(|value| value.is_finite()))
+            .map(distance)
+            .sum()
+    }
+
+    /// Searches the least cost around a point in ever smaller steps along the bands.
+    fn searched(observations: &Array2<f64>, start: &[f64], span: f64) -> f64 {
+        let mut best = start.to_vec();
+        let mut least = cost(observations, &best);
+        let mut step = span;
+        while step > span * 1e-7 {
+            let mut better = false;
+            for band in 0..best.len() {
+                for way in [-step, step] {
+                    let mut other = best.clone();
+                    other[band] += way;
+                    let found = cost(observations, &other);
+                    if found < least {
+                        (least, best, better) = (found, other, true);
+                    }
+                }
+            }
+            if !better {
+                step /= 2.0;
+            }
+        }
+        least
+    }
+
+    fn one_pixel(observations: &[[f32; 2]]) -> [f32; 2] {
+        let stack = Array4::from_shape_fn((observations.len(), 2, 1, 1), |(date, band, ..)| {
+            observations[date][band]
+        });
+        let median = Geomedian::default().of(stack.view()).unwrap();
+        [median[(0, 0, 0)], median[(1, 0, 0)]]
+    }
+
+    fn near(found: [f32; 2], expected: [f32; 2]) {
+        for (a, b) in found.into_iter().zip(expected) {
+            assert!((a - b).abs() < 1e-3, "{found:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn points_whose_median_is_known() {
+        // The corners of a square, in any order of dates.
+        near(
+            one_pixel(&[[0.0, 0.0], [2.0, 2.0], [2.0, 0.0], [0.0, 2.0]]),
+            [1.0, 1.0],
+        );
+        // Fermat's point of an equilateral triangle.
+        let height = 0.75_f32.sqrt();
+        near(
+            one_pixel(&[[0.0, 0.0], [1.0, 0.0], [0.5, height]]),
+            [0.5, height / 3.0],
+        );
+        // A corner of more than 120 degrees is the median itself.
+        near(
+            one_pixel(&[[0.0, 0.0], [1.0, 0.05], [-1.0, 0.05]]),
+            [0.0, 0.0],
+        );
+        // On a line it is the median.
+        near(one_pixel(&[[1.0, 1.0], [2.0, 2.0], [9.0, 9.0]]), [2.0, 2.0]);
+        // Where most agree, they win; the far one pulls in vain.
+        near(
+            one_pixel(&[[0.1, 0.2], [0.1, 0.2], [0.1, 0.2], [9.0, 7.0]]),
+            [0.1, 0.2],
+        );
+        assert_eq!(one_pixel(&[[3.0, 4.0]]), [3.0, 4.0]);
+        assert_eq!(one_pixel(&[[3.0, 4.0], [5.0, 8.0]]), [4.0, 6.0]);
+        assert_eq!(one_pixel(&[[0.3, 0.7]; 5]), [0.3, 0.7]);
+    }
+
+    #[test]
+    fn a_date_without_one_band_does_not_count() {
+        let nan = f32::NAN;
+        assert_eq!(one_pixel(&[[3.0, 4.0], [nan, 9.0], [9.0, nan]]), [3.0, 4.0]);
+        assert!(
+            one_pixel(&[[nan, 4.0], [1.0, nan]])
+                .iter()
+                .all(|value| value.is_nan())
+        );
+        let none = Array4::<f32>::zeros((0, 2, 1, 1));
+        let err = Geomedian::default().of(none.view()).unwrap_err();
+        assert_eq!(
+            err.message(),
+            "geomedian of 0 dates and 2 bands; expected at least one of each"
+        );
+        let empty = Array4::<f32>::zeros((2, 3, 0, 4));
+        assert_eq!(
+            Geomedian::default().of(empty.view()).unwrap().dim(),
+            (3, 0, 4)
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_point_is_much_nearer_to_all(
+            (dates, bands, height, width, samples) in
+                (1_usize..9, 1_usize..5, 1_usize..3, 1_usize..20).prop_flat_map(|(t, b, h, w)| {
+                    let sample = prop_oneof![
+                        9 => -0.1_f32..1.0,
+                        1 => Just(f32::NAN),
+                        // The same value again and again.
+                        2 => Just(0.25_f32),
+                    ];
+                    let samples = prop::collection::vec(sample, t * b * h * w);
+                    (Just(t), Just(b), Just(h), Just(w), samples)
+                }),
+            scale in prop::sample::select(vec![1.0_f32, 1e4]),
+        ) {
+            let stack = Array4::from_shape_vec((dates, bands, height, width), samples).unwrap();
+            let stack = stack * scale;
+            let medians = Geomedian::default().of(stack.view()).unwrap();
+            for y in 0..height {
+                for x in 0..width {
+                    let pixel = stack.slice(s![.., .., y, x]).mapv(f64::from);
+                    let found: Vec<f64> =
+                        medians.slice(s![.., y, x]).iter().copied().map(f64::from).collect();
+                    let whole = pixel.rows().into_iter()
+                        .filter(|row| row.iter().all(|value| value.is_finite())).count();
+                    if whole == 0 {
+                        prop_assert!(found.iter().all(|value| value.is_nan()));
+                        continue;
+                    }
+                    let ours = cost(&pixel, &found);
+                    let least = searched(&pixel, &found, f64::from(scale));
+                    let slack = 1e-4 * f64::from(scale) * whole as f64;
+                    prop_assert!(ours <= least * 1.0005 + slack, "{} {}", ours, least);
+                    // Alone, and along other strides, it is the same.
+                    let alone = stack.slice(s![.., .., y..=y, x..=x]);
+                    let alone = Geomedian::default().of(alone).unwrap();
+                    for (band, value) in alone.iter().enumerate() {
+                        prop_assert_eq!(value.to_bits(), medians[(band, y, x)].to_bits());
+                    }
+                }
+            }
+            let turned = stack.view().permuted_axes([0, 1, 3, 2]);
+            let turned = Geomedian::default().of(turned).unwrap();
+            let back = turned.permuted_axes([0, 2, 1]);
+            prop_assert!(back.iter().zip(&medians).all(|(a, b)| a.to_bits() == b.to_bits()));
+            prop_assert_eq!(medians.len_of(Axis(0)), bands);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Medians and percentiles: the sample that has a rank among the valid ones.
+//!
+//! The samples of 64 pixels are sorted at once by a sorting network: comparisons that do not depend on the
+//! samples, each the lesser and the greater of two rows of 64, which the compiler makes vectors of. The
+//! network is Batcher's merge exchange for any number of dates (Knuth, The Art of Computer Programming 3,
+//! 5.2.2, algorithm M). Samples that are not valid become the greatest of their type and sort to the end; how
+//! many are valid says, for each pixel, which places are meant. For very many dates a network has more
+//! comparisons than selecting pixel by pixel.
+
+use super::{
+    Percentile,
+    run::{LANES, Real, Valid, number_as},
+};
+
+/// The most dates that a network sorts.
+const NETWORK_DATES: usize = 128;
+
+/// Which of the sorted samples is meant, for stacks of one number of dates.
+#[derive(Debug)]
+pub(super) struct Rank {
+    /// For each count of valid samples, from 0 on, the place that is meant.
+    places: Vec<Place>,
+    dates: usize,
+    /// Pairs of places, the lesser sample of which goes to the first.
+    network: Vec<(usize, usize)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    Median,
+    /// From 0 to 1.
+    Share(f64),
+}
+
+/// Two places among sorted samples and how far between them the result lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Place {
+    low: usize,
+    high: usize,
+    between: f64,
+}
+
+impl Which {
+    /// Returns the place among `count` sorted samples; of none, the first.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a place among dates is small and not negative"
+    )]
+    fn place(self, count: usize) -> Place {
+        let last = count.saturating_sub(1);
+        match self {
+            Self::Median => Place {
+                low: last / 2,
+                high: (count / 2).min(last),
+                between: 0.5,
+            },
+            Self::Share(share) => {
+                let exact = share * last as f64;
+                let low = (exact.floor() as usize).min(last);
+                Place {
+                    low,
+                    high: (low + 1).min(last),
+                    between: exact - low as f64,
+                }
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Returns the value between two samples as numpy does: from the nearer one.
+    fn value<T: Real>(self, low: T, high: T) -> T::Wide {
+        let (low, high) = (low.number(), high.number());
+        let value = match self.between {
+            // Without an overflow where both are large.
+            0.5 => low * 0.5 + high * 0.5,
+            // Infinities have no difference.
+            _ if low == high => low,
+            between if between < 0.5 => low + (high - low) * between,
+            between => high - (high - low) * (1.0 - between),
+        };
+        number_as::<T::Wide>(value)
+    }
+}
+
+/// The samples of some columns.
+pub(super) struct Room<T> {
+    /// For each date, its samples.
+    lanes: Vec<[T; LANES]>,
+    /// The samples of one pixel.
+    pixel: Vec<T>,
+}
+
+impl Rank {
+    pub(super) fn median(dates: usize) -> Self {
+        Self::new(dates, Which::Median)
+    }
+
+    pub(super) fn percentile(dates: usize, percentile: Percentile) -> Self {
+        Self::new(dates, Which::Share(percentile.percent() / 100.0))
+    }
+
+    fn new(dates: usize, which: Which) -> Self {
+        Self {
+            places: (0..=dates).map(|count| which.place(count)).collect(),
+            dates,
+            network: match dates <= NETWORK_DATES {
+                true => network(dates),
+                false => Vec::new(),
+            },
+        }
+    }
+
+    /// Makes room for [`Self::of_rows`].
+    pub(super) fn room<T: Real>(&self) -> Room<T> {
+        Room {
+            lanes: vec![[T::GREATEST; LANES]; self.dates],
+            pixel: Vec::with_capacity(self.dates),
+        }
+    }
+
+    /// Writes the samples of this rank, of a row of each date.
+    pub(super) fn of_rows<T: Real>(
+        &self,
+        rows: &[&[T]],
+        valid: Valid<T>,
+        out: &mut [T::Wide],
+        room: &mut Room<T>,
+    ) {
+        for (run, out) in out.chunks_mut(LANES).enumerate() {
+            let start = run * LANES;
+            let counts = load(rows, start, out.len(), valid, &mut room.lanes);
+            match self.dates <= NETWORK_DATES {
+                true => self.by_network(&mut room.lanes, &counts, out),
+                false => self.by_selection(room, &counts, out),
+            }
+        }
+    }
+
+    fn by_network<T: Real>(
+        &self,
+        lanes: &mut [[T; LANES]],
+        counts: &[u32; LANES],
+        out: &mut [T::Wide],
+    ) {
+        for &(low, high) in &self.network {
+            let (head, tail) = lanes.split_at_mut(high);
+            exchange(&mut head[low], &mut tail[0]);
+        }
+        let count = |lane: usize| usize::try_from(counts[lane]).unwrap_or(usize::MAX);
+        let nothing = number_as::<T::Wide>(f64::NAN);
+        let same = counts[..out.len()].iter().all(|count| *count == counts[0]);
+        if same && counts[0] > 0 {
+            let place = self.places[count(0)];
+            let pairs = lanes[place.low].iter().zip(&lanes[place.high]);
+            for (out, (&low, &high)) in out.iter_mut().zip(pairs) {
+                *out = place.value(low, high);
+            }
+            return;
+        }
+        for (lane, out) in out.iter_mut().enumerate() {
+            *out = match count(lane) {
+                0 => nothing,
+                count => {
+                    let place = self.places[count];
+                    place.value(lanes[place.low][lane], lanes[place.high][lane])
+                }
+            };
+        }
+    }
+
+    fn by_selection<T: Real>(
+        &self,
+        room: &mut Room<T>,
+        counts: &[u32; LANES],
+        out: &mut [T::Wide],
+    ) {
+        let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
+        for (lane, (out, &count)) in out.iter_mut().zip(counts).enumerate() {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            if count == 0 {
+                *out = number_as::<T::Wide>(f64::NAN);
+                continue;
+            }
+            let place = self.places[count];
+            room.pixel.clear();
+            room.pixel
+                .extend(room.lanes.iter().map(|lanes| lanes[lane]));
+            let (below, &mut high, _) = room.pixel.select_nth_unstable_by(place.high, order);
+            let low = match place.low == place.high {
+                true => high,
+                // The one before is the greatest of those below.
+                false => below
+                    .iter()
+                    .copied()
+                    .fold(below[0], |a, b| if b > a { b } else { a }),
+            };
+            *out = place.value(low, high);
+        }
+    }
+}
+
+/// Copies columns of each date, the greatest value in place of what is not valid and of what is beyond the row,
+/// and returns how many samples of each are valid.
+fn load<T: Real>(
+    rows: &[&[T]],
+    start: usize,
+    len: usize,
+    valid: Valid<T>,
+    lanes: &mut [[T; LANES]],
+) -> [u32; LANES] {
+    let mut counts = [0; LANES];
+    for (row, lanes) in rows.iter().zip(lanes) {
+        let row = &row[start..start + len];
+        for ((lane, count), &sample) in lanes.iter_mut().zip(&mut counts).zip(row) {
+            let is_valid = valid.is(sample);
+            *lane = if is_valid { sample } else { T::GREATEST };
+            *count += u32::from(is_valid);
+        }
+        lanes[len..].fill(T::GREATEST);
+    }
+    counts
+}
+
+/// Puts the lesser of each pair first.
+fn exchange<T: Real>(low: &mut [T; LANES], high: &mut [T; LANES]) {
+    for (low, high) in low.iter_mut().zip(high) {
+        let (a, b) = (*low, *high);
+        *low = if b < a { b } else { a };
+        *high = if b < a { a } else { b };
+    }
+}
+
+/// Returns the pairs of a network that sorts `count` samples.
+fn network(count: usize) -> Vec<(usize, usize)> {
+    let mut pairs = Vec::new();
+    if count < 2 {
+        return pairs;
+    }
+    let top = count.next_power_of_two() / 2;
+    let mut p = top;
+    while p > 0 {
+        let (mut q, mut r, mut d) = (top, 0, p);
+        loop {
+            for low in 0..count.saturating_sub(d) {
+                if low & p == r {
+                    pairs.push((low, low + d));
+                }
+            }
+            if q == p {
+                break;
+            }
+            (d, q, r) = (q - p, q / 2, p);
+        }
+        p /= 2;
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_sorts_every_sequence_of_zeros_and_ones() {
+        // The zero-one principle: then it sorts everything.
+        for count in 0_usize..=16 {
+            let pairs = network(count);
+            for bits in 0..1_u32 << count {
+                let mut samples: Vec<u32> = (0..count).map(|place| bits >> place & 1).collect();
+                for &(low, high) in &pairs {
+                    if samples[high] < samples[low] {
+                        samples.swap(low, high);
+                    }
+                }
+                assert!(samples.is_sorted(), "{count} {bits:b}");
+            }
+        }
+    }
+
+    #[test]
+    fn networks_have_the_comparisons_that_batcher_counts() {
+        let counts = [4, 8, 16, 32, 64].map(|count| network(count).len());
+        assert_eq!(counts, [5, 19, 63, 191, 543]);
+    }
+
+    #[test]
+    fn a_value_between_equal_infinities_is_infinite() {
+        let place = Which::Share(0.3).place(2);
+        assert_eq!(place.value(f32::INFINITY, f32::INFINITY), f32::INFINITY);
+        let median = Which::Median.place(4);
+        assert_eq!((median.low, median.high), (1, 2));
+        assert_eq!(median.value(f64::MAX, f64::MAX), f64::MAX);
+    }
+}

@@ -1,0 +1,572 @@
+//! Items in groups of time, in order, each scene once.
+//!
+//! A catalogue lists what was made, not what was seen: one pass of a satellite over one tile may be there as
+//! near real time and as final, in two versions, by two processing baselines. [`group`] keeps the best of each
+//! and says what it left out and why, then puts what is left into groups by date.
+
+mod scene;
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use chrono::{DateTime, Datelike, Months, NaiveDate, Utc};
+use stac::Item;
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::solar_day,
+    stac as facts,
+};
+
+/// What becomes one date.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Grouping {
+    /// Each item; its id is the label.
+    Item,
+    /// The items of one day of UTC, such as `2021-01-03`.
+    Day,
+    /// The items of one day as the sun tells it at the middle of each one's footprint, such as `2021-01-03`:
+    /// what one satellite sees of a place by daylight stays together, wherever midnight of UTC falls.
+    #[default]
+    SolarDay,
+    /// The items of one month of UTC, such as `2021-01`.
+    Month,
+    /// The items of three months of UTC: from March, June, September and December. The label is the first
+    /// month: January 2021 is in `2020-12`.
+    Season,
+}
+
+impl Grouping {
+    /// Every one of them.
+    pub const ALL: [Self; 5] = [
+        Self::Item,
+        Self::Day,
+        Self::SolarDay,
+        Self::Month,
+        Self::Season,
+    ];
+
+    /// Returns its name, such as `solar_day`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Item => "item",
+            Self::Day => "day",
+            Self::SolarDay => "solar_day",
+            Self::Month => "month",
+            Self::Season => "season",
+        }
+    }
+
+    /// Returns the first day of the group that an item is in; none for [`Grouping::Item`].
+    fn day(self, item: &Item, time: DateTime<Utc>) -> Result<Option<NaiveDate>> {
+        let utc = time.date_naive();
+        Ok(match self {
+            Self::Item => None,
+            Self::Day => Some(utc),
+            Self::SolarDay => {
+                let longitude = facts::longitude(item).ok_or_else(|| {
+                    let message = format!(
+                        "item {} has neither bbox nor geometry, which tell its solar day; group by day \
+                         instead",
+                        item.id
+                    );
+                    Error::new(ErrorKind::InvalidInput, message)
+                })?;
+                Some(solar_day(time, longitude))
+            }
+            Self::Month => utc.with_day(1),
+            Self::Season => {
+                let first = utc.with_day(1);
+                first.and_then(|first| first.checked_sub_months(Months::new(first.month() % 3)))
+            }
+        })
+    }
+
+    fn label(self, day: NaiveDate) -> String {
+        match self {
+            Self::Month | Self::Season => day.format("%Y-%m").to_string(),
+            _ => day.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Grouping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Grouping {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let name = text.replace('-', "_");
+        let found = Self::ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            let message = format!("grouping `{}` is not one of {names}", text.escape_debug());
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+}
+
+/// In which order the items of a group come: of two that cover a pixel, the first shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Order {
+    /// By time, then by id.
+    #[default]
+    Time,
+    /// By cloud cover, the least first and those that state none last; then by time and id.
+    LeastCloud,
+}
+
+/// What becomes of items that are one scene.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Duplicates {
+    /// The best stays; [`group`] says which that is.
+    #[default]
+    LeaveOut,
+    /// All stay.
+    Keep,
+}
+
+/// How items are grouped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupOptions {
+    /// What becomes one date.
+    pub by: Grouping,
+    /// The order within a group.
+    pub order: Order,
+    /// What becomes of items that are one scene.
+    pub duplicates: Duplicates,
+    /// The property that states cloud cover; a manifest names the product's.
+    pub cloud_cover: String,
+}
+
+impl Default for GroupOptions {
+    fn default() -> Self {
+        Self {
+            by: Grouping::default(),
+            order: Order::default(),
+            duplicates: Duplicates::default(),
+            cloud_cover: "eo:cloud_cover".to_owned(),
+        }
+    }
+}
+
+impl GroupOptions {
+    /// Makes the usual options: solar days, by time, each scene once.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what becomes one date.
+    #[must_use]
+    pub fn with_grouping(mut self, by: Grouping) -> Self {
+        self.by = by;
+        self
+    }
+
+    /// Sets the order within a group.
+    #[must_use]
+    pub fn with_order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Sets what becomes of items that are one scene.
+    #[must_use]
+    pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
+        self.duplicates = duplicates;
+        self
+    }
+
+    /// Sets the property that states cloud cover.
+    #[must_use]
+    pub fn with_cloud_cover(mut self, property: impl Into<String>) -> Self {
+        self.cloud_cover = property.into();
+        self
+    }
+}
+
+/// Items of one date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Group {
+    /// What the date is called.
+    pub label: String,
+    /// The time of the earliest item.
+    pub time: DateTime<Utc>,
+    /// The items, by their places in the list that was grouped, in the order asked for. Never empty.
+    pub members: Vec<usize>,
+}
+
+/// An item that is not in any group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Its place in the list that was grouped.
+    pub item: usize,
+    /// The place of the item that stands for it.
+    pub kept: usize,
+    /// Why, in a short sentence for reports.
+    pub reason: String,
+}
+
+/// Groups in order of time, and what is in none of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Grouped {
+    /// The groups.
+    pub groups: Vec<Group>,
+    /// The items that were left out, in the order of the list.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The time, id and place of an item that is a group of its own.
+type Own<'a> = (DateTime<Utc>, &'a str, usize);
+
+/// Puts items into groups of time.
+///
+/// Two items are one scene where collection, platform and tile are the same, their times are within ten
+/// minutes, and the better one's bbox covers nine tenths of the other's: halves of a tile from two datastrips
+/// both stay. The better one is, by the first of these that tells them apart: maturity (final, interim, near
+/// real time, as `dea:dataset_maturity` says; Landsat's category `RT` is near real time), the greater
+/// `odc:dataset_version`, the newer processing baseline, the greater `s2:sequence`, the later of `created`,
+/// `updated` and their like, the greater id. A property that is missing or odd counts as the least.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidInput`] naming an item without a date, or one without a place where the solar day is
+/// asked for.
+pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
+    let mut times = Vec::with_capacity(items.len());
+    for item in items {
+        times.push(facts::datetime(item).ok_or_else(|| {
+            let message = format!("item {} has no date", item.id);
+            Error::new(ErrorKind::InvalidInput, message)
+        })?);
+    }
+    let left_out = match options.duplicates {
+        Duplicates::LeaveOut => scene::duplicates(items, &times),
+        Duplicates::Keep => Vec::new(),
+    };
+    let mut stays = vec![true; items.len()];
+    for one in &left_out {
+        stays[one.item] = false;
+    }
+    let mut groups: BTreeMap<(Option<NaiveDate>, Option<Own<'_>>), Group> = BTreeMap::new();
+    for (place, (item, &time)) in items.iter().zip(&times).enumerate() {
+        if !stays[place] {
+            continue;
+        }
+        let day = options.by.day(item, time)?;
+        let own = day.is_none().then_some((time, item.id.as_str(), place));
+        let group = groups.entry((day, own)).or_insert_with(|| Group {
+            label: day.map_or_else(|| item.id.clone(), |day| options.by.label(day)),
+            time,
+            members: Vec::new(),
+        });
+        group.time = group.time.min(time);
+        group.members.push(place);
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    for group in &mut groups {
+        group.members.sort_by(|&a, &b| {
+            let by_time = (times[a], &items[a].id).cmp(&(times[b], &items[b].id));
+            match options.order {
+                Order::Time => by_time,
+                Order::LeastCloud => {
+                    let cover = |place: usize| {
+                        let said = facts::cloud_cover(&items[place], &options.cloud_cover);
+                        said.unwrap_or(f64::INFINITY)
+                    };
+                    cover(a).total_cmp(&cover(b)).then(by_time)
+                }
+            }
+        });
+    }
+    Ok(Grouped { groups, left_out })
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn item(id: &str, time: &str, mut properties: Value) -> Item {
+        properties["datetime"] = json!(time);
+        let json = json!({"type": "Feature", "id": id, "collection": "c", "geometry": null,
+            "bbox": [150.0, -31.0, 151.0, -30.0], "properties": properties, "assets": {}});
+        match facts::read(json.to_string().as_bytes()).unwrap() {
+            facts::Document::Item(item, _) => *item,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn labels(items: &[Item], by: Grouping) -> Vec<(String, Vec<usize>)> {
+        let grouped = group(items, &GroupOptions::new().with_grouping(by)).unwrap();
+        let groups = grouped.groups.into_iter();
+        groups.map(|group| (group.label, group.members)).collect()
+    }
+
+    fn expected(groups: &[(&str, &[usize])]) -> Vec<(String, Vec<usize>)> {
+        let own = |(label, members): &(&str, &[usize])| ((*label).to_owned(), members.to_vec());
+        groups.iter().map(own).collect()
+    }
+
+    #[test]
+    fn items_are_grouped_by_each_kind_of_date() {
+        let items = [
+            item("d", "2021-03-01T00:01:00Z", json!({})),
+            item("c", "2021-01-02T23:55:00Z", json!({})),
+            item("b", "2021-01-03T00:05:00Z", json!({})),
+            item("a", "2020-12-31T23:00:00Z", json!({})),
+        ];
+        for (by, groups) in [
+            (
+                Grouping::Item,
+                &[("a", &[3][..]), ("c", &[1]), ("b", &[2]), ("d", &[0])][..],
+            ),
+            (
+                Grouping::Day,
+                &[
+                    ("2020-12-31", &[3]),
+                    ("2021-01-02", &[1]),
+                    ("2021-01-03", &[2]),
+                    ("2021-03-01", &[0]),
+                ],
+            ),
+            // One morning in the east of Australia.
+            (
+                Grouping::SolarDay,
+                &[
+                    ("2021-01-01", &[3]),
+                    ("2021-01-03", &[1, 2]),
+                    ("2021-03-01", &[0]),
+                ],
+            ),
+            (
+                Grouping::Month,
+                &[("2020-12", &[3]), ("2021-01", &[1, 2]), ("2021-03", &[0])],
+            ),
+            (
+                Grouping::Season,
+                &[("2020-12", &[3, 1, 2]), ("2021-03", &[0])],
+            ),
+        ] {
+            assert_eq!(labels(&items, by), expected(groups), "{by}");
+        }
+    }
+
+    #[test]
+    fn seasons_start_in_march_june_september_and_december() {
+        let label = |month: u32| {
+            let time = format!("2021-{month:02}-15T00:00:00Z");
+            labels(&[item("a", &time, json!({}))], Grouping::Season)
+                .remove(0)
+                .0
+        };
+        let all: Vec<String> = (1..=12).map(label).collect();
+        assert_eq!(
+            all,
+            [
+                "2020-12", "2020-12", "2021-03", "2021-03", "2021-03", "2021-06", "2021-06",
+                "2021-06", "2021-09", "2021-09", "2021-09", "2021-12"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_clearest_comes_first_where_that_is_asked_for() {
+        let time = |minute: u32| format!("2021-01-03T00:{minute:02}:00Z");
+        let items = [
+            item("none", &time(0), json!({})),
+            item("odd", &time(1), json!({"eo:cloud_cover": "NaN"})),
+            item("text", &time(2), json!({"eo:cloud_cover": "12.5"})),
+            item("later", &time(4), json!({"eo:cloud_cover": 3})),
+            item("early", &time(3), json!({"eo:cloud_cover": 3.0})),
+        ];
+        let options = GroupOptions::new().with_order(Order::LeastCloud);
+        let grouped = group(&items, &options).unwrap();
+        assert_eq!(grouped.groups[0].members, [4, 3, 2, 0, 1]);
+        assert_eq!(
+            grouped.groups[0].time.to_rfc3339(),
+            "2021-01-03T00:00:00+00:00"
+        );
+        let by_time = group(&items, &GroupOptions::new()).unwrap();
+        assert_eq!(by_time.groups[0].members, [0, 1, 2, 4, 3]);
+    }
+
+    /// Returns the reason that the second of two items of one scene is left out.
+    fn left_out(kept: Value, other: Value) -> String {
+        let with = |properties: Value| {
+            let mut all = json!({"odc:region_code": "55HFA", "platform": "Sentinel-2A"});
+            for (name, value) in properties.as_object().unwrap() {
+                all[name] = value.clone();
+            }
+            all
+        };
+        let items = [
+            item("a", "2021-01-03T00:00:00Z", with(kept)),
+            item("b", "2021-01-03T00:00:09Z", with(other)),
+        ];
+        for (items, place) in [
+            ([items[0].clone(), items[1].clone()], 1),
+            ([items[1].clone(), items[0].clone()], 0),
+        ] {
+            let grouped = group(&items, &GroupOptions::new()).unwrap();
+            assert_eq!(grouped.left_out.len(), 1, "{grouped:?}");
+            assert_eq!(grouped.left_out[0].item, place, "{grouped:?}");
+            assert_eq!(grouped.groups[0].members, [1 - place]);
+        }
+        let grouped = group(&items, &GroupOptions::new()).unwrap();
+        grouped.left_out[0].reason.clone()
+    }
+
+    #[test]
+    fn the_best_of_a_scene_stays_by_the_first_thing_that_differs() {
+        for (kept, other, reason) in [
+            (
+                json!({"dea:dataset_maturity": "final", "odc:dataset_version": "3.1.0"}),
+                json!({"dea:dataset_maturity": "interim", "odc:dataset_version": "3.2.0"}),
+                "maturity final before interim",
+            ),
+            (
+                json!({"dea:dataset_maturity": "interim"}),
+                json!({"dea:dataset_maturity": "NRT"}),
+                "maturity interim before near real time",
+            ),
+            (
+                json!({"landsat:collection_category": "T1"}),
+                json!({"landsat:collection_category": "RT"}),
+                "maturity final before near real time",
+            ),
+            (
+                json!({"odc:dataset_version": "3.10.0", "s2:processing_baseline": "02.12"}),
+                json!({"odc:dataset_version": "3.2.1", "s2:processing_baseline": "05.00"}),
+                "version 3.10.0 before 3.2.1",
+            ),
+            (
+                json!({"odc:dataset_version": "3.2.1"}),
+                json!({"odc:dataset_version": "NaN"}),
+                "version 3.2.1 before none",
+            ),
+            (
+                json!({"s2:processing_baseline": "05.00", "s2:sequence": "0"}),
+                json!({"s2:processing_baseline": 2.14, "s2:sequence": "1"}),
+                "processing baseline 05.00 before 02.14",
+            ),
+            (
+                json!({"s2:sequence": "1"}),
+                json!({"s2:sequence": 0}),
+                "sequence 1 before 0",
+            ),
+            (
+                json!({"created": "2021-02-01T00:00:00Z"}),
+                json!({"created": "2021-01-04", "updated": "odd"}),
+                "made 2021-02-01T00:00:00+00:00 before 2021-01-04T00:00:00+00:00",
+            ),
+        ] {
+            assert_eq!(
+                left_out(kept, other),
+                format!("the same scene as a: {reason}")
+            );
+        }
+        // The id decides last.
+        let two = |id| {
+            item(
+                id,
+                "2021-01-03T00:00:00Z",
+                json!({"grid:code": "MGRS-55HFA"}),
+            )
+        };
+        let grouped = group(&[two("y"), two("x")], &GroupOptions::new()).unwrap();
+        assert_eq!(
+            grouped.left_out[0].reason,
+            "the same scene as y: id y before x"
+        );
+    }
+
+    #[test]
+    fn what_only_looks_alike_stays() {
+        let grid = json!({"grid:code": "MGRS-01XEJ", "platform": "sentinel-2a"});
+        let first = item("a", "2021-01-03T00:00:00Z", grid.clone());
+        // The next orbit, which sees a tile near the pole again.
+        let orbit = item("b", "2021-01-03T01:40:00Z", grid.clone());
+        let other = json!({"grid:code": "MGRS-01XEJ", "platform": "sentinel-2b"});
+        let other = item("c", "2021-01-03T00:00:00Z", other);
+        let mut half = item("d", "2021-01-03T00:00:20Z", grid.clone());
+        half.bbox = Some(vec![150.0, -31.8, 151.0, -30.8].try_into().unwrap());
+        let mut foreign = item("e", "2021-01-03T00:00:00Z", grid);
+        foreign.collection = Some("other".to_owned());
+        let nowhere = item("f", "2021-01-03T00:00:00Z", json!({}));
+        let twin = item("g", "2021-01-03T00:00:00Z", json!({}));
+        let items = [first, orbit, other, half, foreign, nowhere, twin];
+        let grouped = group(&items, &GroupOptions::new()).unwrap();
+        assert_eq!(grouped.left_out, []);
+        assert_eq!(grouped.groups[0].members.len(), 7);
+    }
+
+    #[test]
+    fn duplicates_stay_where_they_are_wanted() {
+        let two = |id| item(id, "2021-01-03T00:00:00Z", json!({"grid:code": "x"}));
+        let options = GroupOptions::new().with_duplicates(Duplicates::Keep);
+        let grouped = group(&[two("y"), two("x")], &options).unwrap();
+        assert_eq!(grouped.groups[0].members, [1, 0]);
+    }
+
+    #[test]
+    fn an_item_that_cannot_be_placed_is_named() {
+        let mut nowhere = item("a", "2021-01-03T00:00:00Z", json!({}));
+        nowhere.bbox = None;
+        let err = group(&[nowhere.clone()], &GroupOptions::new()).unwrap_err();
+        assert_eq!(
+            err.message(),
+            "item a has neither bbox nor geometry, which tell its solar day; group by day instead"
+        );
+        nowhere.properties.datetime = None;
+        let days = GroupOptions::new().with_grouping(Grouping::Day);
+        let err = group(&[nowhere], &days).unwrap_err();
+        assert_eq!(err.message(), "item a has no date");
+        assert_eq!(err.kind(), ErrorKind::InvalidInput);
+        assert_eq!("solar-day".parse::<Grouping>().unwrap(), Grouping::SolarDay);
+        let err = "week".parse::<Grouping>().unwrap_err();
+        assert_eq!(
+            err.message(),
+            "grouping `week` is not one of item, day, solar_day, month, season"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_item_is_in_one_group_or_left_out(
+            minutes in prop::collection::vec((0_i64..200_000, 0_u8..3), 0..20),
+            by in prop::sample::select(Grouping::ALL.to_vec()),
+        ) {
+            let start: DateTime<Utc> = "2020-11-20T00:00:00Z".parse().unwrap();
+            let items: Vec<Item> = minutes.iter().enumerate().map(|(n, (minute, tile))| {
+                let time = start + TimeDelta::minutes(*minute);
+                let tile = json!({"grid:code": tile.to_string()});
+                item(&n.to_string(), &time.to_rfc3339(), tile)
+            }).collect();
+            let grouped = group(&items, &GroupOptions::new().with_grouping(by)).unwrap();
+            let members = grouped.groups.iter().flat_map(|group| group.members.iter().copied());
+            let mut places: Vec<usize> =
+                members.chain(grouped.left_out.iter().map(|one| one.item)).collect();
+            places.sort_unstable();
+            prop_assert_eq!(places, (0..items.len()).collect::<Vec<_>>());
+            let times: Vec<_> = grouped.groups.iter().map(|group| group.time).collect();
+            prop_assert!(times.is_sorted());
+            for one in &grouped.left_out {
+                prop_assert!(grouped.groups.iter().any(|group| group.members.contains(&one.kept)));
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Which items are one scene, and which of them is the best.
+
+use std::{cmp::Ordering, collections::BTreeMap};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use stac::Item;
+
+use super::LeftOut;
+use crate::stac as facts;
+
+/// Longer than a tile takes, shorter than an orbit.
+const ONE_PASS: TimeDelta = TimeDelta::minutes(10);
+
+/// How much of a footprint another covers to stand for it.
+const COVERED: f64 = 0.9;
+
+/// Finds items that another one stands for.
+pub(super) fn duplicates(items: &[Item], times: &[DateTime<Utc>]) -> Vec<LeftOut> {
+    let mut scenes: BTreeMap<[String; 3], Vec<usize>> = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        if let Some(tile) = tile(item) {
+            let platform = facts::text(item, "platform").unwrap_or_default();
+            // Items before STAC 1.0 may lack a collection.
+            let collection = item.collection.clone();
+            let collection = collection.or_else(|| facts::text(item, "odc:product"));
+            let collection = collection.unwrap_or_default();
+            let scene = [collection, platform.to_lowercase(), tile];
+            scenes.entry(scene).or_default().push(place);
+        }
+    }
+    let mut left_out = Vec::new();
+    for mut places in scenes.into_values() {
+        places.sort_by_key(|&place| times[place]);
+        let one_pass = |first: &usize, next: &usize| times[*next] - times[*first] <= ONE_PASS;
+        for pass in places.chunk_by(one_pass) {
+            if pass.len() < 2 {
+                continue;
+            }
+            let mut ranked: Vec<(Rank, usize)> = pass
+                .iter()
+                .map(|&place| (Rank::of(&items[place]), place))
+                .collect();
+            ranked.sort_by(|a, b| b.cmp(a));
+            let mut kept: Vec<(&Rank, usize)> = Vec::new();
+            for (rank, place) in &ranked {
+                let better = kept
+                    .iter()
+                    .find(|(_, better)| covers(&items[*better], &items[*place]));
+                match better {
+                    Some((better_rank, better)) => left_out.push(LeftOut {
+                        item: *place,
+                        kept: *better,
+                        reason: format!(
+                            "the same scene as {}: {}",
+                            items[*better].id,
+                            better_rank.above(rank)
+                        ),
+                    }),
+                    None => kept.push((rank, *place)),
+                }
+            }
+        }
+    }
+    left_out.sort_by_key(|one| one.item);
+    left_out
+}
+
+/// Returns the tile or path and row of an item, in whichever property states it.
+fn tile(item: &Item) -> Option<String> {
+    let properties = [
+        "odc:region_code",
+        "cubedash:region_code",
+        "grid:code",
+        "s2:mgrs_tile",
+    ];
+    let stated = properties.iter().find_map(|name| facts::text(item, name));
+    stated.or_else(|| {
+        let all = |names: [&str; 3]| {
+            let parts: Option<Vec<String>> =
+                names.iter().map(|name| facts::text(item, name)).collect();
+            parts.map(|parts| parts.join("/"))
+        };
+        all(["mgrs:utm_zone", "mgrs:latitude_band", "mgrs:grid_square"])
+            .or_else(|| {
+                all([
+                    "sentinel:utm_zone",
+                    "sentinel:latitude_band",
+                    "sentinel:grid_square",
+                ])
+            })
+            .or_else(|| {
+                let path = facts::number(item, "landsat:wrs_path")?;
+                let row = facts::number(item, "landsat:wrs_row")?;
+                Some(format!("{path}/{row}"))
+            })
+    })
+}
+
+/// Returns true if the footprint of `better` covers that of `other`; what states no footprint is covered.
+fn covers(better: &Item, other: &Item) -> bool {
+    let (Some(better), Some(other)) = (&better.bbox, &other.bbox) else {
+        return true;
+    };
+    let sides = |bbox: &stac::Bbox| {
+        let (west, east) = (bbox.xmin(), bbox.xmax());
+        let east = if east < west { east + 360.0 } else { east };
+        [west, bbox.ymin(), east, bbox.ymax()]
+    };
+    let area =
+        |[west, south, east, north]: [f64; 4]| (east - west).max(0.0) * (north - south).max(0.0);
+    let (a, b) = (sides(better), sides(other));
+    let both = [
+        a[0].max(b[0]),
+        a[1].max(b[1]),
+        a[2].min(b[2]),
+        a[3].min(b[3]),
+    ];
+    area(both) >= COVERED * area(b)
+}
+
+/// How good an item is among those of its scene: the fields in the order in which they decide.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    maturity: Maturity,
+    version: Vec<u64>,
+    /// In hundredths.
+    baseline: Option<u64>,
+    sequence: Option<u64>,
+    made: Option<DateTime<Utc>>,
+    id: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Maturity {
+    Unknown,
+    NearRealTime,
+    Interim,
+    Final,
+}
+
+impl Rank {
+    fn of(item: &Item) -> Self {
+        let maturity = facts::text(item, "dea:dataset_maturity");
+        let category = facts::text(item, "landsat:collection_category");
+        let either = maturity.or(category).unwrap_or_default();
+        let first = |names: &[&str]| names.iter().find_map(|name| facts::number(item, name));
+        Self {
+            maturity: match either.to_lowercase().as_str() {
+                "final" | "t1" | "t2" => Maturity::Final,
+                "interim" => Maturity::Interim,
+                "nrt" | "rt" => Maturity::NearRealTime,
+                _ => Maturity::Unknown,
+            },
+            version: facts::text(item, "odc:dataset_version")
+                .map(|text| numbers(&text))
+                .unwrap_or_default(),
+            baseline: facts::processing_baseline(item).map(|baseline| whole(baseline * 100.0)),
+            sequence: first(&["s2:sequence", "sentinel:sequence"]).map(whole),
+            made: [
+                "created",
+                "updated",
+                "odc:processing_datetime",
+                "s2:generation_time",
+            ]
+            .iter()
+            .filter_map(|name| facts::time(item, name))
+            .max(),
+            id: item.id.clone(),
+        }
+    }
+
+    /// Says what puts this one above another.
+    fn above(&self, other: &Self) -> String {
+        let said = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+        let dotted = |version: &[u64]| {
+            let parts: Vec<String> = version.iter().map(u64::to_string).collect();
+            said((!parts.is_empty()).then(|| parts.join(".")))
+        };
+        let number = |number: Option<u64>| said(number.map(|number| number.to_string()));
+        let baseline = |hundredths: Option<u64>| {
+            said(hundredths.map(|n| format!("{:02}.{:02}", n / 100, n % 100)))
+        };
+        let time = |time: Option<DateTime<Utc>>| said(time.map(|time| time.to_rfc3339()));
+        let pair =
+            |what: &str, ours: String, theirs: String| format!("{what} {ours} before {theirs}");
+        if self.maturity != other.maturity {
+            let name = |maturity| match maturity {
+                Maturity::Unknown => "none",
+                Maturity::NearRealTime => "near real time",
+                Maturity::Interim => "interim",
+                Maturity::Final => "final",
+            };
+            let (ours, theirs) = (name(self.maturity), name(other.maturity));
+            return pair("maturity", ours.to_owned(), theirs.to_owned());
+        }
+        if self.version != other.version {
+            return pair("version", dotted(&self.version), dotted(&other.version));
+        }
+        if self.baseline != other.baseline {
+            let (ours, theirs) = (baseline(self.baseline), baseline(other.baseline));
+            return pair("processing baseline", ours, theirs);
+        }
+        if self.sequence != other.sequence {
+            return pair("sequence", number(self.sequence), number(other.sequence));
+        }
+        match self.made.cmp(&other.made) {
+            Ordering::Equal => pair("id", self.id.clone(), other.id.clone()),
+            _ => pair("made", time(self.made), time(other.made)),
+        }
+    }
+}
+
+/// Returns the numbers of a version such as `3.2.1`, up to a part that starts with none.
+fn numbers(version: &str) -> Vec<u64> {
+    let digits = |part: &str| {
+        let end = part
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(part.len());
+        part.get(..end)?.parse().ok()
+    };
+    version.trim().split('.').map_while(digits).collect()
+}
+
+/// Rounds a number; what is negative becomes 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what does not fit becomes the end of the range"
+)]
+fn whole(number: f64) -> u64 {
+    number.round() as u64
+}

@@ -1,0 +1,425 @@
+//! What the samples of a band mean: the scale and offset to physical values, and nodata.
+//!
+//! Providers deliver the same reflectance in different numbers, and some say it only in prose. Here one
+//! rule goes from what manifest and item say to numbers, and tells why. What the file itself states is
+//! not looked at: it is known only when it is open.
+
+use ndarray::{Array2, ArrayView2};
+use stac::Item;
+
+use super::{BandDef, Kind, Manifest};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::Sample,
+    stac as facts,
+};
+
+/// How samples become physical values: value = sample x `scale` + `offset`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaling {
+    /// What a sample is multiplied with; finite, not 0.
+    pub scale: f64,
+    /// What is then added; finite.
+    pub offset: f64,
+}
+
+impl Scaling {
+    /// Samples that are values already.
+    pub const IDENTITY: Self = Self {
+        scale: 1.0,
+        offset: 0.0,
+    };
+
+    /// Returns the value of a sample.
+    ///
+    /// ```
+    /// use rss_core::Scaling;
+    ///
+    /// let landsat = Scaling { scale: 2.75e-5, offset: -0.2 };
+    /// assert!((landsat.apply(20_000.0) - 0.35).abs() < 1e-12);
+    /// ```
+    pub fn apply(self, sample: f64) -> f64 {
+        sample * self.scale + self.offset
+    }
+
+    /// Returns true if samples are values already.
+    pub fn is_identity(self) -> bool {
+        self == Self::IDENTITY
+    }
+
+    /// Returns the values of (y, x) samples; NaN where a sample is NaN or equal to `nodata`.
+    ///
+    /// The arithmetic is in `f64`, rounded once.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounding is what is asked for"
+    )]
+    pub fn values<T: Sample>(self, samples: ArrayView2<'_, T>, nodata: Option<f64>) -> Array2<f32> {
+        // No sample is equal to NaN.
+        let nodata = nodata
+            .filter(|&nodata| T::DTYPE.holds(nodata))
+            .map_or(f64::NAN, |nodata| T::DTYPE.rounded(nodata));
+        samples.map(|sample| {
+            let number = sample.number();
+            match number == nodata {
+                true => f32::NAN,
+                false => self.apply(number) as f32,
+            }
+        })
+    }
+}
+
+/// Who states scale and offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ScalingOrigin {
+    /// The item.
+    Item,
+    /// The manifest, for all items of the collection.
+    Manifest,
+    /// The manifest, by the processing baseline that the item states.
+    Baseline,
+    /// Nobody needs to: classes, flags and angles are read as they are.
+    NotScaled,
+    /// Nobody: samples are taken as values. The file may state a scale of its own.
+    Unknown,
+}
+
+/// What the samples of one band of one item mean.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BandValues {
+    /// From samples to values: reflectance from 0 to 1, kelvin, or the quantity that the band measures.
+    pub scaling: Scaling,
+    /// The sample that means "no data": what the item says, else the manifest. May be NaN.
+    pub nodata: Option<f64>,
+    /// The unit of the values, if it is known: `1` for reflectance, `K` for temperature.
+    pub unit: Option<&'static str>,
+    /// Who states the scaling.
+    pub origin: ScalingOrigin,
+    /// Why it is so, in a short sentence for reports.
+    pub why: String,
+}
+
+impl BandValues {
+    /// Returns what the samples of an asset's band, counted from 0, mean.
+    ///
+    /// What the item says counts more than the manifest, but for three things:
+    ///
+    /// - The offset of a reflectance band is 0 where the item says that it is in the samples already
+    ///   (`earthsearch:boa_offset_applied`), whatever offset its `raster:bands` state. Where the item
+    ///   says that it is not, the stated offset is added; Earth Search has
+    ///   [items that say so wrongly](https://github.com/Element84/earth-search/issues/71), which no
+    ///   rule can tell.
+    /// - Where neither says the offset of Sentinel-2, it follows from the
+    ///   [processing baseline](https://sentiwiki.copernicus.eu/web/s2-processing): from 04.00 on,
+    ///   reflectance is (sample - 1000) / 10000, before sample / 10000.
+    /// - Classes, flags and angles of a manifest are not scaled unless the manifest says so.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] if the item has no such asset; [`ErrorKind::InvalidInput`] if the
+    /// offset depends on a baseline that the item does not state: reflectance wrong by 0.1 is worse
+    /// than none.
+    pub fn of(item: &Item, key: &str, band: usize, manifest: Option<&Manifest>) -> Result<Self> {
+        let asset = item.assets.get(key).ok_or_else(|| {
+            let message = format!("item {} has no asset `{key}`", item.id);
+            Error::new(ErrorKind::NotFound, message)
+        })?;
+        let mut said = facts::band_facts_of(asset, band);
+        // What cannot be a scale is as good as nothing.
+        said.scale = said.scale.filter(|scale| scale.is_normal());
+        said.offset = said.offset.filter(|offset| offset.is_finite());
+        let def = manifest.and_then(|manifest| manifest.band(key));
+        let kind = def.map(|def| def.kind);
+        let of = |scaling: Scaling, origin, why: String| Self {
+            scaling,
+            nodata: said.nodata.or_else(|| def.and_then(|def| def.nodata)),
+            unit: match kind {
+                Some(Kind::Reflectance) => Some("1"),
+                Some(Kind::Temperature) => Some("K"),
+                _ => None,
+            },
+            origin,
+            why,
+        };
+        if def.is_some_and(|def| def.scale.is_none()) {
+            let what = match kind {
+                Some(Kind::Qa) => Some("classes and flags are not scaled"),
+                Some(Kind::Angle) => Some("angles are stored as they are"),
+                _ => None,
+            };
+            if let Some(what) = what {
+                let why = what.to_owned();
+                return Ok(of(Scaling::IDENTITY, ScalingOrigin::NotScaled, why));
+            }
+        }
+        let offset = Offset::of(item, key, &said, def, manifest)?;
+        let stated = def.and_then(|def| def.scale);
+        let (scale, who) = match (said.scale, stated) {
+            (Some(scale), _) => (scale, Some(ScalingOrigin::Item)),
+            (None, Some(scale)) => (scale, Some(ScalingOrigin::Manifest)),
+            (None, None) => (1.0, None),
+        };
+        let scaling = Scaling {
+            scale,
+            offset: offset.value,
+        };
+        let origin = match (offset.origin, who) {
+            (Some(ScalingOrigin::Baseline), _) => ScalingOrigin::Baseline,
+            (Some(ScalingOrigin::Item), _) | (_, Some(ScalingOrigin::Item)) => ScalingOrigin::Item,
+            (Some(_), _) | (_, Some(_)) => ScalingOrigin::Manifest,
+            (None, None) => {
+                let why = "neither the item nor a manifest states a scale".to_owned();
+                return Ok(of(scaling, ScalingOrigin::Unknown, why));
+            }
+        };
+        let says = match who {
+            Some(ScalingOrigin::Item) => "by the item",
+            Some(_) => "by the manifest",
+            None => "as nobody states one",
+        };
+        let why = format!("scale {scale} {says}; {}", offset.why);
+        Ok(of(scaling, origin, why))
+    }
+}
+
+/// What is added to scaled samples, and why.
+struct Offset {
+    value: f64,
+    origin: Option<ScalingOrigin>,
+    why: String,
+}
+
+impl Offset {
+    fn of(
+        item: &Item,
+        key: &str,
+        said: &facts::BandFacts,
+        def: Option<&BandDef>,
+        manifest: Option<&Manifest>,
+    ) -> Result<Self> {
+        // Without a manifest any band with an offset may be reflectance.
+        let is_reflectance = def.is_none_or(|def| def.kind == Kind::Reflectance);
+        let applied = facts::boa_offset_applied(item).filter(|_| is_reflectance);
+        if applied == Some(true) && (def.is_some() || said.offset.is_some()) {
+            return Ok(Self {
+                value: 0.0,
+                origin: Some(ScalingOrigin::Item),
+                why: "offset 0: the item says that it is in the samples already".to_owned(),
+            });
+        }
+        if let Some(value) = said.offset {
+            let not_yet = match applied {
+                Some(false) if value != 0.0 => ", which says that it is not in the samples yet",
+                _ => "",
+            };
+            return Ok(Self {
+                value,
+                origin: Some(ScalingOrigin::Item),
+                why: format!("offset {value} by the item{not_yet}"),
+            });
+        }
+        let stated = def.and_then(|def| def.offset);
+        let by_baseline = manifest
+            .and_then(|manifest| manifest.baseline_offset)
+            .filter(|_| def.is_some() && is_reflectance);
+        if let Some(rule) = by_baseline {
+            let baseline = facts::processing_baseline(item).ok_or_else(|| {
+                let message = format!(
+                    "item {}, asset `{key}`: its processing baseline is not stated, and the offset \
+                     depends on it; expected the property s2:processing_baseline",
+                    item.id
+                );
+                Error::new(ErrorKind::InvalidInput, message)
+            })?;
+            let (value, when) = match baseline >= rule.from {
+                true => (rule.offset, "not before"),
+                false => (stated.unwrap_or(0.0), "before"),
+            };
+            return Ok(Self {
+                value,
+                origin: Some(ScalingOrigin::Baseline),
+                why: format!(
+                    "offset {value}: processing baseline {baseline:05.2} is {when} {:05.2}",
+                    rule.from
+                ),
+            });
+        }
+        Ok(match stated {
+            Some(value) => Self {
+                value,
+                origin: Some(ScalingOrigin::Manifest),
+                why: format!("offset {value} by the manifest"),
+            },
+            None => Self {
+                value: 0.0,
+                origin: None,
+                why: "no offset".to_owned(),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::products::{Collection, DEA, ELEMENT84, PLANETARY_COMPUTER, Source};
+
+    fn item(properties: Value, asset: &str, fields: Value) -> Item {
+        let mut asset_json = json!({"href": "x"});
+        for (name, value) in fields.as_object().unwrap() {
+            asset_json[name] = value.clone();
+        }
+        let mut all = json!({"datetime": "2022-03-01T00:00:00Z"});
+        for (name, value) in properties.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        let page = json!({"type": "Feature", "id": "a", "geometry": null, "properties": all,
+            "assets": {asset: asset_json}});
+        match facts::read(page.to_string().as_bytes()).unwrap() {
+            facts::Document::Item(item, _) => *item,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn manifest(source: &Source) -> Manifest {
+        Manifest::builtin(source, &Collection::Sentinel2).unwrap()
+    }
+
+    fn offset(properties: Value) -> Result<f64> {
+        let item = item(properties, "B04", json!({}));
+        let values = BandValues::of(&item, "B04", 0, Some(&manifest(&PLANETARY_COMPUTER)))?;
+        assert_eq!(values.scaling.scale, 0.0001);
+        assert_eq!(values.nodata, Some(0.0));
+        Ok(values.scaling.offset)
+    }
+
+    #[test]
+    fn the_offset_follows_the_baseline_in_any_spelling() {
+        for (baseline, expected) in [
+            (json!("02.12"), 0.0),
+            (json!("03.01"), 0.0),
+            (json!("04.00"), -0.1),
+            (json!("N0400"), -0.1),
+            (json!("0511"), -0.1),
+            (json!(4), -0.1),
+            (json!(5.1), -0.1),
+            (json!(3.01), 0.0),
+            (json!(400), -0.1),
+        ] {
+            let found = offset(json!({"s2:processing_baseline": baseline})).unwrap();
+            assert_eq!(found, expected, "{baseline}");
+        }
+        let by_name = "S2B_MSIL2A_20220301T000001_N0400_R030_T55HFV_20220301T021055.SAFE";
+        let found = offset(json!({"s2:product_uri": by_name})).unwrap();
+        assert_eq!(found, -0.1);
+    }
+
+    #[test]
+    fn without_a_baseline_there_is_no_reflectance() {
+        for properties in [json!({}), json!({"s2:processing_baseline": "NaN"})] {
+            let err = offset(properties).unwrap_err();
+            assert_eq!(err.kind(), ErrorKind::InvalidInput);
+            assert_eq!(
+                err.message(),
+                "item a, asset `B04`: its processing baseline is not stated, and the offset depends \
+                 on it; expected the property s2:processing_baseline"
+            );
+        }
+    }
+
+    #[test]
+    fn an_offset_is_never_added_twice() {
+        let bands = json!({"raster:bands": [{"scale": 0.0001, "offset": -0.1, "nodata": 0}]});
+        let manifest = manifest(&ELEMENT84);
+        for (properties, expected) in [
+            (json!({"earthsearch:boa_offset_applied": true}), 0.0),
+            (json!({"earthsearch:boa_offset_applied": "true"}), 0.0),
+            (json!({"sentinel:boa_offset_applied": true}), 0.0),
+            (json!({"earthsearch:boa_offset_applied": false}), -0.1),
+            (json!({}), -0.1),
+        ] {
+            let item = item(properties.clone(), "red", bands.clone());
+            for manifest in [Some(&manifest), None] {
+                let values = BandValues::of(&item, "red", 0, manifest).unwrap();
+                assert_eq!(values.scaling.offset, expected, "{properties}");
+                assert_eq!(values.scaling.scale, 0.0001);
+                assert_eq!(values.origin, ScalingOrigin::Item);
+            }
+        }
+        // Where the item states no offset, the baseline decides.
+        let silent = item(
+            json!({"earthsearch:boa_offset_applied": false, "s2:processing_baseline": "05.00"}),
+            "red",
+            json!({}),
+        );
+        let values = BandValues::of(&silent, "red", 0, Some(&manifest)).unwrap();
+        assert_eq!(values.scaling.offset, -0.1);
+        assert_eq!(
+            values.why,
+            "scale 0.0001 by the manifest; offset -0.1: processing baseline 05.00 is not before 04.00"
+        );
+    }
+
+    #[test]
+    fn classes_and_angles_are_not_scaled_whatever_an_item_says() {
+        let odd = json!({"raster:bands": [{"scale": 0.5, "offset": 3}]});
+        let dea = manifest(&DEA);
+        for key in ["oa_fmask", "oa_satellite_view"] {
+            let values = BandValues::of(&item(json!({}), key, odd.clone()), key, 0, Some(&dea));
+            let values = values.unwrap();
+            assert!(values.scaling.is_identity());
+            assert_eq!(values.origin, ScalingOrigin::NotScaled);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_scale_is_left_to_the_manifest() {
+        let dea = manifest(&DEA);
+        for scale in [json!(0), json!("NaN"), json!("much"), json!(null)] {
+            let bands = json!({"raster:bands": [{"scale": scale, "offset": "NaN"}]});
+            let item = item(json!({}), "nbart_red", bands);
+            let values = BandValues::of(&item, "nbart_red", 0, Some(&dea)).unwrap();
+            assert_eq!(values.scaling.scale, 0.0001, "{scale}");
+            assert_eq!(values.scaling.offset, 0.0);
+            assert_eq!(values.origin, ScalingOrigin::Manifest);
+            assert_eq!(values.nodata, Some(-999.0));
+            assert_eq!(values.unit, Some("1"));
+        }
+    }
+
+    #[test]
+    fn each_band_of_an_asset_has_its_own_scale() {
+        let bands = json!({"raster:bands": [{"scale": 2.0}, {"scale": 3.0, "nodata": 7}]});
+        let item = item(json!({}), "all", bands);
+        let second = BandValues::of(&item, "all", 1, None).unwrap();
+        assert_eq!((second.scaling.scale, second.nodata), (3.0, Some(7.0)));
+        let third = BandValues::of(&item, "all", 2, None).unwrap();
+        assert_eq!(third.origin, ScalingOrigin::Unknown);
+        assert!(third.scaling.is_identity());
+        let err = BandValues::of(&item, "none", 0, None).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::NotFound);
+        assert_eq!(err.message(), "item a has no asset `none`");
+    }
+
+    #[test]
+    fn negative_samples_are_values_and_nodata_is_nan() {
+        let dea = Scaling {
+            scale: 0.0001,
+            offset: 0.0,
+        };
+        let values = dea.values(array![[-999_i16, -998, -12, 10_000]].view(), Some(-999.0));
+        assert!(values[(0, 0)].is_nan());
+        assert_eq!(values.as_slice().unwrap()[1..], [-0.0998, -0.0012, 1.0]);
+        // A value that no sample can have hides nothing.
+        let bytes = dea.values(array![[0_u8, 255]].view(), Some(-999.0));
+        assert_eq!(bytes, array![[0.0, 0.0255]]);
+        let floats =
+            Scaling::IDENTITY.values(array![[f32::NAN, 0.1]].view(), Some(f64::from(0.1_f32)));
+        assert!(floats.iter().all(|value| value.is_nan()));
+    }
+}
