@@ -29,6 +29,7 @@ mod search;
 mod store;
 #[cfg(feature = "gdal")]
 mod vsirss;
+mod writer;
 #[cfg(feature = "zarr")]
 mod zarr;
 
