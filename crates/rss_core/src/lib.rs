@@ -47,6 +47,9 @@
 //! One tile of each of a thousand files is what [`gather`] is for; with an index, which keeps the headers
 //! of files in one Parquet file (`index`, a feature), each costs one request.
 //!
+//! Pixels go back into files by [`Raster::save`], and as Cloud Optimized GeoTIFFs by [`writer`], block by
+//! block, to a file or a bucket.
+//!
 //! Calls named as above wait; each has an async form ([`QueryResult::get_async`], ..). Errors are
 //! one type, [`Error`], whose [`ErrorKind`] says what a caller can do. No error, log or cache key
 //! holds a secret.
@@ -62,7 +65,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `async-tiff` | yes | the COG backend, pure Rust |
+//! | `async-tiff` | yes | the COG backend and the COG writer, pure Rust |
 //! | `gdal` | yes | the GDAL backend and `get()`; links the system's libgdal, 3.6 or newer |
 //! | `gdal-bundled` | no | builds GDAL from source, for machines without it: long, and without ZSTD and WebP |
 //! | `index` | no | the index: headers of many files in one Parquet file; the `index` module |
@@ -89,9 +92,13 @@ pub mod reader;
 mod session;
 pub mod stac;
 mod store;
+#[cfg(feature = "async-tiff")]
+pub mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;
 
+#[cfg(feature = "async-tiff")]
+pub use self::blocking::OpenCog;
 #[cfg(feature = "zarr")]
 pub use self::blocking::{OpenArray, OpenCube};
 pub use self::{

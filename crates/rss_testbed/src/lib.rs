@@ -24,6 +24,7 @@ mod profile;
 mod s3;
 mod scene;
 mod stac_api;
+mod uploads;
 mod volume;
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -33,7 +34,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::{net::TcpListener, runtime::Runtime};
 
-use self::{catalogue::Catalogue, front::Front, objects::Objects};
+use self::{catalogue::Catalogue, front::Front, objects::Objects, uploads::Uploads};
 pub use self::{
     cog::{Layout, geotiff},
     fault::{Fault, Rule},
@@ -124,6 +125,7 @@ impl Builder {
 pub struct Testbed {
     front: Arc<Front>,
     objects: Arc<Objects>,
+    uploads: Arc<Uploads>,
     catalogue: Catalogue,
     scenes: Vec<Scene>,
     s3: SocketAddr,
@@ -148,6 +150,7 @@ impl Testbed {
     fn start(builder: Builder) -> Result<Self> {
         let scenes = builder.scenes.make()?;
         let objects = Arc::new(Objects::default());
+        let uploads = Arc::new(Uploads::default());
         for scene in &scenes {
             for (key, path) in &scene.files {
                 objects.put_file(BUCKET, key, path)?;
@@ -182,7 +185,7 @@ impl Testbed {
                         builder.bare_nan,
                         &format!("http://{}", addresses.2),
                     )?;
-                    let service = s3::service(Arc::clone(&objects));
+                    let service = s3::service(Arc::clone(&objects), Arc::clone(&uploads));
                     tokio::spawn(Arc::clone(&front).serve_s3(s3, service));
                     tokio::spawn(Arc::clone(&front).serve_plain(plain));
                     tokio::spawn(Arc::clone(&front).serve_stac(stac, api));
@@ -197,6 +200,7 @@ impl Testbed {
         Ok(Self {
             front,
             objects,
+            uploads,
             catalogue,
             scenes,
             s3,
@@ -243,6 +247,17 @@ impl Testbed {
     pub fn keys(&self, bucket: &str, prefix: &str) -> Vec<String> {
         let found = self.objects.list(bucket, prefix);
         found.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// Returns the uploads in parts to a bucket that are neither complete nor aborted: the key of each, and
+    /// how many parts it has.
+    pub fn uploads(&self, bucket: &str) -> Vec<(String, usize)> {
+        self.uploads.list(bucket)
+    }
+
+    /// Returns the bytes of an object, if it is there.
+    pub fn object(&self, bucket: &str, key: &str) -> Option<Bytes> {
+        Some(self.objects.get(bucket, key)?.bytes)
     }
 
     /// Adds or replaces an object.

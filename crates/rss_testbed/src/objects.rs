@@ -12,6 +12,8 @@ use anyhow::Result;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use crate::uploads::Whole;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub(crate) bytes: Bytes,
@@ -56,6 +58,19 @@ impl Objects {
         };
         bucket.insert(key.to_owned(), object);
         Some(etag)
+    }
+
+    /// Adds or replaces an object by one that was uploaded in parts.
+    pub(crate) fn put_whole(&self, bucket: &str, key: &str, whole: Whole) {
+        let object = Object {
+            bytes: whole.bytes,
+            etag: whole.etag,
+            modified: SystemTime::now(),
+            metadata: whole.metadata,
+        };
+        let mut buckets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets.entry(bucket.to_owned()).or_default();
+        bucket.insert(key.to_owned(), object);
     }
 
     /// Removes an object, if it is there.

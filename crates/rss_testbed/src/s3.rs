@@ -1,6 +1,6 @@
 //! The objects over the S3 protocol: what a public bucket answers, to writers too.
 //!
-//! A bucket is there once an object was put into it; the protocol makes none. Multipart uploads are left out.
+//! A bucket is there once an object was put into it; the protocol makes none.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,11 +11,13 @@ use s3s::{
     access::{S3Access, S3AccessContext},
     auth::SimpleAuth,
     dto::{
-        CommonPrefix, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
+        AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix,
+        CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CreateMultipartUploadInput,
+        CreateMultipartUploadOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
         DeleteObjectsOutput, DeletedObject, ETag, ETagCondition, GetObjectInput, GetObjectOutput,
         HeadObjectInput, HeadObjectOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
         ListObjectsV2Output, Metadata, Object as Listed, PutObjectInput, PutObjectOutput,
-        StreamingBlob, Timestamp,
+        StreamingBlob, Timestamp, UploadPartInput, UploadPartOutput,
     },
     s3_error,
     service::{S3Service, S3ServiceBuilder},
@@ -24,14 +26,15 @@ use s3s::{
 use crate::{
     ACCESS_KEY, SECRET_KEY,
     objects::{Object, Objects},
+    uploads::{Refusal, Uploads},
 };
 
 /// Keys that one listing holds at most.
 const MAX_KEYS: i32 = 1000;
 
 /// Returns the service; it reads signed, presigned and unsigned requests.
-pub(crate) fn service(objects: Arc<Objects>) -> S3Service {
-    let mut builder = S3ServiceBuilder::new(Bucket(objects));
+pub(crate) fn service(objects: Arc<Objects>, uploads: Arc<Uploads>) -> S3Service {
+    let mut builder = S3ServiceBuilder::new(Bucket(objects, uploads));
     builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
     builder.set_access(Public);
     builder.build()
@@ -47,7 +50,20 @@ impl S3Access for Public {
     }
 }
 
-struct Bucket(Arc<Objects>);
+struct Bucket(Arc<Objects>, Arc<Uploads>);
+
+impl From<Refusal> for s3s::S3Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoSuchUpload => s3_error!(NoSuchUpload),
+            Refusal::InvalidArgument => s3_error!(InvalidArgument),
+            Refusal::MalformedXml => s3_error!(MalformedXML),
+            Refusal::InvalidPart => s3_error!(InvalidPart),
+            Refusal::InvalidPartOrder => s3_error!(InvalidPartOrder),
+            Refusal::EntityTooSmall => s3_error!(EntityTooSmall),
+        }
+    }
+}
 
 impl Bucket {
     fn object(&self, bucket: &str, key: &str) -> S3Result<Object> {
@@ -223,6 +239,76 @@ impl S3 for Bucket {
             e_tag: Some(ETag::Strong(etag)),
             ..PutObjectOutput::default()
         }))
+    }
+
+    async fn create_multipart_upload(
+        &self,
+        request: S3Request<CreateMultipartUploadInput>,
+    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+        let input = request.input;
+        if !self.0.has_bucket(&input.bucket) {
+            return Err(s3_error!(NoSuchBucket));
+        }
+        let metadata = input.metadata.unwrap_or_default().into_iter().collect();
+        let id = self.1.begin(&input.bucket, &input.key, metadata);
+        Ok(S3Response::new(CreateMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(id),
+            ..CreateMultipartUploadOutput::default()
+        }))
+    }
+
+    async fn upload_part(
+        &self,
+        request: S3Request<UploadPartInput>,
+    ) -> S3Result<S3Response<UploadPartOutput>> {
+        let input = request.input;
+        let bytes = match input.body {
+            Some(body) => collect(body).await?,
+            None => Bytes::new(),
+        };
+        let place = (input.bucket.as_str(), input.key.as_str());
+        let etag = self
+            .1
+            .put(place, &input.upload_id, input.part_number, bytes)?;
+        Ok(S3Response::new(UploadPartOutput {
+            e_tag: Some(ETag::Strong(etag)),
+            ..UploadPartOutput::default()
+        }))
+    }
+
+    async fn complete_multipart_upload(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        let input = request.input;
+        let parts = input.multipart_upload.and_then(|upload| upload.parts);
+        let named: Option<Vec<(i32, String)>> = parts
+            .unwrap_or_default()
+            .into_iter()
+            .map(|part| Some((part.part_number?, part.e_tag?.into_value())))
+            .collect();
+        let named = named.ok_or_else(|| s3_error!(MalformedXML))?;
+        let place = (input.bucket.as_str(), input.key.as_str());
+        let whole = self.1.complete(place, &input.upload_id, &named)?;
+        self.0.put_whole(&input.bucket, &input.key, whole.clone());
+        Ok(S3Response::new(CompleteMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            e_tag: Some(ETag::Strong(whole.etag)),
+            ..CompleteMultipartUploadOutput::default()
+        }))
+    }
+
+    async fn abort_multipart_upload(
+        &self,
+        request: S3Request<AbortMultipartUploadInput>,
+    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+        let input = request.input;
+        let place = (input.bucket.as_str(), input.key.as_str());
+        self.1.abort(place, &input.upload_id)?;
+        Ok(S3Response::new(AbortMultipartUploadOutput::default()))
     }
 
     async fn delete_object(

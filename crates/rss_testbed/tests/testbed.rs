@@ -8,6 +8,7 @@ use bytes::Bytes;
 use object_store::{
     Attribute, Attributes, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
     aws::{AmazonS3, AmazonS3Builder},
+    multipart::{MultipartStore, PartId},
     path::Path,
     signer::Signer,
 };
@@ -65,6 +66,57 @@ async fn signed_and_unsigned_requests_read_ranges() {
         ]
     );
     assert_eq!(log[0].range.as_deref(), Some("bytes=2-4"));
+}
+
+#[tokio::test]
+async fn an_upload_in_parts_is_seen_when_it_is_complete() {
+    const PART: usize = 5 << 20;
+    let bed = Testbed::builder().start().unwrap();
+    bed.add_bucket("bed");
+    let (store, path) = (signed(&bed), Path::from("a/large.bin"));
+    let id = store.create_multipart(&path).await.unwrap();
+    // The last part first.
+    let last = store.put_part(&path, &id, 1, "end".into()).await.unwrap();
+    let first = vec![7; PART];
+    let first = store.put_part(&path, &id, 0, first.into()).await.unwrap();
+    assert_eq!(bed.uploads("bed"), [("a/large.bin".to_owned(), 2)]);
+    assert!(bed.keys("bed", "").is_empty());
+    store
+        .complete_multipart(&path, &id, vec![first, last])
+        .await
+        .unwrap();
+    assert!(bed.uploads("bed").is_empty());
+    assert_eq!(store.get_range(&path, 0..2).await.unwrap(), [7, 7][..]);
+    let end = PART as u64;
+    assert_eq!(store.get_range(&path, end..end + 3).await.unwrap(), "end");
+    let err = store.abort_multipart(&path, &id).await.unwrap_err();
+    assert!(err.to_string().contains("NoSuchUpload"), "{err}");
+}
+
+#[tokio::test]
+async fn parts_that_do_not_fit_are_refused() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.add_bucket("bed");
+    let (store, path) = (anonymous(&bed), Path::from("x"));
+    let id = store.create_multipart(&path).await.unwrap();
+    let small = store.put_part(&path, &id, 0, "a".into()).await.unwrap();
+    let end = store.put_part(&path, &id, 1, "b".into()).await.unwrap();
+    let complete = async |parts: Vec<PartId>| {
+        let done = store.complete_multipart(&path, &id, parts).await;
+        done.unwrap_err().to_string()
+    };
+    let err = complete(vec![small.clone(), end.clone()]).await;
+    assert!(err.contains("EntityTooSmall"), "{err}");
+    // What stands for the second part is the first one.
+    let err = complete(vec![end, small]).await;
+    assert!(err.contains("InvalidPart"), "{err}");
+    let err = store
+        .put_part(&path, &"other".to_owned(), 0, "a".into())
+        .await;
+    assert!(err.unwrap_err().to_string().contains("NoSuchUpload"));
+    store.abort_multipart(&path, &id).await.unwrap();
+    assert!(bed.uploads("bed").is_empty());
+    assert!(bed.keys("bed", "").is_empty());
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The blocking forms of the calls that wait.
 
+#[cfg(feature = "async-tiff")]
+mod cog;
 #[cfg(feature = "zarr")]
 mod zarr;
 
@@ -8,6 +10,8 @@ use std::{future::Future, path::Path, sync::Arc};
 use futures::StreamExt;
 use stac::ItemCollection;
 
+#[cfg(feature = "async-tiff")]
+pub use self::cog::OpenCog;
 #[cfg(feature = "zarr")]
 pub use self::zarr::{OpenArray, OpenCube};
 use crate::{

@@ -15,10 +15,21 @@ pub(super) struct Definition {
     pub(super) shifted: bool,
 }
 
-#[cfg(feature = "zarr")]
 impl super::Crs {
+    /// Returns true if its coordinates are degrees, false if they are not; none where the CRS is not
+    /// known here by its code.
+    pub(crate) fn is_geographic(&self) -> Option<bool> {
+        let code = self.epsg()?;
+        let text = proj_string(code)?;
+        Some(
+            text.split_ascii_whitespace()
+                .any(|part| part == "+proj=longlat"),
+        )
+    }
+
     /// Returns the CRS as well-known text, with its EPSG code in it; none where the code is not known
     /// here.
+    #[cfg(feature = "zarr")]
     pub(crate) fn to_wkt(&self) -> Option<&str> {
         match self {
             Self::Wkt(wkt) => Some(wkt),
@@ -43,12 +54,7 @@ impl Definition {
                 format!("EPSG:{code} cannot be turned into degrees: {why}"),
             ))
         };
-        let known = ADDED
-            .iter()
-            .find(|(added, _)| *added == code)
-            .map(|(_, text)| *text)
-            .or_else(|| Some(crs_definitions::from_code(u16::try_from(code).ok()?)?.proj4));
-        let Some(text) = known else {
+        let Some(text) = proj_string(code) else {
             return refuse("the code is not known");
         };
         if REFUSED
@@ -88,6 +94,13 @@ impl Definition {
         };
         Ok(Self { text, shifted })
     }
+}
+
+fn proj_string(code: u32) -> Option<&'static str> {
+    let added = ADDED.iter().find(|(added, _)| *added == code);
+    added
+        .map(|(_, text)| *text)
+        .or_else(|| Some(crs_definitions::from_code(u16::try_from(code).ok()?)?.proj4))
 }
 
 /// Codes that the crate is too old for.

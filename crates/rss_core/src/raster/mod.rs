@@ -1,22 +1,26 @@
 //! Pixels in memory: a raster is band, y, x samples with the grid they lie on.
 
+mod average;
 mod dtype;
-#[cfg(feature = "zarr")]
+#[cfg(feature = "async-tiff")]
 mod overview;
 #[cfg(feature = "async-tiff")]
 mod pages;
 mod resampling;
 mod save;
+pub(crate) mod tiff;
 
 use ndarray::{Array3, ArrayView3};
 pub use num_complex::Complex;
 
-#[cfg(feature = "zarr")]
+#[cfg(feature = "async-tiff")]
 pub(crate) use self::overview::{check_overview, halved};
 #[cfg(feature = "async-tiff")]
 pub(crate) use self::pages::in_large_pages;
 #[cfg(any(feature = "index", feature = "zarr"))]
 pub(crate) use self::save::ordinary_file;
+#[cfg(feature = "async-tiff")]
+pub(crate) use self::save::{io_error, temporary};
 pub use self::{
     dtype::DataType,
     resampling::Resampling,
@@ -229,7 +233,7 @@ pub trait Sample: Copy + private::Sealed {
 
 mod private {
     /// Keeps [`super::Sample`] closed.
-    pub trait Sealed {
+    pub trait Sealed: super::average::Average {
         /// Writes the bytes of samples, of each the lowest first.
         fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8])
         where

@@ -1,6 +1,8 @@
 //! Overviews: each pixel of four of the level before.
 
-use ndarray::{Array2, Array3, ArrayView2, ArrayView3, Axis};
+use std::borrow::Cow;
+
+use ndarray::{Array3, ArrayView1, ArrayView2, ArrayView3, ArrayViewMut2, Axis, s};
 
 use super::{Resampling, Sample};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,9 +23,23 @@ pub(crate) fn halved<T: Sample>(
     check_overview(resampling)?;
     let (layers, height, width) = samples.dim();
     let shape = (layers, height.div_ceil(2), width.div_ceil(2));
-    let mut out = Array3::from_elem(shape, T::of_number(nodata.unwrap_or(0.0)));
-    for (mut out, from) in out.axis_iter_mut(Axis(0)).zip(samples.axis_iter(Axis(0))) {
-        out.assign(&layer(from, resampling, nodata));
+    let hole = hole(nodata);
+    // Without nodata only floats can miss data: they are NaN.
+    let without = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
+    let fill = T::of_number(nodata.unwrap_or(without));
+    let mut out = Array3::from_elem(shape, fill);
+    for (out, from) in out.axis_iter_mut(Axis(0)).zip(samples.axis_iter(Axis(0))) {
+        match resampling {
+            Resampling::Nearest => nearest(from, out),
+            Resampling::Min => choose(from, hole, out, |four| {
+                first_by(four, |one, best| one.number() < best.number())
+            }),
+            Resampling::Max => choose(from, hole, out, |four| {
+                first_by(four, |one, best| one.number() > best.number())
+            }),
+            Resampling::Mode => choose(from, hole, out, most_frequent),
+            _ => average(from, hole, out),
+        }
     }
     Ok(out)
 }
@@ -43,65 +59,111 @@ pub(crate) fn check_overview(resampling: Resampling) -> Result<()> {
     ))
 }
 
-fn layer<T: Sample>(
-    from: ArrayView2<'_, T>,
-    resampling: Resampling,
-    nodata: Option<f64>,
-) -> Array2<T> {
-    let (height, width) = from.dim();
-    let is_float = T::DTYPE.is_float();
-    let fill = T::of_number(nodata.unwrap_or(0.0));
-    Array2::from_shape_fn((height.div_ceil(2), width.div_ceil(2)), |(row, col)| {
-        let (y, x) = (row * 2, col * 2);
-        if resampling == Resampling::Nearest {
-            return from[(y, x)];
-        }
-        let mut valid = [fill; 4];
-        let mut count = 0;
-        for place in [(y, x), (y, x + 1), (y + 1, x), (y + 1, x + 1)] {
-            let Some(&sample) = from.get(place) else {
-                continue;
-            };
-            let number = sample.number();
-            if !number.is_nan() && nodata != Some(number) {
-                valid[count] = sample;
-                count += 1;
-            }
-        }
-        let valid = &valid[..count];
-        let best = |better: fn(f64, f64) -> bool| {
-            let choose = |a: T, b: T| match better(b.number(), a.number()) {
-                true => b,
-                false => a,
-            };
-            valid.iter().copied().reduce(choose).unwrap_or(fill)
-        };
-        match resampling {
-            Resampling::Min => best(|a, b| a < b),
-            Resampling::Max => best(|a, b| a > b),
-            Resampling::Mode => {
-                let times = |one: &T| {
-                    let same = valid.iter().filter(|other| other.number() == one.number());
-                    same.count()
+/// Returns the sample that means "no data"; none if no sample can be it.
+fn hole<T: Sample>(nodata: Option<f64>) -> Option<T> {
+    let nodata = nodata?;
+    let hole = T::of_number(nodata);
+    (hole.number() == nodata).then_some(hole)
+}
+
+fn nearest<T: Sample>(from: ArrayView2<'_, T>, mut out: ArrayViewMut2<'_, T>) {
+    out.assign(&from.slice(s![..;2, ..;2]));
+}
+
+/// Sums rows in pairs first, then columns: the first runs over neighbours, and is quick for it.
+fn average<T: Sample>(from: ArrayView2<'_, T>, hole: Option<T>, mut out: ArrayViewMut2<'_, T>) {
+    let width = from.ncols();
+    let (mut sums, mut counts) = (vec![T::Total::default(); width], vec![0_u8; width]);
+    let rows = from.axis_chunks_iter(Axis(0), 2);
+    for (rows, mut out) in rows.zip(out.rows_mut()) {
+        sums.fill(T::Total::default());
+        counts.fill(0);
+        for row in rows.rows() {
+            let row = in_line(row);
+            for ((sum, count), &sample) in sums.iter_mut().zip(&mut counts).zip(row.iter()) {
+                let is_data = sample.is_data(hole);
+                *sum += match is_data {
+                    true => sample.widened(),
+                    false => T::Total::default(),
                 };
-                let most = valid.iter().map(times).max().unwrap_or(0);
-                let first = valid.iter().find(|one| times(one) == most);
-                first.copied().unwrap_or(fill)
-            }
-            _ if valid.is_empty() => fill,
-            _ => {
-                let sum: f64 = valid.iter().map(|sample| sample.number()).sum();
-                let mean = sum / valid.len() as f64;
-                // Halves go up, as GDAL rounds them.
-                T::of_number(if is_float { mean } else { (mean + 0.5).floor() })
+                *count += u8::from(is_data);
             }
         }
-    })
+        for ((sums, counts), out) in sums.chunks(2).zip(counts.chunks(2)).zip(&mut out) {
+            let mut sum = T::Total::default();
+            sums.iter().for_each(|&one| sum += one);
+            let count = counts.iter().sum();
+            if count > 0 {
+                *out = T::mean(sum, count);
+            }
+        }
+    }
+}
+
+/// Chooses among the samples with data of each four, in the order of rows.
+fn choose<T: Sample>(
+    from: ArrayView2<'_, T>,
+    hole: Option<T>,
+    mut out: ArrayViewMut2<'_, T>,
+    best: impl Fn(&[T]) -> Option<T>,
+) {
+    let rows = from.axis_chunks_iter(Axis(0), 2);
+    for (rows, mut out) in rows.zip(out.rows_mut()) {
+        let rows: Vec<_> = rows.rows().into_iter().map(in_line).collect();
+        for (col, out) in out.iter_mut().enumerate() {
+            let pair = |row: &'_ Cow<'_, [T]>| {
+                let end = (2 * col + 2).min(row.len());
+                let pair = row.get(2 * col..end).unwrap_or_default();
+                [pair.first().copied(), pair.get(1).copied()]
+            };
+            let mut four = [T::of_number(0.0); 4];
+            let mut count = 0;
+            for sample in rows.iter().flat_map(pair).flatten() {
+                if sample.is_data(hole) {
+                    four[count] = sample;
+                    count += 1;
+                }
+            }
+            if let Some(best) = best(&four[..count]) {
+                *out = best;
+            }
+        }
+    }
+}
+
+/// Returns the first sample that no other is better than.
+fn first_by<T: Sample>(samples: &[T], better: impl Fn(T, T) -> bool) -> Option<T> {
+    let pick = |best, one| if better(one, best) { one } else { best };
+    samples.iter().copied().reduce(pick)
+}
+
+/// Returns the most frequent sample; of several the first.
+fn most_frequent<T: Sample>(samples: &[T]) -> Option<T> {
+    let (first, rest) = samples.split_first()?;
+    if rest.iter().all(|one| one.number() == first.number()) {
+        return Some(*first);
+    }
+    let times = |one: &T| {
+        let same = samples
+            .iter()
+            .filter(|other| other.number() == one.number());
+        same.count()
+    };
+    let most = samples.iter().map(times).max()?;
+    samples.iter().find(|one| times(one) == most).copied()
+}
+
+fn in_line<'row, T: Sample>(row: ArrayView1<'row, T>) -> Cow<'row, [T]> {
+    match row.to_slice() {
+        Some(row) => Cow::Borrowed(row),
+        None => Cow::Owned(row.to_vec()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use ndarray::array;
+    use num_complex::Complex;
 
     use super::*;
 
@@ -130,5 +192,60 @@ mod tests {
         assert_eq!(mean, array![[[2.5]]]);
         let err = halved(floats.view(), Resampling::Cubic, None).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn floats_without_data_stay_without() {
+        let floats = array![[[f32::NAN, f32::NAN], [f32::NAN, f32::NAN]]];
+        for resampling in [Resampling::Average, Resampling::Mode, Resampling::Max] {
+            let half = halved(floats.view(), resampling, None).unwrap();
+            assert!(half[(0, 0, 0)].is_nan(), "{resampling}");
+        }
+    }
+
+    /// Means are the same by whole numbers as by floats, whose halves go up.
+    #[test]
+    fn means_are_rounded_as_gdal_rounds() {
+        fn check<T: Sample + PartialEq + std::fmt::Debug>(numbers: &[f64], hole: f64) {
+            let samples = Array3::from_shape_fn((1, 2, 2 * numbers.len()), |(_, y, x)| {
+                T::of_number(numbers[(x / 2 + y * 7 + x % 2 * 3) % numbers.len()])
+            });
+            let half = halved(samples.view(), Resampling::Average, Some(hole)).unwrap();
+            for (col, &found) in half.iter().enumerate() {
+                let four = samples.slice(s![0, .., 2 * col..2 * col + 2]);
+                let valid: Vec<f64> = four.iter().map(|one| one.number()).collect();
+                let valid: Vec<f64> = valid.into_iter().filter(|&one| one != hole).collect();
+                let mean = valid.iter().sum::<f64>() / valid.len() as f64;
+                let expected = match valid.len() {
+                    0 => hole,
+                    _ if T::DTYPE.is_float() => mean,
+                    _ => (mean + 0.5).floor(),
+                };
+                assert_eq!(found, T::of_number(expected), "{four:?}");
+            }
+        }
+        let small = [0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 100.0, 127.0, 7.0, 7.0];
+        check::<u8>(&small, 7.0);
+        check::<i64>(&small, 7.0);
+        check::<u64>(&small, 7.0);
+        check::<f64>(&small, 7.0);
+        let signed = [
+            -128.0, -1.0, 0.0, 1.0, 2.0, -7.0, -6.0, 127.0, -3.0, 4.0, -2.0,
+        ];
+        check::<i8>(&signed, 127.0);
+        check::<i16>(&signed, -128.0);
+        check::<i32>(&signed, -1.0);
+        check::<f32>(&signed, -1.0);
+        let large = [65535.0, 65534.0, 0.0, 1.0, 40000.0, 65535.0, 3.0];
+        check::<u16>(&large, 0.0);
+        check::<u32>(&large, 65535.0);
+    }
+
+    #[test]
+    fn complex_samples_are_averaged_by_parts() {
+        let part = |re, im| Complex::<f32>::new(re, im);
+        let samples = array![[[part(1.0, 2.0), part(3.0, -2.0)]]];
+        let mean = halved(samples.view(), Resampling::Average, None).unwrap();
+        assert_eq!(mean, array![[[part(2.0, 0.0)]]]);
     }
 }

@@ -442,13 +442,23 @@ impl Session {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
+        self.start(work)?.await
+    }
+
+    /// Starts `work` on the CPU pool; the future waits for it without blocking the runtime.
+    pub(crate) fn start<T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
+        &self,
+        work: W,
+    ) -> Result<impl Future<Output = Result<T>> + Send + use<T, W>> {
         let (send, receive) = oneshot::channel();
         self.pool()?.spawn(move || {
             // The receiver is gone when the caller's future was dropped: cancelled.
             let _ = send.send(work());
         });
-        receive.await.map_err(|err| {
-            Error::new(ErrorKind::Unavailable, "the CPU pool lost a task").with_source(err)
+        Ok(async {
+            receive.await.map_err(|err| {
+                Error::new(ErrorKind::Unavailable, "the CPU pool lost a task").with_source(err)
+            })
         })
     }
 

@@ -45,6 +45,15 @@ impl Bucket {
         }
     }
 
+    #[cfg(feature = "async-tiff")]
+    pub(super) fn multipart(&self) -> Arc<dyn object_store::multipart::MultipartStore> {
+        match self {
+            Self::Amazon(store) | Self::Endpoint(store) => Arc::clone(store) as _,
+            Self::Google(store) => Arc::clone(store) as _,
+            Self::Azure(store) => Arc::clone(store) as _,
+        }
+    }
+
     pub(super) fn signer(&self) -> &dyn Signer {
         match self {
             Self::Amazon(store) | Self::Endpoint(store) => store.as_ref(),

@@ -168,6 +168,20 @@ impl Registry {
         Ok((Arc::clone(store), path))
     }
 
+    /// Returns where an object of a bucket is uploaded in parts. Costs no request.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registry::store`], and [`ErrorKind::InvalidInput`] for a location outside any bucket.
+    #[cfg(feature = "async-tiff")]
+    pub(crate) fn multipart(
+        &self,
+        location: &Location,
+    ) -> Result<Arc<dyn object_store::multipart::MultipartStore>> {
+        let bucket = self.bucket(location, None);
+        Ok(bucket.map_err(|err| err.at(location))?.multipart())
+    }
+
     fn bucket(&self, location: &Location, region: Option<&str>) -> Result<Bucket> {
         let mut access = self.access(location);
         if let Some(region) = region {

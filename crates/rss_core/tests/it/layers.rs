@@ -40,6 +40,12 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "writer",
+        &[
+            "error", "geo", "location", "raster", "stac", "products", "store", "session",
+        ],
+    ),
+    (
         "index",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
@@ -77,7 +83,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "blocking",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
-            "reader", "fetch", "gather", "zarr",
+            "reader", "writer", "fetch", "gather", "zarr",
         ],
     ),
 ];

@@ -102,7 +102,7 @@ impl Raster {
 }
 
 /// Makes a file beside `path` that may take its name.
-fn temporary(path: &Path) -> Result<NamedTempFile> {
+pub(crate) fn temporary(path: &Path) -> Result<NamedTempFile> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -120,7 +120,7 @@ pub(crate) fn ordinary_file<'prefix, 'suffix>() -> tempfile::Builder<'prefix, 's
 }
 
 /// Maps what went wrong while writing.
-fn io_error(err: io::Error) -> Error {
+pub(crate) fn io_error(err: io::Error) -> Error {
     let (kind, message) = match err.kind() {
         io::ErrorKind::NotFound => (ErrorKind::InvalidInput, "the folder does not exist"),
         io::ErrorKind::NotADirectory => (ErrorKind::InvalidInput, "not a folder"),

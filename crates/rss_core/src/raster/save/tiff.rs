@@ -8,17 +8,14 @@ use libdeflater::{CompressionLvl, Compressor};
 use super::io_error;
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoBox},
-    raster::{DataType, Raster},
+    raster::{
+        DataType, Raster,
+        tiff::{Form, Tags, number, sample_format},
+    },
 };
 
 /// Bytes of samples that one strip aims at.
 const STRIP_BYTES: usize = 256 * 1024;
-
-const SHORT: u16 = 3;
-const LONG: u16 = 4;
-const ASCII: u16 = 2;
-const DOUBLE: u16 = 12;
 
 pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
     let [bands, height, width] = raster.pixels.shape();
@@ -51,12 +48,8 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
         })
         .collect::<Result<Vec<_>>>()?;
 
-    let (format, bits) = match dtype {
-        DataType::U8 | DataType::U16 | DataType::U32 | DataType::U64 => (1, dtype.size() * 8),
-        DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64 => (2, dtype.size() * 8),
-        DataType::F32 | DataType::F64 => (3, dtype.size() * 8),
-        DataType::C64 | DataType::C128 => (6, dtype.size() * 8),
-    };
+    let form = Form::Classic;
+    let (format, bits) = sample_format(dtype);
     let mut tags = Tags::default();
     tags.long(256, [width])?;
     tags.long(257, [height])?;
@@ -73,19 +66,13 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
         tags.short(338, vec![0; bands - 1])?;
     }
     tags.short(339, vec![format; bands])?;
-    georeference(&mut tags, &raster.geobox)?;
+    tags.georeference(&raster.geobox)?;
     if let Some(nodata) = raster.nodata {
-        let text = if nodata.is_nan() {
-            "nan".to_owned()
-        } else {
-            nodata.to_string()
-        };
-        tags.ascii(42113, &text);
+        tags.ascii(42113, &number(nodata));
     }
 
     // The strips follow the IFD, so their offsets are known once the IFD's length is.
-    let start = tags.length();
-    let mut offset = start;
+    let mut offset = form.start().len() + tags.length(form);
     let offsets = strips
         .iter()
         .map(|strip| {
@@ -94,10 +81,12 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
             this
         })
         .collect::<Vec<_>>();
-    tags.0.retain(|tag| tag.id != 273);
+    tags.remove(273);
     tags.long(273, offsets)?;
+    let mut header = form.start().to_vec();
+    tags.write(form, &mut header, 0)?;
 
-    out.write_all(&tags.to_bytes()?)
+    out.write_all(&header)
         .and_then(|()| strips.iter().try_for_each(|strip| out.write_all(strip)))
         .map_err(io_error)
 }
@@ -114,156 +103,6 @@ fn difference(row: &mut [u8], size: usize) {
             borrow = u16::from(difference < 0x100);
         }
     }
-}
-
-fn georeference(tags: &mut Tags, geobox: &GeoBox) -> Result<()> {
-    let Some(transform) = geobox.transform else {
-        return Ok(());
-    };
-    let g = transform.0;
-    if g[2] == 0.0 && g[4] == 0.0 && g[5] < 0.0 && g[1] > 0.0 {
-        tags.double(33550, [g[1], -g[5], 0.0]);
-        tags.double(33922, [0.0, 0.0, 0.0, g[0], g[3], 0.0]);
-    } else {
-        let row = |a: f64, b: f64, c: f64| [a, b, 0.0, c];
-        let rows = [
-            row(g[1], g[2], g[0]),
-            row(g[4], g[5], g[3]),
-            [0.0; 4],
-            [0.0, 0.0, 0.0, 1.0],
-        ];
-        tags.double(34264, rows.concat());
-    }
-    let Some(Crs::Epsg(code)) = geobox.crs else {
-        return Ok(());
-    };
-    // GeoTIFF wants to know whether a code is geographic; an extent that fits the globe in degrees
-    // says so without a database of codes.
-    let [x, y] = transform.apply(f64::from(geobox.size.width), f64::from(geobox.size.height));
-    let geographic =
-        [g[0], x].iter().all(|x| x.abs() <= 360.0) && [g[3], y].iter().all(|y| y.abs() <= 90.5);
-    let (model, key) = if geographic { (2, 2048) } else { (1, 3072) };
-    let code = usize::try_from(code).unwrap_or(usize::MAX);
-    let keys = [
-        [1, 1, 0, 3],
-        [1024, 0, 1, model],
-        [1025, 0, 1, 1],
-        [key, 0, 1, code],
-    ];
-    tags.short(34735, keys.concat())
-}
-
-/// The entries of one IFD.
-#[derive(Default)]
-struct Tags(Vec<Tag>);
-
-struct Tag {
-    id: u16,
-    kind: u16,
-    count: usize,
-    bytes: Vec<u8>,
-}
-
-impl Tags {
-    fn short(&mut self, id: u16, values: impl IntoIterator<Item = usize>) -> Result<()> {
-        let mut bytes = Vec::new();
-        for value in values {
-            let value = u16::try_from(value).map_err(too_large)?;
-            bytes.extend(value.to_le_bytes());
-        }
-        self.push(id, SHORT, bytes.len() / 2, bytes);
-        Ok(())
-    }
-
-    fn long(&mut self, id: u16, values: impl IntoIterator<Item = usize>) -> Result<()> {
-        let mut bytes = Vec::new();
-        for value in values {
-            let value = u32::try_from(value).map_err(too_large)?;
-            bytes.extend(value.to_le_bytes());
-        }
-        self.push(id, LONG, bytes.len() / 4, bytes);
-        Ok(())
-    }
-
-    fn double(&mut self, id: u16, values: impl IntoIterator<Item = f64>) {
-        let bytes: Vec<u8> = values.into_iter().flat_map(f64::to_le_bytes).collect();
-        self.push(id, DOUBLE, bytes.len() / 8, bytes);
-    }
-
-    fn ascii(&mut self, id: u16, text: &str) {
-        let mut bytes = text.as_bytes().to_vec();
-        bytes.push(0);
-        self.push(id, ASCII, bytes.len(), bytes);
-    }
-
-    fn push(&mut self, id: u16, kind: u16, count: usize, bytes: Vec<u8>) {
-        let place = self.0.partition_point(|tag| tag.id < id);
-        self.0.insert(
-            place,
-            Tag {
-                id,
-                kind,
-                count,
-                bytes,
-            },
-        );
-    }
-
-    /// Bytes of header, IFD and the values that do not fit their entries.
-    fn length(&self) -> usize {
-        let outside: usize = self.0.iter().map(Tag::outside).sum();
-        8 + 2 + 12 * self.0.len() + 4 + outside
-    }
-
-    fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(self.length());
-        bytes.extend(b"II*\0");
-        bytes.extend(8_u32.to_le_bytes());
-        bytes.extend(
-            u16::try_from(self.0.len())
-                .map_err(too_large)?
-                .to_le_bytes(),
-        );
-        let mut outside = 8 + 2 + 12 * self.0.len() + 4;
-        for tag in &self.0 {
-            bytes.extend(tag.id.to_le_bytes());
-            bytes.extend(tag.kind.to_le_bytes());
-            bytes.extend(u32::try_from(tag.count).map_err(too_large)?.to_le_bytes());
-            if tag.outside() == 0 {
-                let mut value = tag.bytes.clone();
-                value.resize(4, 0);
-                bytes.extend(value);
-            } else {
-                bytes.extend(u32::try_from(outside).map_err(too_large)?.to_le_bytes());
-                outside += tag.outside();
-            }
-        }
-        bytes.extend(0_u32.to_le_bytes());
-        for tag in self.0.iter().filter(|tag| tag.outside() > 0) {
-            bytes.extend(&tag.bytes);
-            bytes.resize(bytes.len() + tag.outside() - tag.bytes.len(), 0);
-        }
-        Ok(bytes)
-    }
-}
-
-impl Tag {
-    /// Bytes outside the entry, rounded up to a whole word.
-    fn outside(&self) -> usize {
-        if self.bytes.len() <= 4 {
-            0
-        } else {
-            self.bytes.len().next_multiple_of(2)
-        }
-    }
-}
-
-fn too_large(err: std::num::TryFromIntError) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        "a GeoTIFF past 4 GiB or 65,535 bands is not written; write .npy or .bin",
-    )
-    .with_source(err)
 }
 
 #[cfg(test)]

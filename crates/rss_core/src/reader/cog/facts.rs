@@ -240,7 +240,8 @@ fn items(xml: &str) -> impl Iterator<Item = Item<'_>> {
             band: attribute("sample").and_then(|sample| sample.parse().ok()),
             role: attribute("role"),
             domain: attribute("domain"),
-            value: unescaped(rest.split('<').next()?),
+            // GDAL escapes values twice.
+            value: unescaped(&unescaped(rest.split('<').next()?)),
         })
     })
 }
@@ -285,5 +286,14 @@ mod tests {
         let scales: Vec<_> = bands.iter().map(|band| band.scale).collect();
         assert_eq!(scales, [Some(0.0001), Some(2.0)]);
         assert_eq!(metadata, [("KIND".to_owned(), "a & b".to_owned())]);
+    }
+
+    /// As GDAL 3.6 writes them.
+    #[test]
+    fn values_that_gdal_has_escaped_are_told_as_they_were() {
+        let xml = "<GDALMetadata>\n  <Item name=\"A\">x&amp;lt;y &amp;amp; &amp;quot;z&amp;quot;</Item>\n\
+                   </GDALMetadata>";
+        let values: Vec<_> = items(xml).map(|item| item.value).collect();
+        assert_eq!(values, ["x<y & \"z\""]);
     }
 }

@@ -1,0 +1,124 @@
+//! Means of a few samples, each summed in a type that holds the sum exactly.
+
+use std::ops::AddAssign;
+
+use num_complex::Complex;
+
+/// Samples that have a mean.
+pub trait Average: Copy {
+    /// The sum of up to four samples.
+    type Total: Copy + Default + AddAssign;
+    /// Returns the sample as a sum of one.
+    fn widened(self) -> Self::Total;
+    /// Returns the mean of `count` samples, 1 to 4; of whole numbers halves go up, as GDAL rounds them.
+    fn mean(sum: Self::Total, count: u8) -> Self;
+    /// Returns true if the sample is a number, and not `hole`.
+    fn is_data(self, hole: Option<Self>) -> bool;
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty, $sum:ty, $compare:ty);*) => {$(
+        impl Average for $type {
+            type Total = $sum;
+
+            #[inline]
+            fn widened(self) -> $sum {
+                <$sum>::from(self)
+            }
+
+            #[inline]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a mean lies between the samples"
+            )]
+            fn mean(sum: $sum, count: u8) -> Self {
+                let mean = match count {
+                    4 => (sum + 2) >> 2,
+                    3 => (2 * sum + 3).div_euclid(6),
+                    2 => (sum + 1) >> 1,
+                    _ => sum,
+                };
+                mean as Self
+            }
+
+            #[inline]
+            #[expect(clippy::allow_attributes, reason = "one macro for all types")]
+            #[allow(
+                clippy::unnecessary_cast,
+                clippy::cast_precision_loss,
+                reason = "64 bits are compared as nodata is given, as f64"
+            )]
+            fn is_data(self, hole: Option<Self>) -> bool {
+                hole.is_none_or(|hole| self as $compare != hole as $compare)
+            }
+        }
+    )*};
+}
+whole_numbers!(u8, i32, u8; i8, i32, i8; u16, i32, u16; i16, i32, i16; u32, i64, u32; i32, i64, i32;
+    u64, i128, f64; i64, i128, f64);
+
+impl Average for f32 {
+    type Total = f64;
+
+    #[inline]
+    fn widened(self) -> f64 {
+        f64::from(self)
+    }
+
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounding is what is asked for"
+    )]
+    fn mean(sum: f64, count: u8) -> Self {
+        (sum / f64::from(count)) as Self
+    }
+
+    #[inline]
+    fn is_data(self, hole: Option<Self>) -> bool {
+        !self.is_nan() && Some(self) != hole
+    }
+}
+
+impl Average for f64 {
+    type Total = Self;
+
+    #[inline]
+    fn widened(self) -> Self {
+        self
+    }
+
+    #[inline]
+    fn mean(sum: Self, count: u8) -> Self {
+        sum / Self::from(count)
+    }
+
+    #[inline]
+    fn is_data(self, hole: Option<Self>) -> bool {
+        !self.is_nan() && Some(self) != hole
+    }
+}
+
+macro_rules! complex_numbers {
+    ($($part:ty),*) => {$(
+        impl Average for Complex<$part> {
+            type Total = Complex<f64>;
+
+            fn widened(self) -> Complex<f64> {
+                Complex::new(self.re.into(), self.im.into())
+            }
+
+            fn mean(sum: Complex<f64>, count: u8) -> Self {
+                let part = |sum: f64| <$part as Average>::mean(sum, count);
+                Self::new(part(sum.re), part(sum.im))
+            }
+
+            fn is_data(self, hole: Option<Self>) -> bool {
+                let magnitude = |one: Self| f64::from(one.re).hypot(f64::from(one.im));
+                let here = magnitude(self);
+                !here.is_nan() && hole.is_none_or(|hole| magnitude(hole) != here)
+            }
+        }
+    )*};
+}
+complex_numbers!(f32, f64);

@@ -1,0 +1,333 @@
+//! Tags of the [GeoTIFFs](https://docs.ogc.org/is/19-008r4/19-008r4.html) that are written: directories of
+//! entries, and where the pixels lie. Little-endian, classic and BigTIFF.
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::GeoBox,
+    raster::DataType,
+};
+
+pub(crate) const LONG: u16 = 4;
+#[cfg(feature = "async-tiff")]
+pub(crate) const LONG8: u16 = 16;
+const SHORT: u16 = 3;
+const ASCII: u16 = 2;
+const DOUBLE: u16 = 12;
+
+/// The EPSG codes that a GeoTIFF can name; 32767 means "defined by the user".
+const CODES: std::ops::RangeInclusive<u32> = 1024..=32_766;
+
+/// How long the offsets of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Offsets of 32 bits.
+    Classic,
+    /// [BigTIFF](https://www.awaresystems.be/imaging/tiff/bigtiff.html): offsets of 64 bits.
+    #[cfg_attr(
+        not(feature = "async-tiff"),
+        expect(dead_code, reason = "only COGs are so large")
+    )]
+    Big,
+}
+
+impl Form {
+    /// Returns the bytes before the first directory, which follows at once.
+    pub(crate) fn start(self) -> &'static [u8] {
+        match self {
+            Self::Classic => b"II\x2a\0\x08\0\0\0",
+            Self::Big => b"II\x2b\0\x08\0\0\0\x10\0\0\0\0\0\0\0",
+        }
+    }
+
+    /// Bytes of a value that stands in the entry itself.
+    fn inline(self) -> usize {
+        match self {
+            Self::Classic => 4,
+            Self::Big => 8,
+        }
+    }
+
+    /// Bytes of a directory of so many entries.
+    fn directory(self, entries: usize) -> usize {
+        match self {
+            Self::Classic => 2 + 12 * entries + 4,
+            Self::Big => 8 + 20 * entries + 8,
+        }
+    }
+
+    /// Writes an offset or a count as wide as this form has them.
+    fn put(self, out: &mut Vec<u8>, number: u64) -> Result<()> {
+        match self {
+            Self::Classic => {
+                let number = u32::try_from(number).map_err(too_large)?;
+                out.extend(number.to_le_bytes());
+            }
+            Self::Big => out.extend(number.to_le_bytes()),
+        }
+        Ok(())
+    }
+}
+
+/// The entries of one directory, and the values that do not fit them.
+#[derive(Debug, Default)]
+pub(crate) struct Tags(Vec<Tag>);
+
+#[derive(Debug)]
+struct Tag {
+    id: u16,
+    kind: u16,
+    count: usize,
+    value: Value,
+}
+
+#[derive(Debug)]
+enum Value {
+    /// Written with the directory.
+    Here(Vec<u8>),
+    /// Written by the caller, at a place in the file.
+    #[cfg_attr(
+        not(feature = "async-tiff"),
+        expect(dead_code, reason = "only COGs keep tables apart")
+    )]
+    There(u64),
+}
+
+impl Tags {
+    pub(crate) fn short(&mut self, id: u16, values: impl IntoIterator<Item = usize>) -> Result<()> {
+        let mut bytes = Vec::new();
+        for value in values {
+            let value = u16::try_from(value).map_err(too_large)?;
+            bytes.extend(value.to_le_bytes());
+        }
+        self.push(id, SHORT, bytes.len() / 2, Value::Here(bytes));
+        Ok(())
+    }
+
+    pub(crate) fn long(&mut self, id: u16, values: impl IntoIterator<Item = usize>) -> Result<()> {
+        let mut bytes = Vec::new();
+        for value in values {
+            let value = u32::try_from(value).map_err(too_large)?;
+            bytes.extend(value.to_le_bytes());
+        }
+        self.push(id, LONG, bytes.len() / 4, Value::Here(bytes));
+        Ok(())
+    }
+
+    fn double(&mut self, id: u16, values: impl IntoIterator<Item = f64>) {
+        let bytes: Vec<u8> = values.into_iter().flat_map(f64::to_le_bytes).collect();
+        self.push(id, DOUBLE, bytes.len() / 8, Value::Here(bytes));
+    }
+
+    pub(crate) fn ascii(&mut self, id: u16, text: &str) {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        self.push(id, ASCII, bytes.len(), Value::Here(bytes));
+    }
+
+    /// Adds a table that the caller writes at `at`, unless it fits the entry. Returns true if it does not.
+    #[cfg(feature = "async-tiff")]
+    pub(crate) fn table(
+        &mut self,
+        form: Form,
+        id: u16,
+        kind: u16,
+        count: usize,
+        bytes: &[u8],
+        at: u64,
+    ) -> bool {
+        let is_apart = bytes.len() > form.inline();
+        let value = match is_apart {
+            true => Value::There(at),
+            false => Value::Here(bytes.to_vec()),
+        };
+        self.push(id, kind, count, value);
+        is_apart
+    }
+
+    /// Adds the tags that say where the pixels lie. A CRS that has no EPSG code is left out.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] for a code that a GeoTIFF cannot name.
+    pub(crate) fn georeference(&mut self, geobox: &GeoBox) -> Result<()> {
+        let Some(transform) = geobox.transform else {
+            return Ok(());
+        };
+        let g = transform.0;
+        if g[2] == 0.0 && g[4] == 0.0 && g[5] < 0.0 && g[1] > 0.0 {
+            self.double(33550, [g[1], -g[5], 0.0]);
+            self.double(33922, [0.0, 0.0, 0.0, g[0], g[3], 0.0]);
+        } else {
+            let row = |a: f64, b: f64, c: f64| [a, b, 0.0, c];
+            let rows = [
+                row(g[1], g[2], g[0]),
+                row(g[4], g[5], g[3]),
+                [0.0; 4],
+                [0.0, 0.0, 0.0, 1.0],
+            ];
+            self.double(34264, rows.concat());
+        }
+        let Some(crs) = geobox.crs.as_ref() else {
+            return Ok(());
+        };
+        let Some(code) = crs.epsg() else {
+            return Ok(());
+        };
+        if !CODES.contains(&code) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "a GeoTIFF cannot name EPSG:{code}, expected a code from {} to {}",
+                    CODES.start(),
+                    CODES.end()
+                ),
+            ));
+        }
+        // Of a code that is not known, an extent that fits the globe in degrees says it.
+        let is_geographic = crs.is_geographic().unwrap_or_else(|| {
+            let [x, y] =
+                transform.apply(f64::from(geobox.size.width), f64::from(geobox.size.height));
+            let fits = |a: f64, b: f64, most: f64| a.abs() <= most && b.abs() <= most;
+            fits(g[0], x, 360.0) && fits(g[3], y, 90.5)
+        });
+        let (model, key) = if is_geographic { (2, 2048) } else { (1, 3072) };
+        let code = usize::try_from(code).map_err(too_large)?;
+        let keys = [
+            [1, 1, 0, 3],
+            [1024, 0, 1, model],
+            [1025, 0, 1, 1],
+            [key, 0, 1, code],
+        ];
+        self.short(34735, keys.concat())
+    }
+
+    fn push(&mut self, id: u16, kind: u16, count: usize, value: Value) {
+        let place = self.0.partition_point(|tag| tag.id < id);
+        let tag = Tag {
+            id,
+            kind,
+            count,
+            value,
+        };
+        self.0.insert(place, tag);
+    }
+
+    /// Removes an entry.
+    pub(super) fn remove(&mut self, id: u16) {
+        self.0.retain(|tag| tag.id != id);
+    }
+
+    /// Returns the bytes of the directory and of the values that follow it.
+    pub(crate) fn length(&self, form: Form) -> usize {
+        let outside: usize = self.0.iter().map(|tag| tag.outside(form)).sum();
+        form.directory(self.0.len()) + outside
+    }
+
+    /// Writes the directory and its values at the end of `out`, which is the file up to here; `next` is
+    /// where the next directory lies, 0 where there is none.
+    pub(crate) fn write(&self, form: Form, out: &mut Vec<u8>, next: u64) -> Result<()> {
+        let mut outside = out.len() + form.directory(self.0.len());
+        match form {
+            Form::Classic => {
+                let entries = u16::try_from(self.0.len()).map_err(too_large)?;
+                out.extend(entries.to_le_bytes());
+            }
+            Form::Big => out.extend((self.0.len() as u64).to_le_bytes()),
+        }
+        for tag in &self.0 {
+            out.extend(tag.id.to_le_bytes());
+            out.extend(tag.kind.to_le_bytes());
+            form.put(out, tag.count as u64)?;
+            match &tag.value {
+                Value::There(at) => form.put(out, *at)?,
+                Value::Here(bytes) if tag.outside(form) == 0 => {
+                    let end = out.len() + form.inline();
+                    out.extend(bytes);
+                    out.resize(end, 0);
+                }
+                Value::Here(_) => {
+                    form.put(out, outside as u64)?;
+                    outside += tag.outside(form);
+                }
+            }
+        }
+        form.put(out, next)?;
+        for tag in &self.0 {
+            if let Value::Here(bytes) = &tag.value
+                && tag.outside(form) > 0
+            {
+                let end = out.len() + tag.outside(form);
+                out.extend(bytes);
+                out.resize(end, 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tag {
+    /// Bytes after the directory, rounded up to a whole word.
+    fn outside(&self, form: Form) -> usize {
+        match &self.value {
+            Value::Here(bytes) if bytes.len() > form.inline() => bytes.len().next_multiple_of(2),
+            _ => 0,
+        }
+    }
+}
+
+/// Returns the tag for the kind of samples, and the bits of one.
+pub(crate) fn sample_format(dtype: DataType) -> (usize, usize) {
+    let format = match dtype {
+        DataType::U8 | DataType::U16 | DataType::U32 | DataType::U64 => 1,
+        DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64 => 2,
+        DataType::F32 | DataType::F64 => 3,
+        DataType::C64 | DataType::C128 => 6,
+    };
+    (format, dtype.size() * 8)
+}
+
+/// Returns a number as GDAL reads it back exactly, in 24 characters at most.
+pub(crate) fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    let (plain, short) = (value.to_string(), format!("{value:e}"));
+    match plain.len() <= short.len().max(12) {
+        true => plain,
+        false => short,
+    }
+}
+
+fn too_large(err: std::num::TryFromIntError) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "a GeoTIFF past 4 GiB or 65,535 bands is not written; write .npy or .bin",
+    )
+    .with_source(err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_exact() {
+        for (value, text) in [
+            (-999.0, "-999"),
+            (0.0001, "0.0001"),
+            (255.0, "255"),
+            (
+                -340_282_346_638_528_860_000_000_000_000_000_000_000.0,
+                "-3.4028234663852886e38",
+            ),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(number(value), text);
+            assert_eq!(text.parse(), Ok(value));
+        }
+        assert_eq!(number(f64::NAN), "nan");
+        for value in [f64::MIN, -f64::MIN_POSITIVE, -1.234_567_890_123_456_7e-300] {
+            assert!(number(value).len() <= 24);
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! Cloud Optimized GeoTIFFs written from blocks of pixels, in one pass.
+//!
+//! Tiles are compressed on the CPU pool as they come, and overviews are made of them on the way. The
+//! directories stand first in the file, in room that is known before a pixel is: nothing is written twice,
+//! there is no temporary file of the size of the result, and a file and an object in a bucket get the same
+//! bytes. Then come the tiles of full resolution in the order in which they are given, the overviews from the
+//! smallest to the largest, and last the first tile of full resolution: validators take the first tiles for
+//! the places of the levels, and want those of the smaller ones first.
+//!
+//! Colour tables, masks, lossy compression and pixel-interleaved samples are left out. Bands lie apart, so
+//! that one is read without the others; the tiles of all bands of one place lie side by side, so that reading
+//! them all costs no more requests.
+
+mod encode;
+mod header;
+mod kept;
+mod options;
+mod plan;
+mod pyramid;
+mod sink;
+mod statistics;
+
+use std::{collections::VecDeque, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use ndarray::s;
+
+use self::{
+    header::{Said, Table, header},
+    kept::{Gauge, Kept},
+    plan::{Plan, Tile, invalid},
+    pyramid::{Coded, Place, Work, work},
+    sink::Sink,
+    statistics::Moments,
+};
+pub use self::{
+    options::{Band, CogOptions, Compression, Overviews, Predictor},
+    statistics::Statistics,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{GeoBox, Size, TileIndex, Window},
+    location::Location,
+    raster::{DataType, Pixels, Raster, Sample, tiff::Form, with_type},
+    session::Session,
+};
+
+/// Compressed bytes of overviews that are handed on at once.
+const BATCH_BYTES: usize = 1 << 20;
+/// The share of the session's budget in which compressed overviews are kept in memory.
+const KEPT_SHARE: u64 = 4;
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CogReport {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes before the first tile: what a reader asks for first.
+    pub header_bytes: u64,
+    /// Tiles of all levels and bands, stored or not.
+    pub tiles: u64,
+    /// How many of them hold no data and are left out of the file.
+    pub sparse: u64,
+    /// Sizes of the overviews, largest first.
+    pub overviews: Vec<Size>,
+    /// The predictor in the file; where it was chosen automatically, what was chosen.
+    pub predictor: Predictor,
+    /// True if the file is a BigTIFF: it might have passed 4 GiB.
+    pub is_bigtiff: bool,
+    /// Of each band, where they are asked for; none where no sample is valid.
+    pub statistics: Vec<Option<Statistics>>,
+    /// The most bytes that were held at once: parts of overviews, what was compressed and not yet written,
+    /// and what was on its way to a bucket. Blocks that were given are not counted.
+    pub peak_bytes: u64,
+    /// Bytes of overviews that went through a temporary file, because memory had no room for them.
+    pub spilled_bytes: u64,
+}
+
+/// A COG that is being written.
+///
+/// Give all tiles of full resolution, each once, in any order, then [`finish`](Self::finish). Dropped before,
+/// it leaves no file, and its upload is aborted.
+///
+/// Memory: two tiles of each CPU thread are under way when a write returns, with the blocks they are of. Where
+/// blocks come row by row, each overview holds a row of unfinished tiles; where they come at random, up to a
+/// third of all pixels. Compressed overviews take a quarter of the session's budget, and a temporary file
+/// beyond. An upload holds up to six parts of 8 MiB, larger ones of an object that may pass 75 GB.
+#[derive(Debug)]
+pub struct Cog {
+    session: Session,
+    location: Location,
+    plan: Arc<Plan>,
+    work: Arc<dyn Work>,
+    sink: Option<Sink>,
+    /// By level.
+    tables: Vec<Table>,
+    /// By slot of full resolution.
+    moments: Vec<Moments>,
+    /// By tile of full resolution.
+    is_written: Vec<bool>,
+    under_way: VecDeque<UnderWay>,
+    /// The first stored tile of the first band, and its slot: it comes last.
+    first: Option<(usize, Bytes)>,
+    header_bytes: u64,
+    position: u64,
+    sparse: u64,
+    gauge: Arc<Gauge>,
+    /// True while something is under way that cannot be taken up again.
+    is_broken: bool,
+}
+
+/// A tile that is being compressed.
+struct UnderWay {
+    slot: usize,
+    done: BoxFuture<'static, Result<Result<Coded>>>,
+}
+
+impl std::fmt::Debug for UnderWay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UnderWay({})", self.slot)
+    }
+}
+
+impl Cog {
+    /// Begins a COG of `bands` bands on a grid: a local file, or an object in a bucket. Costs no request
+    /// before 16 MiB are written, or the file is finished.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] for options that do not go together, an empty grid, a folder that is not
+    /// there, or an address that can only be read; [`ErrorKind::Denied`] for a folder that cannot be
+    /// written; [`ErrorKind::Unsupported`] for a CRS that has no EPSG code, and for overviews by cubic.
+    pub async fn create(
+        session: &Session,
+        location: &Location,
+        grid: GeoBox,
+        dtype: DataType,
+        bands: usize,
+        options: &CogOptions,
+    ) -> Result<Self> {
+        let at = |err: Error| err.at(location);
+        let plan = Arc::new(Plan::new(grid, dtype, bands, options).map_err(at)?);
+        let tables: Vec<Table> = plan
+            .levels
+            .iter()
+            .map(|level| Table::new(level.tiles() * bands))
+            .collect();
+        let room = header(&plan, plan.usual, &tables, &Said::Later).map_err(at)?;
+        let header_bytes = room.len() as u64;
+        let gauge = Arc::new(Gauge::default());
+        let folder = location.as_local().and_then(Path::parent);
+        let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+        let kept = Kept::new(
+            tables.iter().skip(1).map(|table| table.offsets.len()),
+            session.settings().budget_bytes / KEPT_SHARE,
+            folder.map(Path::to_owned),
+            Arc::clone(&gauge),
+        );
+        let sink = Sink::create(session, location, header_bytes, plan.most_bytes, &gauge);
+        let full = plan.full();
+        Ok(Self {
+            session: session.clone(),
+            location: location.clone(),
+            work: work(&plan, kept, &gauge),
+            sink: Some(sink.map_err(at)?),
+            tables,
+            moments: match plan.statistics {
+                true => vec![Moments::default(); full.tiles() * bands],
+                false => Vec::new(),
+            },
+            is_written: vec![false; full.tiles()],
+            under_way: VecDeque::new(),
+            first: None,
+            header_bytes,
+            position: header_bytes,
+            sparse: 0,
+            gauge,
+            is_broken: false,
+            plan,
+        })
+    }
+
+    /// Writes a block: the pixels of a window that is made of whole tiles, or ends at the edge of the image.
+    ///
+    /// Returns when few enough tiles are under way, and not when the block is written. Larger blocks keep
+    /// more CPU threads busy; a row of tiles is a good one. Where the disk or the network is slow, what a
+    /// block is compressed to waits in memory.
+    ///
+    /// A block that is refused leaves the file as it was. After any other error, and where the future was
+    /// dropped before its end, the file cannot be finished.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] for a window that is not made of whole tiles, a tile that was written
+    /// before, pixels of another size, type or number of bands; [`ErrorKind::Unavailable`] or
+    /// [`ErrorKind::Denied`] of the disk or the bucket.
+    pub async fn write(&mut self, window: Window, pixels: impl Into<Arc<Pixels>>) -> Result<()> {
+        let pixels = pixels.into();
+        let tiles = self
+            .check(&window, &pixels)
+            .map_err(|err| err.at(&self.location))?;
+        self.is_broken = true;
+        let written = self.write_tiles(&window, &pixels, &tiles).await;
+        written.map_err(|err| err.at(&self.location))?;
+        self.is_broken = false;
+        Ok(())
+    }
+
+    async fn write_tiles(
+        &mut self,
+        window: &Window,
+        pixels: &Arc<Pixels>,
+        tiles: &[TileIndex],
+    ) -> Result<()> {
+        let full = self.plan.full();
+        let (side, bands) = (self.plan.tile, self.plan.bands);
+        let place = |tile: &TileIndex, band: usize| Place {
+            tile: Tile {
+                band,
+                col: tile.col as usize,
+                row: tile.row as usize,
+            },
+            x: tile.col as usize * side - window.col as usize,
+            y: tile.row as usize * side - window.row as usize,
+        };
+        let places: Arc<[Place]> = tiles
+            .iter()
+            .flat_map(|tile| (0..bands).map(move |band| place(tile, band)))
+            .collect();
+        if !self.work.has_chosen() {
+            let (work, block) = (Arc::clone(&self.work), Arc::clone(pixels));
+            let all = Arc::clone(&places);
+            let choose = move || work.choose(&block, &all);
+            self.session.cpu(choose).await??;
+        }
+        for tile in tiles {
+            let at = tile.row as usize * full.cols + tile.col as usize;
+            if let Some(is_written) = self.is_written.get_mut(at) {
+                *is_written = true;
+            }
+        }
+        for &place in places.iter() {
+            let (work, block) = (Arc::clone(&self.work), Arc::clone(pixels));
+            let done = self.session.start(move || work.tile(&block, place))?;
+            self.under_way.push_back(UnderWay {
+                slot: full.slot(place.tile),
+                done: done.boxed(),
+            });
+        }
+        // What is left keeps the CPU threads busy until the next block comes.
+        let most = 2 * self.session.settings().cpu_threads + 2;
+        while self.under_way.len() > most {
+            self.settle().await?;
+        }
+        Ok(())
+    }
+
+    /// Checks a block, and returns the tiles it is made of.
+    fn check(&self, window: &Window, pixels: &Pixels) -> Result<Vec<TileIndex>> {
+        if self.is_broken {
+            return Err(broken());
+        }
+        if pixels.dtype() != self.plan.dtype {
+            return Err(invalid(format!(
+                "a block of {} samples, expected {}",
+                pixels.dtype(),
+                self.plan.dtype
+            )));
+        }
+        let expected = [
+            self.plan.bands,
+            window.height as usize,
+            window.width as usize,
+        ];
+        if pixels.shape() != expected {
+            let [bands, rows, cols] = pixels.shape();
+            let [all, height, width] = expected;
+            return Err(invalid(format!(
+                "a block of {bands} bands of {cols} x {rows} pixels, expected {all} of {width} x {height}"
+            )));
+        }
+        let tiles = self.plan.tiles_of(window)?;
+        let full = self.plan.full();
+        let at = |tile: &TileIndex| tile.row as usize * full.cols + tile.col as usize;
+        match tiles
+            .iter()
+            .find(|&tile| self.is_written.get(at(tile)) == Some(&true))
+        {
+            Some(tile) => Err(invalid(format!(
+                "tile {},{} was written before",
+                tile.col, tile.row
+            ))),
+            None => Ok(tiles),
+        }
+    }
+
+    /// Waits for the tile that is under way for the longest time, and writes it with those after it that are
+    /// done too.
+    async fn settle(&mut self) -> Result<()> {
+        let Some(UnderWay { slot, done }) = self.under_way.pop_front() else {
+            return Ok(());
+        };
+        let mut pieces = Vec::new();
+        let coded = done.await??;
+        self.place(slot, coded, &mut pieces);
+        while let Some(next) = self.under_way.front_mut() {
+            let Some(coded) = (&mut next.done).now_or_never() else {
+                break;
+            };
+            let slot = next.slot;
+            self.under_way.pop_front();
+            self.place(slot, coded??, &mut pieces);
+        }
+        self.append(pieces).await
+    }
+
+    /// Gives a tile of full resolution its place in the file.
+    fn place(&mut self, slot: usize, coded: Coded, pieces: &mut Vec<Bytes>) {
+        if let Some(moments) = self.moments.get_mut(slot) {
+            *moments = coded.moments;
+        }
+        let Some(bytes) = coded.bytes else {
+            self.sparse += 1;
+            return;
+        };
+        let is_first = match &self.first {
+            Some((first, _)) => slot < *first,
+            None => slot < self.plan.full().tiles(),
+        };
+        let next = match is_first && self.plan.has_overviews() {
+            true => self.first.replace((slot, bytes)),
+            false => Some((slot, bytes)),
+        };
+        if let Some((slot, bytes)) = next {
+            self.push(0, slot, bytes, pieces);
+        }
+    }
+
+    /// Puts a tile at the end of the file.
+    fn push(&mut self, level: usize, slot: usize, bytes: Bytes, pieces: &mut Vec<Bytes>) {
+        // A tile is far below 4 GiB: its side is bounded.
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        if let Some(table) = self.tables.get_mut(level) {
+            table.set(slot, self.position, length);
+        }
+        self.position += bytes.len() as u64;
+        pieces.push(bytes);
+    }
+
+    async fn append(&mut self, pieces: Vec<Bytes>) -> Result<()> {
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        if let Some(sink) = &mut self.sink {
+            sink.append(pieces).await?;
+        }
+        self.gauge.remove(bytes);
+        Ok(())
+    }
+
+    /// Writes the overviews and the header, and gives the file its name: only then it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] naming the first tile that is missing, and after a write that failed;
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Denied`] of the disk or the bucket. Nothing is left behind.
+    pub async fn finish(mut self) -> Result<CogReport> {
+        let finished = self.complete().await;
+        if finished.is_err()
+            && let Some(sink) = self.sink.take()
+        {
+            // The first error says more.
+            let _ = sink.abort().await;
+        }
+        finished.map_err(|err| err.at(&self.location))
+    }
+
+    /// Gives up: removes what was written, and waits until an upload is aborted.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Denied`] of the bucket.
+    pub async fn abort(mut self) -> Result<()> {
+        match self.sink.take() {
+            Some(sink) => sink.abort().await.map_err(|err| err.at(&self.location)),
+            None => Ok(()),
+        }
+    }
+
+    async fn complete(&mut self) -> Result<CogReport> {
+        if self.is_broken {
+            return Err(broken());
+        }
+        let full = self.plan.full();
+        let missing = self.is_written.iter().filter(|&&is_written| !is_written);
+        if let Some(first) = self.is_written.iter().position(|&is_written| !is_written) {
+            return Err(invalid(format!(
+                "tile {},{} was not written; {} of {} are missing",
+                first % full.cols,
+                first / full.cols,
+                missing.count(),
+                self.is_written.len()
+            )));
+        }
+        while !self.under_way.is_empty() {
+            self.settle().await?;
+        }
+        for level in (1..self.plan.levels.len()).rev() {
+            self.write_overview(level).await?;
+        }
+        if let Some((slot, bytes)) = self.first.take() {
+            let mut pieces = Vec::new();
+            self.push(0, slot, bytes, &mut pieces);
+            self.append(pieces).await?;
+        }
+        let statistics = self.statistics();
+        let filter = self.work.filter();
+        let header = header(&self.plan, filter, &self.tables, &Said::Now(&statistics))?;
+        if header.len() as u64 != self.header_bytes {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "a header that does not fit the room that was left for it",
+            ));
+        }
+        if let Some(sink) = self.sink.take() {
+            sink.finish(header.into()).await?;
+        }
+        let tiles = self.tables.iter().map(|table| table.offsets.len() as u64);
+        let overviews = self.plan.levels.iter().skip(1);
+        Ok(CogReport {
+            bytes: self.position,
+            header_bytes: self.header_bytes,
+            tiles: tiles.sum(),
+            sparse: self.sparse,
+            overviews: overviews.map(|level| level.size).collect(),
+            predictor: filter.into(),
+            is_bigtiff: self.plan.form == Form::Big,
+            statistics,
+            peak_bytes: self.gauge.peak(),
+            spilled_bytes: self.work.spilled(),
+        })
+    }
+
+    /// Writes all tiles of an overview, one after the other.
+    async fn write_overview(&mut self, level: usize) -> Result<()> {
+        let Some(&shape) = self.plan.levels.get(level) else {
+            return Ok(());
+        };
+        let most = self.plan.tile * self.plan.tile * self.plan.dtype.size();
+        let at_once = (BATCH_BYTES / most.max(1)).max(1);
+        let slots: Vec<usize> = self.plan.slots(shape).collect();
+        for slots in slots.chunks(at_once) {
+            let (work, wanted) = (Arc::clone(&self.work), slots.to_vec());
+            let taken = self.session.cpu(move || work.take(level - 1, &wanted));
+            let mut pieces = Vec::new();
+            for (&slot, bytes) in slots.iter().zip(taken.await??) {
+                match bytes {
+                    None => self.sparse += 1,
+                    Some(bytes) => {
+                        self.gauge.add(bytes.len());
+                        self.push(level, slot, bytes, &mut pieces);
+                    }
+                }
+            }
+            self.append(pieces).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the statistics of each band. Tiles are put together by their place and not as they came, so
+    /// that the last digits do not depend on the order.
+    fn statistics(&self) -> Vec<Option<Statistics>> {
+        let tiles = self.plan.full().tiles().max(1);
+        let bands = self.moments.chunks(tiles).map(|tiles| {
+            let mut all = Moments::default();
+            tiles.iter().for_each(|tile| all.merge(tile));
+            all.statistics()
+        });
+        bands.collect()
+    }
+}
+
+/// Writes a raster as a COG. Its nodata counts where the options name none.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use rss_core::{
+///     Crs, DataType, GeoBox, GeoTransform, Location, Pixels, Raster, Session, Size,
+///     writer::{self, Band, CogOptions},
+/// };
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("ndvi.tif");
+/// let size = Size { width: 600, height: 400 };
+/// let raster = Raster {
+///     pixels: Pixels::zeros(DataType::F32, 1, size)?,
+///     geobox: GeoBox {
+///         size,
+///         crs: Some(Crs::Epsg(32756)),
+///         transform: Some(GeoTransform([500_000.0, 10.0, 0.0, 7_000_000.0, 0.0, -10.0])),
+///     },
+///     nodata: Some(f64::NAN),
+///     sparse: Vec::new(),
+/// };
+/// let session = Session::builder().build()?;
+/// let location = Location::parse(&path.to_string_lossy())?;
+/// let options = CogOptions::new().with_bands([Band::named("ndvi")]);
+/// let report = writer::save(&session, &location, &raster, &options).await?;
+/// assert_eq!(report.overviews, [Size { width: 300, height: 200 }]);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`Cog::create`], [`Cog::write`] and [`Cog::finish`].
+pub async fn save(
+    session: &Session,
+    location: &Location,
+    raster: &Raster,
+    options: &CogOptions,
+) -> Result<CogReport> {
+    let [bands, height, width] = raster.pixels.shape();
+    let size = raster.geobox.size;
+    if (size.height as usize, size.width as usize) != (height, width) {
+        let message = format!(
+            "{width} x {height} pixels on a grid of {} x {}",
+            size.width, size.height
+        );
+        return Err(invalid(message).at(location));
+    }
+    let mut options = options.clone();
+    let (grid, dtype) = (raster.geobox.clone(), raster.pixels.dtype());
+    // A file may state a nodata that none of its samples can be.
+    let nodata = raster.nodata.filter(|&nodata| dtype.holds(nodata));
+    options.nodata = options.nodata.or(nodata);
+    let mut cog = Cog::create(session, location, grid, dtype, bands, &options).await?;
+    for row in (0..size.height).step_by(options.tile as usize) {
+        let window = Window {
+            col: 0,
+            row,
+            width: size.width,
+            height: options.tile.min(size.height - row),
+        };
+        cog.write(window, rows(&raster.pixels, &window)?).await?;
+    }
+    cog.finish().await
+}
+
+/// Copies some rows of pixels.
+fn rows(pixels: &Pixels, window: &Window) -> Result<Pixels> {
+    let (start, rows) = (window.row as usize, window.height as usize);
+    with_type!(pixels.dtype(), T => {
+        let view = T::view(pixels).ok_or_else(|| invalid("pixels of another type"))?;
+        Ok(T::wrap(view.slice(s![.., start..start + rows, ..]).to_owned()))
+    })
+}
+
+fn broken() -> Error {
+    invalid("a write of this file has failed or was cut short")
+}

@@ -1,0 +1,77 @@
+//! A file of this machine, under a temporary name until it is whole.
+
+use std::{
+    fs::File,
+    io::{self, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use tempfile::NamedTempFile;
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster,
+};
+
+#[derive(Debug)]
+pub(in crate::writer) struct FileSink {
+    /// Removed when it is dropped.
+    temporary: NamedTempFile,
+    /// The same file, for threads that may wait.
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl FileSink {
+    pub(super) fn create(path: &Path, header_bytes: u64) -> Result<Self> {
+        let at = |err: io::Error| raster::io_error(err).at(path.display());
+        if path.is_dir() {
+            return Err(at(io::ErrorKind::IsADirectory.into()));
+        }
+        let temporary = raster::temporary(path)?;
+        let mut file = temporary.as_file().try_clone().map_err(at)?;
+        file.seek(SeekFrom::Start(header_bytes)).map_err(at)?;
+        Ok(Self {
+            temporary,
+            file: Arc::new(file),
+            path: path.to_owned(),
+        })
+    }
+
+    pub(super) async fn append(&mut self, pieces: Vec<Bytes>) -> Result<()> {
+        let file = Arc::clone(&self.file);
+        let write = move || {
+            pieces
+                .iter()
+                .try_for_each(|piece| (&*file).write_all(piece))
+        };
+        waiting(write)
+            .await
+            .map_err(|err| err.at(self.path.display()))
+    }
+
+    pub(super) async fn finish(self, header: Bytes) -> Result<()> {
+        let Self {
+            temporary,
+            file,
+            path,
+        } = self;
+        let name = path.display().to_string();
+        let write = move || {
+            (&*file).seek(SeekFrom::Start(0))?;
+            (&*file).write_all(&header)?;
+            temporary.persist(&path).map_err(|err| err.error)?;
+            Ok(())
+        };
+        waiting(write).await.map_err(|err| err.at(name))
+    }
+}
+
+/// Runs what may wait for the file system.
+async fn waiting(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Result<()> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the file system was lost"))?
+        .map_err(raster::io_error)
+}

@@ -1,0 +1,315 @@
+//! An object of a bucket, uploaded in parts while it grows.
+//!
+//! The header is part of the first part, which therefore goes last; the others go as they fill. All but the
+//! last are of one size, as some servers want it. Nothing is seen in the bucket before the end.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use object_store::{
+    ObjectStore, PutOptions, PutPayload,
+    multipart::{MultipartStore, PartId},
+    path::Path,
+};
+use tokio::{runtime::Handle, task::JoinSet};
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    location::Location,
+    session::Session,
+    store,
+    writer::kept::Gauge,
+};
+
+/// The size of a part, unless the object has too many. S3 wants 5 MiB at least.
+const PART_BYTES: u64 = 8 << 20;
+/// Parts of an object: S3 takes 10,000.
+const MOST_PARTS: u64 = 9_000;
+/// Parts that are on their way at once.
+const UNDER_WAY: usize = 4;
+
+#[derive(Debug)]
+pub(in crate::writer) struct ObjectSink {
+    target: Target,
+    part_bytes: usize,
+    /// What follows the header in the parts that it reaches into, and how much is missing of it.
+    held: Vec<Bytes>,
+    held_room: usize,
+    /// How many parts these are.
+    held_parts: usize,
+    /// The part that is filled.
+    part: Vec<Bytes>,
+    filled: usize,
+    upload: Option<Upload>,
+    gauge: Arc<Gauge>,
+}
+
+/// Where the object goes.
+#[derive(Clone)]
+struct Target {
+    parts: Arc<dyn MultipartStore>,
+    whole: Arc<dyn ObjectStore>,
+    path: Path,
+    location: Location,
+    /// Runs what is left to do when a write is dropped.
+    runtime: Option<Handle>,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.location)
+    }
+}
+
+/// An upload that was begun. It is aborted when it is dropped, unless it was completed.
+#[derive(Debug)]
+struct Upload {
+    id: Arc<String>,
+    target: Target,
+    under_way: JoinSet<Result<(usize, PartId)>>,
+    done: Vec<Option<PartId>>,
+    is_complete: bool,
+}
+
+impl ObjectSink {
+    pub(super) fn create(
+        session: &Session,
+        location: &Location,
+        header_bytes: u64,
+        most_bytes: u64,
+        gauge: &Arc<Gauge>,
+    ) -> Result<Self> {
+        let (whole, path) = session.stores().store(location)?;
+        let target = Target {
+            parts: session.stores().multipart(location)?,
+            whole,
+            path,
+            location: location.clone(),
+            runtime: Handle::try_current().ok(),
+        };
+        let most = (header_bytes.saturating_add(most_bytes)).div_ceil(MOST_PARTS);
+        let part_bytes = PART_BYTES.max(most.next_multiple_of(1 << 20));
+        let held_parts = header_bytes.div_ceil(part_bytes).max(1);
+        let size = |bytes: u64| {
+            usize::try_from(bytes).map_err(|err| {
+                let message = "a part that does not fit memory";
+                Error::new(ErrorKind::Unsupported, message).with_source(err)
+            })
+        };
+        Ok(Self {
+            target,
+            part_bytes: size(part_bytes)?,
+            held: Vec::new(),
+            held_room: size(held_parts * part_bytes - header_bytes)?,
+            held_parts: size(held_parts)?,
+            part: Vec::new(),
+            filled: 0,
+            upload: None,
+            gauge: Arc::clone(gauge),
+        })
+    }
+
+    pub(super) async fn append(&mut self, pieces: Vec<Bytes>) -> Result<()> {
+        for mut piece in pieces {
+            self.gauge.add(piece.len());
+            let held = piece.split_to(self.held_room.min(piece.len()));
+            if !held.is_empty() {
+                self.held_room -= held.len();
+                self.held.push(held);
+            }
+            while !piece.is_empty() {
+                // A full part goes when it is sure not to be the last one, which may be short.
+                if self.filled == self.part_bytes {
+                    self.send().await?;
+                }
+                let room = self.part_bytes - self.filled;
+                let next = piece.split_to(room.min(piece.len()));
+                self.filled += next.len();
+                self.part.push(next);
+            }
+        }
+        Ok(())
+    }
+
+    /// Uploads the part that is filled.
+    async fn send(&mut self) -> Result<()> {
+        let upload = match &mut self.upload {
+            Some(upload) => upload,
+            none => none.insert(Upload::begin(&self.target, self.held_parts).await?),
+        };
+        let part = std::mem::take(&mut self.part);
+        self.filled = 0;
+        let number = upload.done.len();
+        upload.put(number, part, &self.gauge).await
+    }
+
+    pub(super) async fn finish(mut self, header: Bytes) -> Result<()> {
+        let start = std::iter::once(header).chain(std::mem::take(&mut self.held));
+        if self.upload.is_none() {
+            let part = std::mem::take(&mut self.part);
+            let payload: PutPayload = start.chain(part).collect();
+            let Target { whole, path, .. } = &self.target;
+            let put = whole.put_opts(path, payload, PutOptions::default()).await;
+            return match put {
+                Ok(_) => Ok(()),
+                Err(err) => Err(self.target.failed(&err)),
+            };
+        }
+        if !self.part.is_empty() {
+            self.send().await?;
+        }
+        let Some(mut upload) = self.upload.take() else {
+            return Ok(());
+        };
+        // An upload that fails is aborted here and waited for; one that is dropped meanwhile, by itself.
+        match complete(&mut upload, start, self.part_bytes, &self.gauge).await {
+            Ok(()) => Ok(()),
+            Err(err) => {
+                // The first error says more.
+                let _ = upload.abort().await;
+                Err(err)
+            }
+        }
+    }
+
+    pub(super) async fn abort(mut self) -> Result<()> {
+        match self.upload.take() {
+            Some(upload) => upload.abort().await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Uploads the first parts, waits for all, and shows the object.
+async fn complete(
+    upload: &mut Upload,
+    start: impl Iterator<Item = Bytes>,
+    part_bytes: usize,
+    gauge: &Arc<Gauge>,
+) -> Result<()> {
+    let mut pieces: VecDeque<Bytes> = start.collect();
+    let mut number = 0;
+    while !pieces.is_empty() {
+        let (mut part, mut room) = (Vec::new(), part_bytes);
+        while room > 0
+            && let Some(piece) = pieces.front_mut()
+        {
+            let next = piece.split_to(room.min(piece.len()));
+            room -= next.len();
+            if piece.is_empty() {
+                pieces.pop_front();
+            }
+            part.push(next);
+        }
+        upload.put(number, part, gauge).await?;
+        number += 1;
+    }
+    upload.complete().await
+}
+
+impl Target {
+    fn failed(&self, err: &object_store::Error) -> Error {
+        store::error(err, &self.location)
+    }
+}
+
+impl Upload {
+    /// Begins an upload of which the first parts come last.
+    async fn begin(target: &Target, first_parts: usize) -> Result<Self> {
+        let id = target.parts.create_multipart(&target.path).await;
+        Ok(Self {
+            id: Arc::new(id.map_err(|err| target.failed(&err))?),
+            target: target.clone(),
+            under_way: JoinSet::new(),
+            done: vec![None; first_parts],
+            is_complete: false,
+        })
+    }
+
+    /// Starts to upload a part, once few enough are under way.
+    async fn put(&mut self, number: usize, part: Vec<Bytes>, gauge: &Arc<Gauge>) -> Result<()> {
+        while self.under_way.len() >= UNDER_WAY {
+            self.wait().await?;
+        }
+        if number >= self.done.len() {
+            self.done.resize(number + 1, None);
+        }
+        let (target, id, gauge) = (self.target.clone(), Arc::clone(&self.id), Arc::clone(gauge));
+        self.under_way.spawn(async move {
+            let payload: PutPayload = part.into_iter().collect();
+            let bytes = payload.content_length();
+            let put = target.parts.put_part(&target.path, &id, number, payload);
+            let put = put.await.map_err(|err| target.failed(&err));
+            gauge.remove(bytes);
+            Ok((number, put?))
+        });
+        Ok(())
+    }
+
+    /// Waits for one of the parts that are under way.
+    async fn wait(&mut self) -> Result<()> {
+        let Some(done) = self.under_way.join_next().await else {
+            return Ok(());
+        };
+        let lost = |_| Error::new(ErrorKind::Unavailable, "an upload was lost");
+        let (number, part) = done.map_err(lost)??;
+        if let Some(place) = self.done.get_mut(number) {
+            *place = Some(part);
+        }
+        Ok(())
+    }
+
+    async fn complete(&mut self) -> Result<()> {
+        while !self.under_way.is_empty() {
+            self.wait().await?;
+        }
+        let parts: Option<Vec<PartId>> = self.done.iter().cloned().collect();
+        let parts =
+            parts.ok_or_else(|| Error::new(ErrorKind::Unavailable, "a part was not uploaded"))?;
+        let target = &self.target;
+        let done = target
+            .parts
+            .complete_multipart(&target.path, &self.id, parts);
+        done.await.map_err(|err| self.target.failed(&err))?;
+        self.is_complete = true;
+        Ok(())
+    }
+
+    async fn abort(mut self) -> Result<()> {
+        // From here on it is not tried again.
+        self.is_complete = true;
+        let under_way = std::mem::take(&mut self.under_way);
+        // A task of its own: it goes on where nobody waits for it any more.
+        let task = tokio::spawn(forget(under_way, self.target.clone(), Arc::clone(&self.id)));
+        let lost = |_| Error::new(ErrorKind::Unavailable, "a task was lost");
+        task.await.map_err(lost)?
+    }
+}
+
+/// Removes the parts of an upload. Those under way must have ended: they would stay.
+async fn forget(
+    mut under_way: JoinSet<Result<(usize, PartId)>>,
+    target: Target,
+    id: Arc<String>,
+) -> Result<()> {
+    under_way.shutdown().await;
+    let aborted = target.parts.abort_multipart(&target.path, &id).await;
+    aborted.map_err(|err| target.failed(&err))
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if self.is_complete {
+            return;
+        }
+        let under_way = std::mem::take(&mut self.under_way);
+        let (target, id) = (self.target.clone(), Arc::clone(&self.id));
+        let runtime = Handle::try_current()
+            .ok()
+            .or_else(|| target.runtime.clone());
+        if let Some(runtime) = runtime {
+            // Nobody is there any more to be told of an error.
+            runtime.spawn(forget(under_way, target, id));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What the samples of a band are like, summed tile by tile.
+
+use std::borrow::Cow;
+
+use ndarray::ArrayView2;
+
+use crate::raster::Sample;
+
+/// Sums run side by side: one alone waits for itself at each sample.
+const LANES: usize = 8;
+
+/// What the valid samples of a band are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// The least sample.
+    pub min: f64,
+    /// The greatest sample.
+    pub max: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation, of all samples and not of a share of them.
+    pub stddev: f64,
+    /// How many samples are valid: numbers, and not nodata.
+    pub valid: u64,
+    /// How many samples there are.
+    pub samples: u64,
+}
+
+impl Statistics {
+    /// Returns the share of samples that are valid, in percent.
+    pub fn valid_percent(&self) -> f64 {
+        100.0 * self.valid as f64 / self.samples.max(1) as f64
+    }
+}
+
+/// Sums from which statistics are made; those of parts can be put together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moments {
+    samples: u64,
+    valid: u64,
+    min: f64,
+    max: f64,
+    mean: f64,
+    /// The sum of squared distances from the mean.
+    squares: f64,
+}
+
+/// Sums by lane, of distances from a number that all lanes share.
+struct Lanes {
+    valid: [f64; LANES],
+    sum: [f64; LANES],
+    squares: [f64; LANES],
+    min: [f64; LANES],
+    max: [f64; LANES],
+    hole: f64,
+    start: f64,
+}
+
+impl Lanes {
+    fn new(hole: f64, start: f64) -> Self {
+        Self {
+            valid: [0.0; LANES],
+            sum: [0.0; LANES],
+            squares: [0.0; LANES],
+            min: [f64::INFINITY; LANES],
+            max: [f64::NEG_INFINITY; LANES],
+            hole,
+            start,
+        }
+    }
+
+    /// Adds a number to each lane. Nothing branches here, so that lanes are added to side by side.
+    #[inline]
+    fn add(&mut self, numbers: [f64; LANES]) {
+        for (lane, number) in numbers.into_iter().enumerate() {
+            let is_valid = !number.is_nan() & (number != self.hole);
+            let distance = if is_valid { number - self.start } else { 0.0 };
+            self.valid[lane] += if is_valid { 1.0 } else { 0.0 };
+            self.sum[lane] += distance;
+            self.squares[lane] += distance * distance;
+            let low = if is_valid { number } else { f64::INFINITY };
+            let high = if is_valid { number } else { f64::NEG_INFINITY };
+            let (min, max) = (self.min[lane], self.max[lane]);
+            self.min[lane] = if low < min { low } else { min };
+            self.max[lane] = if high > max { high } else { max };
+        }
+    }
+
+    /// Adds what is less than a number for each lane.
+    fn add_rest(&mut self, rest: impl Iterator<Item = f64>) {
+        let mut numbers = [f64::NAN; LANES];
+        numbers
+            .iter_mut()
+            .zip(rest)
+            .for_each(|(to, from)| *to = from);
+        self.add(numbers);
+    }
+}
+
+impl Moments {
+    /// Sums up samples.
+    pub(super) fn of<T: Sample>(samples: ArrayView2<'_, T>, nodata: Option<f64>) -> Self {
+        // Nothing equals NaN: without nodata every number is valid.
+        let hole = nodata.unwrap_or(f64::NAN);
+        let valid = |number: &f64| !number.is_nan() && *number != hole;
+        let all = samples.len() as u64;
+        let Some(start) = samples.iter().map(|one| one.number()).find(valid) else {
+            return Self {
+                samples: all,
+                ..Self::default()
+            };
+        };
+        let mut lanes = Lanes::new(hole, start);
+        for row in samples.rows() {
+            let row = row
+                .to_slice()
+                .map_or_else(|| Cow::Owned(row.to_vec()), Cow::Borrowed);
+            let (chunks, rest) = row.as_chunks::<LANES>();
+            for chunk in chunks {
+                lanes.add(chunk.map(|sample| sample.number()));
+            }
+            lanes.add_rest(rest.iter().map(|sample| sample.number()));
+        }
+        let valid: f64 = lanes.valid.iter().sum();
+        let sum: f64 = lanes.sum.iter().sum();
+        let squares: f64 = lanes.squares.iter().sum();
+        let mean = sum / valid;
+        Self {
+            samples: all,
+            // A whole number, of one tile.
+            valid: valid as u64,
+            min: lanes.min.into_iter().fold(f64::INFINITY, f64::min),
+            max: lanes.max.into_iter().fold(f64::NEG_INFINITY, f64::max),
+            mean: start + mean,
+            squares: (squares - sum * mean).max(0.0),
+        }
+    }
+
+    /// Adds those of another part, as
+    /// [Chan, Golub and LeVeque](https://en.wikipedia.org/wiki/Algorithms_for_calculating_variance#Parallel_algorithm)
+    /// do.
+    pub(super) fn merge(&mut self, other: &Self) {
+        let samples = self.samples + other.samples;
+        match (self.valid, other.valid) {
+            (_, 0) => {}
+            (0, _) => *self = *other,
+            (here, there) => {
+                let (here, there) = (here as f64, there as f64);
+                let (all, distance) = (here + there, other.mean - self.mean);
+                self.squares += other.squares + distance * distance * here * there / all;
+                self.mean += distance * there / all;
+                self.min = self.min.min(other.min);
+                self.max = self.max.max(other.max);
+                self.valid += other.valid;
+            }
+        }
+        self.samples = samples;
+    }
+
+    /// Returns the statistics; none where no sample is valid.
+    pub(super) fn statistics(&self) -> Option<Statistics> {
+        (self.valid > 0).then(|| Statistics {
+            min: self.min,
+            max: self.max,
+            mean: self.mean,
+            stddev: (self.squares / self.valid as f64).sqrt(),
+            valid: self.valid,
+            samples: self.samples,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array2, s};
+
+    use super::*;
+
+    #[test]
+    fn parts_put_together_are_the_whole() {
+        let samples = Array2::from_shape_fn((37, 29), |(y, x)| {
+            let number = i16::try_from((y * 131 + x * 17) % 1000).unwrap();
+            if number % 7 == 0 {
+                -999
+            } else {
+                number + 10_000
+            }
+        });
+        let valid: Vec<f64> = samples
+            .iter()
+            .filter(|&&one| one != -999)
+            .map(|&one| f64::from(one))
+            .collect();
+        let mean = valid.iter().sum::<f64>() / valid.len() as f64;
+        let squares: f64 = valid.iter().map(|one| (one - mean).powi(2)).sum();
+        let whole = Moments::of(samples.view(), Some(-999.0));
+        let mut parts = Moments::default();
+        for part in [s![..10, ..], s![10.., ..13], s![10.., 13..]] {
+            parts.merge(&Moments::of(samples.slice(part), Some(-999.0)));
+        }
+        // Not in one piece: another way through the samples.
+        let turned = Moments::of(samples.t(), Some(-999.0));
+        for found in [whole, parts, turned] {
+            let found = found.statistics().unwrap();
+            assert_eq!(found.valid, valid.len() as u64);
+            assert_eq!(found.samples, 37 * 29);
+            assert_eq!([found.min, found.max], [10_001.0, 10_999.0]);
+            assert!((found.mean - mean).abs() < 1e-9, "{found:?}");
+            let stddev = (squares / valid.len() as f64).sqrt();
+            assert!((found.stddev - stddev).abs() < 1e-9, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_valid_has_no_statistics() {
+        let samples = Array2::from_elem((3, 3), f32::NAN);
+        let moments = Moments::of(samples.view(), None);
+        assert_eq!(moments.statistics(), None);
+        let mut all = moments;
+        all.merge(&Moments::of(Array2::from_elem((1, 2), 4.0).view(), None));
+        let found = all.statistics().unwrap();
+        assert_eq!((found.valid, found.samples), (2, 11));
+        assert_eq!([found.min, found.mean, found.stddev], [4.0, 4.0, 0.0]);
+    }
+}
