@@ -96,7 +96,7 @@ pub use self::{
     blocking::{GatherRows, OpenRaster},
     error::{Error, ErrorKind, Result},
     fetch::{AssetOutcome, Fetched, GetOptions, Origin, Policy, Progress, RemoteVariant},
-    geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
+    geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Resolution, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::{
         Access, BandDef, Collection, DEA, ELEMENT84, Kind, Manifest, PLANETARY_COMPUTER, Scene,

@@ -8,6 +8,8 @@ mod crop;
 mod crs;
 mod definition;
 mod footprint;
+mod grid;
+mod lattice;
 mod mgrs;
 mod outline;
 mod projection;
@@ -19,8 +21,12 @@ pub use self::{
     bbox::Bbox,
     crop::Crop,
     crs::Crs,
+    grid::Resolution,
     transform::{GeoBox, GeoTransform},
     window::{Size, TileIndex, Window},
 };
 
-pub(crate) use self::mgrs::MgrsTile;
+pub(crate) use self::{
+    lattice::{Extent, Lattice},
+    mgrs::MgrsTile,
+};
