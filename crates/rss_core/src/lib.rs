@@ -87,6 +87,7 @@ pub mod reader;
 mod session;
 pub mod stac;
 mod store;
+mod warp;
 #[cfg(feature = "zarr")]
 pub mod zarr;
 
@@ -112,4 +113,5 @@ pub use self::{
     },
     session::{GdalReads, Session, SessionBuilder},
     store::{CacheStats, FileCache, Mode, Registry, Removed, StoreOptions, Traffic},
+    warp::WarpOptions,
 };

@@ -14,6 +14,7 @@ mod mgrs;
 mod outline;
 mod projection;
 mod transform;
+mod transformer;
 mod utm;
 mod window;
 
@@ -29,4 +30,5 @@ pub use self::{
 pub(crate) use self::{
     lattice::{Extent, Lattice},
     mgrs::MgrsTile,
+    transformer::Transformer,
 };

@@ -29,6 +29,7 @@ mod search;
 mod store;
 #[cfg(feature = "gdal")]
 mod vsirss;
+mod warp;
 #[cfg(feature = "zarr")]
 mod zarr;
 
