@@ -92,6 +92,7 @@ pub mod reader;
 mod session;
 pub mod stac;
 mod store;
+mod warp;
 #[cfg(feature = "async-tiff")]
 pub mod writer;
 #[cfg(feature = "zarr")]
@@ -105,7 +106,7 @@ pub use self::{
     blocking::{GatherRows, OpenRaster},
     error::{Error, ErrorKind, Result},
     fetch::{AssetOutcome, Fetched, GetOptions, Origin, Policy, Progress, RemoteVariant},
-    geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
+    geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Resolution, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::{
         Access, BandDef, BandValues, Collection, DEA, ELEMENT84, Kind, Manifest,
@@ -121,4 +122,5 @@ pub use self::{
     },
     session::{GdalReads, Session, SessionBuilder},
     store::{CacheStats, FileCache, Mode, Registry, Removed, StoreOptions, Traffic},
+    warp::WarpOptions,
 };

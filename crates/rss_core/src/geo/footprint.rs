@@ -165,14 +165,14 @@ impl GeoBox {
 }
 
 /// A grid that has all that it takes to find a place.
-struct Grid<'a> {
+pub(super) struct Grid<'a> {
     geobox: &'a GeoBox,
-    transform: GeoTransform,
-    projection: Projection,
+    pub(super) transform: GeoTransform,
+    pub(super) projection: Projection,
 }
 
 impl<'a> Grid<'a> {
-    fn of(geobox: &'a GeoBox) -> Result<Self> {
+    pub(super) fn of(geobox: &'a GeoBox) -> Result<Self> {
         let invalid = |why: &str| Err(Error::new(ErrorKind::InvalidInput, why));
         if geobox.size.width == 0 || geobox.size.height == 0 {
             return invalid("the grid has no pixels");
@@ -286,7 +286,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Returns the columns and the rows that a box covers, west, south, east, north.
-    fn cover(&self, [west, south, east, north]: &[f64; 4]) -> Result<Cover> {
+    pub(super) fn cover(&self, [west, south, east, north]: &[f64; 4]) -> Result<Cover> {
         let corners = [
             [*west, *south],
             [*east, *south],

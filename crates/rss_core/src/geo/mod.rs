@@ -8,11 +8,14 @@ mod crop;
 mod crs;
 mod definition;
 mod footprint;
+mod grid;
+mod lattice;
 mod mgrs;
 mod outline;
 mod projection;
 mod solar;
 mod transform;
+mod transformer;
 mod utm;
 mod window;
 
@@ -20,8 +23,14 @@ pub use self::{
     bbox::Bbox,
     crop::Crop,
     crs::Crs,
+    grid::Resolution,
     transform::{GeoBox, GeoTransform},
     window::{Size, TileIndex, Window},
 };
 
-pub(crate) use self::{mgrs::MgrsTile, solar::solar_day};
+pub(crate) use self::{
+    lattice::{Extent, Lattice},
+    mgrs::MgrsTile,
+    solar::solar_day,
+    transformer::Transformer,
+};

@@ -254,6 +254,12 @@ impl Cover {
         }
     }
 
+    /// Returns the least column, the least row, the greatest column and the greatest row.
+    pub(super) fn edges(&self) -> [f64; 4] {
+        let (cols, rows) = (&self.cols, &self.rows);
+        [cols.least, rows.least, cols.most, rows.most]
+    }
+
     /// Returns the same, larger by so many pixels on each side.
     pub(super) fn grown(&self, pixels: f64) -> Self {
         let grown = |extent: &Extent| Extent {

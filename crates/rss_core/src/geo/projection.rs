@@ -73,6 +73,16 @@ impl Projection {
         })))
     }
 
+    /// Returns what coordinates are counted in: `degrees`, `m`, or `units` of another length.
+    pub(super) fn unit(&self) -> &'static str {
+        match self {
+            Self::Degrees => "degrees",
+            Self::Map(map) if map.plane.is_latlong() => "degrees",
+            Self::Map(map) if map.plane.to_meter() == 1.0 => "m",
+            Self::Map(_) => "units",
+        }
+    }
+
     /// Returns true if a longitude and the same one a turn further have different places.
     pub(super) fn is_endless(&self) -> bool {
         match self {

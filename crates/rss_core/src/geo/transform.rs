@@ -41,7 +41,6 @@ impl GeoTransform {
     }
 
     /// Returns true if rows lie along x and columns along y, and pixels have a size.
-    #[cfg(any(feature = "index", feature = "zarr"))]
     pub(crate) fn is_upright(&self) -> bool {
         let [_, a, b, _, c, d] = self.0;
         let sides = [a, d];
@@ -86,6 +85,15 @@ impl GeoBox {
             size: window.size(),
             crs: self.crs.clone(),
             transform: self.transform.map(|t| t.of_window(window)),
+        }
+    }
+
+    /// Returns the grid of the same extent in `size` pixels, as a level of this one is.
+    pub fn of_level(&self, size: Size) -> Self {
+        Self {
+            size,
+            crs: self.crs.clone(),
+            transform: self.transform.map(|t| t.of_level(self.size, size)),
         }
     }
 }

@@ -87,7 +87,6 @@ impl UtmZone {
     }
 
     /// Returns the EPSG code: 326zz in the north, 327zz in the south.
-    #[cfg(test)]
     pub(crate) fn epsg(self) -> u32 {
         (if self.south { 32_700 } else { 32_600 }) + u32::from(self.number)
     }

@@ -63,7 +63,6 @@ impl DataType {
     }
 
     /// Returns true if a sample has a fraction, or parts that have.
-    #[cfg(feature = "async-tiff")]
     pub(crate) fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::C64 | Self::C128)
     }

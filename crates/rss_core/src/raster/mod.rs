@@ -145,6 +145,20 @@ impl Pixels {
     ///
     /// [`ErrorKind::InvalidInput`] if the bytes do not fit the address space.
     pub fn zeros(dtype: DataType, bands: usize, size: Size) -> Result<Self> {
+        let shape = Self::check_size(dtype, bands, size)?;
+        Ok(with_type!(dtype, T => T::wrap(Array3::zeros(shape))))
+    }
+
+    /// Returns the shape of `bands` x `size` samples.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the bytes do not fit the address space.
+    pub(crate) fn check_size(
+        dtype: DataType,
+        bands: usize,
+        size: Size,
+    ) -> Result<(usize, usize, usize)> {
         let shape = (bands, size.height as usize, size.width as usize);
         let too_large = || {
             Error::new(
@@ -162,7 +176,7 @@ impl Pixels {
             .and_then(|n| n.checked_mul(dtype.size()))
             .filter(|&n| isize::try_from(n).is_ok())
             .ok_or_else(too_large)?;
-        Ok(with_type!(dtype, T => T::wrap(Array3::zeros(shape))))
+        Ok(shape)
     }
 
     /// Returns the type of the samples.

@@ -11,6 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("geo", &["error"]),
     ("location", &["error", "geo"]),
     ("raster", &["error", "geo"]),
+    ("warp", &["error", "geo", "raster"]),
     ("stac", &["error", "geo", "location", "raster"]),
     ("products", &["error", "geo", "location", "raster", "stac"]),
     (

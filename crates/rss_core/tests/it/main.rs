@@ -30,6 +30,7 @@ mod store;
 mod values;
 #[cfg(feature = "gdal")]
 mod vsirss;
+mod warp;
 mod writer;
 #[cfg(feature = "zarr")]
 mod zarr;

@@ -1,7 +1,6 @@
 //! Cubes: images of one grid and many dates, as arrays (time, y, x) with what it takes to understand them.
 
 mod describe;
-mod grid;
 mod images;
 mod options;
 mod plan;

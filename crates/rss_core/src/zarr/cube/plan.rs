@@ -7,13 +7,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     describe::{CubeBand, TimeStep},
-    grid::{Extent, Lattice},
     images::{Image, Pixels},
     options::{CubeOptions, Steps},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{GeoBox, Window},
+    geo::{Extent, GeoBox, Lattice, Window},
     raster::Raster,
     reader::{self, Backend, RasterReader},
     session::Session,

@@ -162,7 +162,7 @@ async fn an_image_that_does_not_fit_is_named() {
     let cases: [(Vec<Image>, &str); 6] = [
         (
             other(&|raster| raster.geobox.crs = Some(Crs::Epsg(32756))),
-            "image scene-02, band red: its CRS is EPSG:32756, the cube's is EPSG:32755",
+            "image scene-02, band red: its CRS is EPSG:32756, expected EPSG:32755",
         ),
         (
             other(&|raster| raster.geobox.transform.as_mut().unwrap().0[0] += 10.0),

@@ -1,28 +1,26 @@
-//! The grid of a cube: what its images have in common, and where each lies on it.
+//! Grids that share their pixels: what images have in common, and where each lies on it.
 
-use crate::{
-    error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoBox, GeoTransform, Size, Window},
-};
+use super::{Crs, GeoBox, GeoTransform, Size, Window};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A part of a pixel by which two grids may be apart and still be one: what remains of coordinates after
 /// a file wrote and another program read them.
-const SLACK: f64 = 1e-3;
+pub(super) const SLACK: f64 = 1e-3;
 
 /// Pixels of one size and phase, without an extent: an image lies on it, or does not.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Lattice {
+pub(crate) struct Lattice {
     crs: Crs,
     transform: GeoTransform,
 }
 
 /// Where an image lies on a lattice, counted from the lattice's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    pub(super) col: i64,
-    pub(super) row: i64,
-    pub(super) width: u32,
-    pub(super) height: u32,
+pub(crate) struct Extent {
+    pub(crate) col: i64,
+    pub(crate) row: i64,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
 }
 
 impl Lattice {
@@ -31,15 +29,15 @@ impl Lattice {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if the grid has no CRS or no transform, or is turned.
-    pub(super) fn of(grid: &GeoBox) -> Result<Self> {
+    pub(crate) fn of(grid: &GeoBox) -> Result<Self> {
         let wrong = |what: &str| Error::new(ErrorKind::InvalidInput, what);
         let crs = grid
             .crs
             .clone()
-            .ok_or_else(|| wrong("it states no CRS, so it cannot be placed in a cube"))?;
+            .ok_or_else(|| wrong("it states no CRS, so it cannot be placed beside others"))?;
         let transform = grid
             .transform
-            .ok_or_else(|| wrong("it states no transform, so it cannot be placed in a cube"))?;
+            .ok_or_else(|| wrong("it states no transform, so it cannot be placed beside others"))?;
         if !transform.is_upright() {
             return Err(wrong(
                 "its rows do not lie along x: expected a grid that is not turned",
@@ -53,12 +51,12 @@ impl Lattice {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`], which says how the grid differs.
-    pub(super) fn extent(&self, grid: &GeoBox) -> Result<Extent> {
+    pub(crate) fn extent(&self, grid: &GeoBox) -> Result<Extent> {
         let other = Self::of(grid)?;
         let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         if other.crs != self.crs {
             return wrong(format!(
-                "its CRS is {}, the cube's is {}: reproject it first",
+                "its CRS is {}, expected {}: reproject it first",
                 other.crs, self.crs
             ));
         }
@@ -67,7 +65,7 @@ impl Lattice {
             |a: f64, b: f64, pixels: u32| (a - b).abs() * f64::from(pixels) > SLACK * a.abs();
         if apart(mine[1], its[1], grid.size.width) || apart(mine[5], its[5], grid.size.height) {
             return wrong(format!(
-                "its pixels are {} x {}, the cube's are {} x {}: resample it first",
+                "its pixels are {} x {}, expected {} x {}: resample it first",
                 its[1].abs(),
                 its[5].abs(),
                 mine[1].abs(),
@@ -78,14 +76,14 @@ impl Lattice {
         let row = (its[3] - mine[3]) / mine[5];
         if (col - col.round()).abs() > SLACK || (row - row.round()).abs() > SLACK {
             return wrong(format!(
-                "its pixels lie {:.3} columns and {:.3} rows beside the cube's: resample it first",
+                "its pixels lie {:.3} columns and {:.3} rows beside the others: resample it first",
                 col - col.floor(),
                 row - row.floor()
             ));
         }
         let far = f64::from(i32::MAX);
         if col.abs() > far || row.abs() > far {
-            return wrong("it lies too far from the cube's other images".to_owned());
+            return wrong("it lies too far from the others".to_owned());
         }
         Ok(Extent {
             col: whole(col),
@@ -96,7 +94,7 @@ impl Lattice {
     }
 
     /// Returns the grid of an extent.
-    pub(super) fn grid(&self, extent: &Extent) -> GeoBox {
+    pub(crate) fn grid(&self, extent: &Extent) -> GeoBox {
         let g = self.transform.0;
         #[expect(clippy::cast_precision_loss, reason = "an extent is within 32 bits")]
         let (col, row) = (extent.col as f64, extent.row as f64);
@@ -139,7 +137,7 @@ impl Extent {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if that is more pixels than a raster can have.
-    pub(super) fn and(&self, other: &Self) -> Result<Self> {
+    pub(crate) fn and(&self, other: &Self) -> Result<Self> {
         let (col, row) = (self.col.min(other.col), self.row.min(other.row));
         let [a, b] = self.end();
         let [c, d] = other.end();
@@ -148,10 +146,7 @@ impl Extent {
                 .ok()
                 .filter(|&length| i32::try_from(length).is_ok())
                 .ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::InvalidInput,
-                        "it lies too far from the cube's other images",
-                    )
+                    Error::new(ErrorKind::InvalidInput, "it lies too far from the others")
                 })
         };
         Ok(Self {
@@ -164,7 +159,7 @@ impl Extent {
 
     /// Returns the part of a window of `self` that an image covers: in the image's pixels, and where it
     /// starts in the window.
-    pub(super) fn part(&self, window: &Window, image: &Self) -> Option<(Window, [usize; 2])> {
+    pub(crate) fn part(&self, window: &Window, image: &Self) -> Option<(Window, [usize; 2])> {
         let start = [
             self.col + i64::from(window.col),
             self.row + i64::from(window.row),
@@ -254,11 +249,11 @@ mod tests {
         for (other, said) in [
             (
                 grid(0.0, 0.0, 30.0, 100, 100, 32656),
-                "its CRS is EPSG:32656, the cube's is EPSG:32655",
+                "its CRS is EPSG:32656, expected EPSG:32655",
             ),
             (
                 grid(0.0, 0.0, 10.0, 100, 100, 32655),
-                "its pixels are 10 x 10, the cube's are 30 x 30",
+                "its pixels are 10 x 10, expected 30 x 30",
             ),
             (
                 grid(15.0, 0.0, 30.0, 100, 100, 32655),

@@ -1,0 +1,124 @@
+//! What two grids have in common, which says how one is made of the other.
+
+use super::{
+    mesh::Mesh,
+    upright::{Ruler, Rulers},
+};
+use crate::{
+    error::Result,
+    geo::{Extent, GeoBox, Lattice, Size, Transformer},
+};
+
+/// How far the pixels of two grids may be apart at the ends of the source and still be the same, in pixels.
+const SAME_PIXELS: f64 = 0.01;
+
+/// How a target lies on a source.
+#[derive(Clone, Debug)]
+pub(super) enum Case {
+    /// The pixels are the same: where the target lies, and where the source.
+    Same { target: Extent, source: Extent },
+    /// The coordinates are the same, and rows lie along x.
+    Upright(Rulers),
+    /// Any other.
+    Free(Box<Mesh>),
+}
+
+/// Tells which case two grids are, and how many pixels of the source one of the target is.
+pub(super) fn case(
+    there: Transformer,
+    from: &GeoBox,
+    to: &GeoBox,
+    max_error: f64,
+) -> Result<(Case, [f64; 2])> {
+    if let Some((target, source)) = same(&there, from, to) {
+        return Ok((Case::Same { target, source }, [1.0; 2]));
+    }
+    if there.is_upright() {
+        let Size { width, height } = to.size;
+        let ends = [
+            there.place([0.0, 0.0]),
+            there.place([f64::from(width), f64::from(height)]),
+        ];
+        if let [Some([left, top]), Some([right, bottom])] = ends {
+            let rulers = Rulers {
+                cols: Ruler::new(left, right, width),
+                rows: Ruler::new(top, bottom, height),
+            };
+            let scales = [rulers.cols.scale(), rulers.rows.scale()];
+            return Ok((Case::Upright(rulers), scales));
+        }
+    }
+    let back = Transformer::new(from, to)?;
+    let scales = scales(&there, &back, from.size, to.size);
+    let mesh = Mesh::new(there, max_error);
+    Ok((Case::Free(Box::new(mesh)), scales))
+}
+
+/// Returns where a target and a source lie on one lattice, if they have the same pixels.
+fn same(there: &Transformer, from: &GeoBox, to: &GeoBox) -> Option<(Extent, Extent)> {
+    let lattice = Lattice::of(from).ok()?;
+    let target = lattice.extent(to).ok()?;
+    let source = lattice.extent(from).ok()?;
+    // A lattice allows for slack over the target; it may not add up over the source.
+    let ends = [
+        [0.0, 0.0],
+        [f64::from(source.width), f64::from(source.height)],
+    ];
+    let are_same = ends.into_iter().all(|[col, row]| {
+        let place = there.place([col - as_f64(target.col), row - as_f64(target.row)]);
+        place.is_some_and(|[x, y]| (x - col).abs() < SAME_PIXELS && (y - row).abs() < SAME_PIXELS)
+    });
+    are_same.then_some((target, source))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "within 32 bits")]
+fn as_f64(number: i64) -> f64 {
+    number as f64
+}
+
+/// How many points along an axis scales are looked at.
+const POINTS: u32 = 7;
+
+/// Returns how many pixels of the source one of the target is, along the columns and rows of the source: the
+/// median over points where the two grids lie on each other.
+///
+/// A pixel of the target that is turned counts as long as it is, so that a turn alone is no change of scale.
+fn scales(there: &Transformer, back: &Transformer, from: Size, to: Size) -> [f64; 2] {
+    let is_on = |place: &[f64; 2], size: Size| {
+        (0.0..=f64::from(size.width)).contains(&place[0])
+            && (0.0..=f64::from(size.height)).contains(&place[1])
+    };
+    let points = |size: Size| {
+        (0..POINTS * POINTS).map(move |i| {
+            let part = |i: u32| (f64::from(i) + 0.5) / f64::from(POINTS);
+            [
+                part(i % POINTS) * f64::from(size.width),
+                part(i / POINTS) * f64::from(size.height),
+            ]
+        })
+    };
+    let mut found: Vec<[f64; 2]> = points(to)
+        .filter(|&point| there.place(point).is_some_and(|place| is_on(&place, from)))
+        .collect();
+    // One of the grids may be small on the other.
+    let on_target = points(from).filter_map(|point| back.place(point));
+    found.extend(on_target.filter(|point| is_on(point, to)));
+    if found.is_empty() {
+        found.extend(points(to));
+    }
+    let mut along = [Vec::new(), Vec::new()];
+    for [col, row] in found {
+        let ends = [[-0.5, 0.0], [0.5, 0.0], [0.0, -0.5], [0.0, 0.5]]
+            .map(|[right, down]| there.place([col + right, row + down]));
+        if let [Some(left), Some(right), Some(up), Some(down)] = ends {
+            for (axis, along) in along.iter_mut().enumerate() {
+                along.push((right[axis] - left[axis]).hypot(down[axis] - up[axis]));
+            }
+        }
+    }
+    along.map(|mut found| {
+        found.sort_by(f64::total_cmp);
+        let middle = found.get(found.len() / 2).copied();
+        middle.filter(|scale| *scale > 0.0).unwrap_or(1.0)
+    })
+}

@@ -1,0 +1,314 @@
+//! Warps between grids that share no axes: another CRS, or turned.
+
+use super::{
+    kernel::{Area, Counts, Kernel, weights},
+    mesh::{Line, Mesh, Patch},
+    plane::{EDGE, Plane},
+    sample::{Cell, FRACTION, Real, Sum},
+    tile::{Tile, beside, keep, put},
+};
+use crate::raster::Resampling;
+
+/// Rows of a patch that are looked at for holes together.
+const STRIP: u32 = 64;
+
+/// Writes a tile by nearest, and returns how many pixels are valid.
+pub(super) fn nearest<T: Cell>(mesh: &Mesh, plane: &Plane<'_, T>, mut tile: Tile<'_, T>) -> usize {
+    let mut count = 0;
+    for patch in mesh.patches(&tile.window) {
+        mesh.walk(&patch, [0.5], |col, row, [line]| {
+            let out = tile.run(col, row, line.count);
+            count += match Fixed::of(&line, EDGE, plane) {
+                Some(fixed) if plane.mask.is_none() => fixed.copy(plane, out),
+                _ => put(
+                    out,
+                    (0..line.count).map(|i| plane.at(line.at(line.skip + i))),
+                ),
+            };
+        });
+    }
+    count
+}
+
+/// Writes a tile by bilinear or cubic, and returns how many pixels are valid.
+pub(super) fn linear<T: Real>(
+    kernel: &Kernel,
+    mesh: &Mesh,
+    plane: &Plane<'_, T>,
+    mut tile: Tile<'_, T>,
+) -> usize {
+    let mut count = 0;
+    for patch in mesh.patches(&tile.window) {
+        for patch in patch.strips(STRIP) {
+            let is_whole = is_whole(kernel, mesh, plane, &patch);
+            mesh.walk(&patch, [0.5], |col, row, [line]| {
+                let out = tile.run(col, row, line.count);
+                let run = match (kernel.is_wide, kernel.resampling, is_whole) {
+                    (true, ..) => points,
+                    (_, Resampling::Cubic, true) => run::<T, 4, true>,
+                    (_, Resampling::Cubic, false) => run::<T, 4, false>,
+                    (_, _, true) => run::<T, 2, true>,
+                    (_, _, false) => run::<T, 2, false>,
+                };
+                count += run(kernel, plane, &line, out);
+            });
+        }
+    }
+    count
+}
+
+/// Writes a tile of what areas hold, and returns how many pixels are valid.
+pub(super) fn area<T: Real>(
+    kernel: &Kernel,
+    mesh: &Mesh,
+    plane: &Plane<'_, T>,
+    mut tile: Tile<'_, T>,
+) -> usize {
+    let mut count = 0;
+    let mut counts = Counts::new();
+    for patch in mesh.patches(&tile.window) {
+        mesh.walk(&patch, [0.0, 1.0], |col, row, [from, to]| {
+            let out = tile.run(col, row, from.count);
+            let samples = (from.skip..from.skip + from.count).map(|i| {
+                let area = Area::between(plane, from.at(i), to.at(i))?;
+                let sample = kernel.area(plane, &area, &mut counts)?;
+                Some(keep(sample, plane.nodata))
+            });
+            count += put(out, samples);
+        });
+    }
+    count
+}
+
+/// Returns true if all that the pixels of a patch are made of is data.
+fn is_whole<T: Real>(kernel: &Kernel, mesh: &Mesh, plane: &Plane<'_, T>, patch: &Patch) -> bool {
+    let Some([least, most]) = mesh.bounds(patch, kernel.offsets()) else {
+        return false;
+    };
+    let span = |axis: usize, length| kernel.span(axis, least[axis], most[axis], length);
+    match (span(0, plane.size.width), span(1, plane.size.height)) {
+        (Some(cols), Some(rows)) => plane.is_whole(cols, rows),
+        _ => false,
+    }
+}
+
+/// Writes the pixels of a line one by one, and returns how many are valid.
+fn points<T: Real>(kernel: &Kernel, plane: &Plane<'_, T>, line: &Line, out: &mut [T]) -> usize {
+    let samples = (line.skip..line.skip + line.count).map(|i| {
+        let value = kernel.point(plane, line.at(i))?;
+        Some(keep(T::of_f64(value), plane.nodata))
+    });
+    put(out, samples)
+}
+
+/// Writes the pixels of a line, each of N x N; where one of these is missing, as [`points`] does.
+fn run<T: Real, const N: usize, const WHOLE: bool>(
+    kernel: &Kernel,
+    plane: &Plane<'_, T>,
+    line: &Line,
+    out: &mut [T],
+) -> usize {
+    let before = if N > 2 { 1.0 } else { 0.0 };
+    let fixed = match Fixed::of(line, -0.5 - before, plane) {
+        // A mask is looked at pixel by pixel.
+        Some(fixed) if WHOLE || plane.mask.is_none() => fixed,
+        _ => return points(kernel, plane, line, out),
+    };
+    let mut block = Block::<T::Sum, N>::new();
+    let mut count = 0;
+    for (first, out) in (line.skip..).step_by(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        block.find(&fixed, first);
+        let missing = block.sum::<T, WHOLE>(plane, out.len());
+        if missing == 0 {
+            block.put(plane, out);
+            count += out.len();
+            continue;
+        }
+        for ((i, place), value) in (0..).zip(out).zip(block.values) {
+            let sample = if missing & 1 << i == 0 {
+                value.sample()
+            } else {
+                match kernel.point(plane, line.at(first + i)) {
+                    Some(value) => T::of_f64(value),
+                    None => continue,
+                }
+            };
+            *place = keep(sample, plane.nodata);
+            count += 1;
+        }
+    }
+    count
+}
+
+/// How many pixels are made together, so that one instruction does the same of several.
+const BLOCK: usize = 64;
+
+/// Pixels made of N x N each, step by step.
+struct Block<S, const N: usize> {
+    /// The first column and row of each, in the window.
+    cols: [i32; BLOCK],
+    rows: [i32; BLOCK],
+    /// The weights of its columns and of its rows.
+    along: [[S; BLOCK]; N],
+    down: [[S; BLOCK]; N],
+    /// The weighted sums of its columns.
+    sums: [[S; N]; BLOCK],
+    values: [S; BLOCK],
+}
+
+impl<S: Sum, const N: usize> Block<S, N> {
+    fn new() -> Self {
+        Self {
+            cols: [0; BLOCK],
+            rows: [0; BLOCK],
+            along: [[S::ZERO; BLOCK]; N],
+            down: [[S::ZERO; BLOCK]; N],
+            sums: [[S::ZERO; N]; BLOCK],
+            values: [S::ZERO; BLOCK],
+        }
+    }
+
+    /// Finds the places of the pixels from `first` on, counted from the line's first.
+    fn find(&mut self, fixed: &Fixed, first: u32) {
+        let mut parts = [[S::ZERO; BLOCK]; 2];
+        for (axis, pixels) in [&mut self.cols, &mut self.rows].into_iter().enumerate() {
+            let start = fixed.start[axis] + i64::from(first) * fixed.step[axis];
+            for ((i, pixel), part) in (0..).zip(pixels).zip(&mut parts[axis]) {
+                let place = start.wrapping_add(i * fixed.step[axis]);
+                *pixel = (place >> FRACTION) as i32;
+                *part = S::fraction(place);
+            }
+        }
+        for (parts, weighted) in parts.iter().zip([&mut self.along, &mut self.down]) {
+            for (i, part) in parts.iter().enumerate() {
+                for (all, weight) in weighted.iter_mut().zip(weights::<S, N>(*part)) {
+                    all[i] = weight;
+                }
+            }
+        }
+    }
+
+    /// Sums the first `count` pixels. Returns one bit for each of which a sample lies outside, or is not
+    /// data.
+    fn sum<T: Real<Sum = S>, const WHOLE: bool>(
+        &mut self,
+        plane: &Plane<'_, T>,
+        count: usize,
+    ) -> u64 {
+        let none = [T::of_f64(0.0); N];
+        let mut missing = 0;
+        let places = self.cols.iter().zip(&self.rows).zip(&mut self.sums);
+        for (i, ((&col, &row), sums)) in places.take(count).enumerate() {
+            let rows = usize::try_from(row)
+                .ok()
+                .and_then(|row| plane.rows.get(row..)?.first_chunk::<N>());
+            let col = usize::try_from(col).unwrap_or(usize::MAX);
+            let (Some(rows), true) = (rows, col < plane.window.width as usize) else {
+                missing |= 1 << i;
+                continue;
+            };
+            let mut is_whole = true;
+            // Found before they are summed, so that four can be summed at once.
+            let taps: [&[T; N]; N] = std::array::from_fn(|row| {
+                let taps = rows[row].get(col..).and_then(|row| row.first_chunk());
+                is_whole &= taps.is_some();
+                taps.unwrap_or(&none)
+            });
+            let mut total = [S::ZERO; N];
+            for (taps, down) in taps.iter().zip(&self.down) {
+                for (sum, &sample) in total.iter_mut().zip(*taps) {
+                    *sum += S::of_sample(sample) * down[i];
+                }
+            }
+            *sums = total;
+            if !WHOLE {
+                for sample in taps.iter().flat_map(|taps| **taps) {
+                    is_whole &= plane.is_data(sample);
+                }
+            }
+            missing |= u64::from(!is_whole) << i;
+        }
+        for (i, (value, sums)) in self.values.iter_mut().zip(&self.sums).enumerate() {
+            let mut total = S::ZERO;
+            for (&sum, along) in sums.iter().zip(&self.along) {
+                total += sum * along[i];
+            }
+            *value = total;
+        }
+        missing
+    }
+
+    /// Writes all pixels.
+    fn put<T: Real<Sum = S>>(&self, plane: &Plane<'_, T>, out: &mut [T]) {
+        for (place, value) in out.iter_mut().zip(&self.values) {
+            *place = value.sample();
+        }
+        beside(out, plane.nodata);
+    }
+}
+
+/// Places along a line as whole numbers with [`FRACTION`] bits of a pixel, counted from a window's first
+/// pixel: what lies between two pixels is told without rounding a float.
+struct Fixed {
+    start: [i64; 2],
+    step: [i64; 2],
+    skip: u32,
+}
+
+impl Fixed {
+    /// Returns the places of a line, moved by a part of a pixel; none if they are too far apart.
+    fn of<T>(line: &Line, moved: f64, plane: &Plane<'_, T>) -> Option<Self> {
+        const ONE: f64 = (1_i64 << FRACTION) as f64;
+        /// What the bits above the fraction hold, with one to spare.
+        const FAR: f64 = (1 << 21) as f64;
+        let end = f64::from(line.skip + line.count);
+        let along = |axis: usize, first: u32| {
+            let start = line.start[axis] + moved - f64::from(first);
+            let step = line.step[axis];
+            #[expect(clippy::cast_possible_truncation, reason = "within 62 bits")]
+            let fixed = |pixels: f64| (pixels * ONE).floor() as i64;
+            let is_near = start.abs() < FAR && step.abs() * end < FAR;
+            is_near.then(|| [fixed(start), fixed(step)])
+        };
+        let [x, x_step] = along(0, plane.window.col)?;
+        let [y, y_step] = along(1, plane.window.row)?;
+        Some(Self {
+            start: [x, y],
+            step: [x_step, y_step],
+            skip: line.skip,
+        })
+    }
+
+    /// Returns the places, column and row, of the pixels that belong to the patch and go on after it.
+    #[inline(always)]
+    fn places(&self) -> impl Iterator<Item = (i64, i64)> {
+        let skip = i64::from(self.skip);
+        let at = |axis: usize| self.start[axis] + skip * self.step[axis];
+        let (mut x, mut y) = (at(0), at(1));
+        let [along, down] = self.step;
+        std::iter::repeat_with(move || {
+            let place = (x, y);
+            x = x.wrapping_add(along);
+            y = y.wrapping_add(down);
+            place
+        })
+    }
+
+    /// Writes the samples in which the places lie, and returns how many there are.
+    fn copy<T: Cell>(&self, plane: &Plane<'_, T>, out: &mut [T]) -> usize {
+        let mut count = 0;
+        for ((x, y), place) in self.places().zip(out) {
+            let sample = usize::try_from(y >> FRACTION)
+                .ok()
+                .zip(usize::try_from(x >> FRACTION).ok())
+                .and_then(|(row, col)| plane.rows.get(row)?.get(col));
+            if let Some(&sample) = sample
+                && plane.is_data(sample)
+            {
+                *place = sample;
+                count += 1;
+            }
+        }
+        count
+    }
+}

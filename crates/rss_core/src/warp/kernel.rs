@@ -1,0 +1,490 @@
+//! How a pixel is weighted of others: the rules of gdalwarp.
+//!
+//! What is here works for every place, near edges and holes too, one pixel at a time; the ways that are
+//! fast where all pixels are there must agree with it.
+
+use std::ops::Range;
+
+use super::{
+    plane::{EDGE, Plane, floor},
+    sample::{BINS, Real, Sum},
+};
+use crate::raster::Resampling;
+
+/// Scales that a kernel of 2 x 2 or 4 x 4 pixels is used for: up to so many pixels of the source for one
+/// of the target. Beyond it the kernel is as much wider, so that no pixel of the source is left out.
+const NARROW: f64 = 1.0 / 0.95;
+/// How near to a whole number a scale is taken to be it.
+const WHOLE: f64 = 0.05;
+/// The least sum of weights that a pixel is made of.
+const LEAST_WEIGHT: f64 = 1e-6;
+
+/// A way to resample, at a scale.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kernel {
+    pub(super) resampling: Resampling,
+    /// By how much a kernel is wider than 2 x 2 or 4 x 4 along columns and rows, at least 1.
+    pub(super) steps: [f64; 2],
+    /// True if it is wider.
+    pub(super) is_wide: bool,
+}
+
+impl Kernel {
+    /// Makes a kernel for so many pixels of the source, along its columns and rows, for one of the
+    /// target.
+    pub(super) fn new(resampling: Resampling, scales: [f64; 2]) -> Self {
+        let scales = scales.map(|scale| {
+            let whole = scale.round();
+            let near = scale > 1.0 && (scale - whole).abs() < WHOLE;
+            if near { whole } else { scale }
+        });
+        let is_wide = scales.iter().any(|scale| *scale > NARROW);
+        let steps = scales.map(|scale| if is_wide { scale.max(1.0) } else { 1.0 });
+        Self {
+            resampling,
+            steps,
+            is_wide,
+        }
+    }
+
+    /// Returns true if a pixel is made of the pixels that its area covers.
+    pub(super) fn is_area(&self) -> bool {
+        use Resampling::{Average, Max, Min, Mode};
+        matches!(self.resampling, Average | Mode | Min | Max)
+    }
+
+    /// Returns where the points lie in a pixel whose places it takes: the centre, or two corners.
+    pub(super) fn offsets(&self) -> &'static [f64] {
+        if self.is_area() { &[0.0, 1.0] } else { &[0.5] }
+    }
+
+    /// Returns how far the kernel reaches along an axis, in pixels of the source.
+    fn radius(&self, axis: usize) -> f64 {
+        let radius = match self.resampling {
+            Resampling::Cubic => 2.0,
+            _ => 1.0,
+        };
+        radius * self.steps[axis]
+    }
+
+    /// Returns the pixels along an axis of the source that places from `least` to `most` take, of the
+    /// `length` there are; none if they lie outside.
+    pub(super) fn span(
+        &self,
+        axis: usize,
+        least: f64,
+        most: f64,
+        length: u32,
+    ) -> Option<Range<i64>> {
+        let end = f64::from(length);
+        if !(most > -EDGE && least < end + EDGE) {
+            return None;
+        }
+        let (low, high) = if self.is_area() {
+            ((least + EDGE).floor(), (most - EDGE).ceil())
+        } else {
+            let (low, high) = (least.max(0.0), most.min(end));
+            match self.resampling {
+                Resampling::Nearest => ((low + EDGE).floor(), (high + EDGE).floor() + 1.0),
+                _ if self.is_wide => {
+                    let radius = self.radius(axis);
+                    // The pixel of the centre counts too: where it has no data, there is none.
+                    let first = (low - 0.5 - radius).floor() + 1.0;
+                    let last = (high - 0.5 + radius).ceil() - 1.0;
+                    (
+                        first.min((low + EDGE).floor()),
+                        last.max((high + EDGE).floor()) + 1.0,
+                    )
+                }
+                Resampling::Cubic => ((low - 0.5).floor() - 1.0, (high - 0.5).floor() + 3.0),
+                _ => ((low - 0.5).floor(), (high - 0.5).floor() + 2.0),
+            }
+        };
+        let (first, last) = (floor(low.max(0.0)), floor(high.min(end)));
+        // What touches an edge may still take the pixel beside it.
+        let first = first.min(i64::from(length) - 1);
+        Some(first..last.max(first + 1))
+    }
+
+    /// Returns the pixels along an axis that a wide kernel takes at a place, of the `length` there are.
+    pub(super) fn taps(&self, axis: usize, place: f64, length: u32) -> Range<i64> {
+        let radius = self.radius(axis);
+        let first = floor(place - 0.5 - radius) + 1;
+        let end = -floor(0.5 - radius - place);
+        first.max(0)..end.min(i64::from(length))
+    }
+
+    /// Returns the weight of the pixel `index` at a place.
+    pub(super) fn weight(&self, axis: usize, place: f64, index: i64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "within 33 bits")]
+        let x = ((index as f64 - (place - 0.5)) / self.steps[axis]).abs();
+        match self.resampling {
+            Resampling::Cubic if x < 1.0 => x * x * (1.5 * x - 2.5) + 1.0,
+            Resampling::Cubic if x < 2.0 => x * (x * (2.5 - 0.5 * x) - 4.0) + 2.0,
+            Resampling::Cubic => 0.0,
+            _ => (1.0 - x).max(0.0),
+        }
+    }
+
+    /// Returns the value at the place of a pixel's centre, by bilinear or cubic.
+    ///
+    /// There is none where the pixel of the source in which the place lies has no data. Beside edges and
+    /// holes the weights of those that have are taken; 4 x 4 cubic falls back to 2 x 2.
+    pub(super) fn point<T: Real>(&self, plane: &Plane<'_, T>, place: [f64; 2]) -> Option<f64> {
+        plane.at(place)?;
+        if self.is_wide {
+            return self.wide(plane, place);
+        }
+        if self.resampling == Resampling::Cubic
+            && let Some([sum, _]) = self.narrow::<T, 4>(plane, place)
+        {
+            return Some(sum);
+        }
+        let [sum, weight] = self.narrow::<T, 2>(plane, place)?;
+        (weight > LEAST_WEIGHT).then(|| sum / weight)
+    }
+
+    /// Returns the sums of weighted samples and of weights, of N x N pixels; none for 4 x 4 of which one
+    /// is missing.
+    fn narrow<T: Real, const N: usize>(
+        &self,
+        plane: &Plane<'_, T>,
+        place: [f64; 2],
+    ) -> Option<[f64; 2]> {
+        let [x, y] = place.map(|place| (place - 0.5).floor());
+        let cols = weights::<f64, N>(place[0] - 0.5 - x);
+        let rows = weights::<f64, N>(place[1] - 0.5 - y);
+        let before = i64::from(N > 2);
+        let (left, top) = (floor(x) - before, floor(y) - before);
+        let (mut sum, mut total) = (0.0, 0.0);
+        for (row, down) in (top..).zip(rows) {
+            for (col, along) in (left..).zip(cols) {
+                let weight = along * down;
+                match plane.get(col, row) {
+                    Some(sample) => {
+                        sum += sample.f64() * weight;
+                        total += weight;
+                    }
+                    None if N > 2 => return None,
+                    None => {}
+                }
+            }
+        }
+        Some([sum, total])
+    }
+
+    fn wide<T: Real>(&self, plane: &Plane<'_, T>, place: [f64; 2]) -> Option<f64> {
+        let cols = self.taps(0, place[0], plane.size.width);
+        let rows = self.taps(1, place[1], plane.size.height);
+        let first = cols.start;
+        let weights: Vec<f64> = cols.map(|col| self.weight(0, place[0], col)).collect();
+        let (mut sum, mut total) = (0.0, 0.0);
+        for row in rows {
+            let down = self.weight(1, place[1], row);
+            let (mut line, mut line_total) = (0.0, 0.0);
+            for (col, weight) in (first..).zip(&weights) {
+                if let Some(sample) = plane.get(col, row) {
+                    line += sample.f64() * weight;
+                    line_total += weight;
+                }
+            }
+            sum += line * down;
+            total += line_total * down;
+        }
+        (total > LEAST_WEIGHT).then(|| sum / total)
+    }
+
+    /// Returns the sample made of an area.
+    pub(super) fn area<T: Real>(
+        &self,
+        plane: &Plane<'_, T>,
+        area: &Area,
+        counts: &mut Counts<T>,
+    ) -> Option<T> {
+        match self.resampling {
+            Resampling::Min => area.best(plane, |a, b| a < b),
+            Resampling::Max => area.best(plane, |a, b| a > b),
+            Resampling::Mode => area.mode(plane, counts),
+            _ => area.average(plane),
+        }
+    }
+}
+
+/// Returns the weights of 2 or 4 pixels for a place that lies `part` beyond the centre of the first, or
+/// of the second of 4.
+#[inline(always)]
+pub(super) fn weights<S: Sum, const N: usize>(part: S) -> [S; N] {
+    let number = |number: f64| S::of(number);
+    let mut weights = [S::ZERO; N];
+    match &mut weights[..] {
+        [a, b] => {
+            *a = number(1.0) - part;
+            *b = part;
+        }
+        [a, b, c, d] => {
+            let half = part * number(0.5);
+            *a = half * (part * (number(2.0) - part) - number(1.0));
+            *b = half * part * (part * number(3.0) - number(5.0)) + number(1.0);
+            *c = half * (part * (number(4.0) - part * number(3.0)) + number(1.0));
+            *d = half * part * (part - number(1.0));
+        }
+        _ => {}
+    }
+    weights
+}
+
+/// The pixels of the source between two corners of a pixel of the target.
+///
+/// The two are the top left and the bottom right one, and the area is upright: so gdalwarp takes it, also
+/// where the pixel is turned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    cols: Side,
+    rows: Side,
+}
+
+/// An area along one axis.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    first: i64,
+    end: i64,
+    low: f64,
+    high: f64,
+}
+
+impl Side {
+    /// Returns the pixels between two places, of the `length` there are; none if there are none.
+    pub(super) fn of(a: f64, b: f64, length: u32) -> Option<Self> {
+        let (low, high) = (a.min(b), a.max(b));
+        if !(high > -EDGE && low < f64::from(length) + EDGE) {
+            return None;
+        }
+        let first = floor(low + EDGE).max(0);
+        let end = (-floor(EDGE - high)).min(i64::from(length));
+        // A pixel without extent still lies in one.
+        let end = if first == end && end < i64::from(length) {
+            end + 1
+        } else {
+            end
+        };
+        (first < end).then_some(Self {
+            first,
+            end,
+            low,
+            high,
+        })
+    }
+
+    pub(super) fn pixels(&self) -> Range<i64> {
+        self.first..self.end
+    }
+
+    /// Returns the part of a pixel that is covered; of a single one, all.
+    pub(super) fn weight(&self, pixel: i64) -> f64 {
+        if self.end - self.first == 1 {
+            return 1.0;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "within 33 bits")]
+        let at = pixel as f64;
+        (self.high.min(at + 1.0) - self.low.max(at)).clamp(0.0, 1.0)
+    }
+}
+
+impl Area {
+    pub(super) fn new(cols: Side, rows: Side) -> Self {
+        Self { cols, rows }
+    }
+
+    /// Returns the area between two places, column then row.
+    pub(super) fn between<T: Real>(plane: &Plane<'_, T>, a: [f64; 2], b: [f64; 2]) -> Option<Self> {
+        Some(Self {
+            cols: Side::of(a[0], b[0], plane.size.width)?,
+            rows: Side::of(a[1], b[1], plane.size.height)?,
+        })
+    }
+
+    fn samples<T: Real>(&self, plane: &Plane<'_, T>, mut each: impl FnMut(T)) {
+        let cols = self.cols.pixels();
+        for row in self.rows.pixels() {
+            match plane.run(&cols, row) {
+                (samples, None) => {
+                    for &sample in samples.iter().filter(|sample| plane.is_data(**sample)) {
+                        each(sample);
+                    }
+                }
+                (samples, Some(mask)) => {
+                    for (&sample, _) in samples.iter().zip(mask).filter(|(_, shows)| **shows) {
+                        if plane.is_data(sample) {
+                            each(sample);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn best<T: Real>(&self, plane: &Plane<'_, T>, better: impl Fn(T, T) -> bool) -> Option<T> {
+        let mut best = None;
+        self.samples(plane, |sample| match best {
+            Some(known) if !better(sample, known) => {}
+            _ => best = Some(sample),
+        });
+        best
+    }
+
+    /// Returns the mean, in which a pixel counts as much as is covered of it.
+    fn average<T: Real>(&self, plane: &Plane<'_, T>) -> Option<T> {
+        let cols = self.cols.pixels();
+        // All pixels between the first and the last are covered whole.
+        let (first, last) = (self.cols.weight(cols.start), self.cols.weight(cols.end - 1));
+        let end = self.cols.end - self.cols.first - 1;
+        let (mut sum, mut total) = (0.0, 0.0);
+        for row in self.rows.pixels() {
+            let down = self.rows.weight(row);
+            let (mut line, mut line_total) = (0.0, 0.0);
+            let (samples, mask) = plane.run(&cols, row);
+            for (col, &sample) in (0..).zip(samples) {
+                let shows = mask.is_none_or(|mask| {
+                    let col = usize::try_from(col).ok();
+                    col.and_then(|col| mask.get(col))
+                        .is_some_and(|&shows| shows)
+                });
+                if shows && plane.is_data(sample) {
+                    let weight = match col {
+                        0 => first,
+                        _ if col == end => last,
+                        _ => 1.0,
+                    };
+                    line += sample.f64() * weight;
+                    line_total += weight;
+                }
+            }
+            sum += line * down;
+            total += line_total * down;
+        }
+        (total > 0.0).then(|| T::of_f64(sum / total))
+    }
+
+    /// Returns the most frequent sample; of several, the one that comes to be it first.
+    fn mode<T: Real>(&self, plane: &Plane<'_, T>, counts: &mut Counts<T>) -> Option<T> {
+        let mut most = 0;
+        let mut mode = None;
+        self.samples(plane, |sample| {
+            let count = counts.add(sample);
+            if count > most {
+                most = count;
+                mode = Some(sample);
+            }
+        });
+        counts.clear();
+        mode
+    }
+}
+
+/// How often samples have been seen.
+#[derive(Debug)]
+pub(super) struct Counts<T> {
+    /// Of samples of few bits, by their number.
+    bins: Vec<u32>,
+    /// Which of the bins are not zero.
+    used: Vec<usize>,
+    /// Of others, in the order in which they came.
+    seen: Vec<(T, u32)>,
+}
+
+impl<T: Real> Counts<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            bins: Vec::new(),
+            used: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+
+    /// Counts a sample, and returns how often it has been seen.
+    fn add(&mut self, sample: T) -> u32 {
+        let Some(bin) = sample.bin() else {
+            if let Some((_, count)) = self.seen.iter_mut().find(|(seen, _)| *seen == sample) {
+                *count += 1;
+                return *count;
+            }
+            self.seen.push((sample, 1));
+            return 1;
+        };
+        if self.bins.is_empty() {
+            self.bins = vec![0; BINS];
+        }
+        let Some(count) = self.bins.get_mut(bin) else {
+            return 0;
+        };
+        *count += 1;
+        if *count == 1 {
+            self.used.push(bin);
+        }
+        *count
+    }
+
+    fn clear(&mut self) {
+        for bin in self.used.drain(..) {
+            if let Some(count) = self.bins.get_mut(bin) {
+                *count = 0;
+            }
+        }
+        self.seen.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_widens_as_gdalwarp_does() {
+        let kernel = |scale: f64| Kernel::new(Resampling::Bilinear, [scale, 1.0]);
+        for (scale, is_wide, step) in [
+            (0.5, false, 1.0),
+            (1.049, false, 1.0),
+            (1.052, false, 1.0),
+            (1.06, true, 1.06),
+            (1.96, true, 2.0),
+            (2.04, true, 2.0),
+            (3.7, true, 3.7),
+        ] {
+            let made = kernel(scale);
+            assert_eq!((made.is_wide, made.steps[0]), (is_wide, step), "{scale}");
+            assert_eq!(made.steps[1], 1.0);
+        }
+    }
+
+    #[test]
+    fn an_area_counts_a_pixel_by_what_it_covers() {
+        let side = Side::of(1.25, 3.5, 10).unwrap();
+        let weights: Vec<f64> = side.pixels().map(|pixel| side.weight(pixel)).collect();
+        assert_eq!(weights, [0.75, 1.0, 0.5]);
+        assert_eq!(Side::of(2.0, 2.0, 10).unwrap().pixels(), 2..3);
+        assert_eq!(Side::of(-2.0, 0.5, 10).unwrap().pixels(), 0..1);
+        assert_eq!(Side::of(12.0, 9.5, 10).unwrap().pixels(), 9..10);
+        assert!(Side::of(-2.0, -1.0, 10).is_none());
+        assert!(Side::of(11.0, 12.0, 10).is_none());
+        assert!(Side::of(f64::NAN, 12.0, 10).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn weights_sum_to_one_and_agree_with_their_formula(part in 0.0..1.0_f64) {
+            let four = weights::<f64, 4>(part);
+            let two = weights::<f64, 2>(part);
+            prop_assert!((four.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            let cubic = Kernel::new(Resampling::Cubic, [1.0; 2]);
+            let linear = Kernel::new(Resampling::Bilinear, [1.0; 2]);
+            for (index, weight) in (-1..).zip(four) {
+                prop_assert!((cubic.weight(0, part + 0.5, index) - weight).abs() < 1e-12);
+            }
+            for (index, weight) in (0..).zip(two) {
+                prop_assert!((linear.weight(0, part + 0.5, index) - weight).abs() < 1e-12);
+            }
+        }
+    }
+}

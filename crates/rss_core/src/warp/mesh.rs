@@ -1,0 +1,447 @@
+//! Where each pixel of a target lies on a source, found from few exact places.
+//!
+//! The target is cut into cells that depend on nothing but its grid, so that a pixel has the same place
+//! whichever window is asked for. A cell whose sides are straight to the bound on errors is taken to be
+//! flat between its corners; another is quartered, down to cells in which every place is exact. It is the
+//! idea of GDAL's [approximating transformer](https://gdal.org/en/stable/api/gdal_alg.html), in two
+//! dimensions: fewer exact places, and an error that is bounded down the columns as well.
+
+use crate::geo::{Transformer, Window};
+
+/// The side of the largest cells, in pixels.
+pub(super) const CELL: u32 = 256;
+/// The side of the smallest cells, in pixels: an exact place for each of their pixels costs little more
+/// than looking whether they are flat.
+const LEAST: u32 = 8;
+/// Where along a side the error is looked at. What bends one way errs most at the middle, and what bends
+/// both ways beside it; at these two both are seen.
+const LOOK: [f64; 2] = [0.3, 0.7];
+/// By how much the error between these may be larger than at them.
+const MARGIN: f64 = 1.25;
+
+/// The places of the pixels of a target.
+#[derive(Clone, Debug)]
+pub(super) struct Mesh {
+    there: Transformer,
+    /// How far a place may lie from the exact one, in pixels of the source.
+    max_error: f64,
+}
+
+/// A square of the target's pixels.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    col: u32,
+    row: u32,
+    side: u32,
+}
+
+/// Pixels of the target whose places are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patch {
+    /// The pixels, on the target's grid.
+    pub(super) window: Window,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// Flat between the corners of a cell: top left and right, bottom left and right.
+    Flat(Cell, [[f64; 2]; 4]),
+    /// Each place is found by itself.
+    Bent,
+}
+
+/// Places along a row, each as far from the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// The place of the line's first pixel.
+    pub(super) start: [f64; 2],
+    /// From one place to the next.
+    pub(super) step: [f64; 2],
+    /// The first pixel of the line that belongs to the patch, counted from the line's first.
+    pub(super) skip: u32,
+    /// How many belong to it.
+    pub(super) count: u32,
+}
+
+impl Line {
+    /// Returns the place of a pixel, counted from the line's first.
+    pub(super) fn at(&self, pixel: u32) -> [f64; 2] {
+        let along = f64::from(pixel);
+        [
+            self.start[0] + along * self.step[0],
+            self.start[1] + along * self.step[1],
+        ]
+    }
+}
+
+impl Mesh {
+    pub(super) fn new(there: Transformer, max_error: f64) -> Self {
+        Self { there, max_error }
+    }
+
+    /// Returns the same with another bound.
+    pub(super) fn with_max_error(&self, max_error: f64) -> Self {
+        Self {
+            max_error,
+            ..self.clone()
+        }
+    }
+
+    /// Returns patches that hold each pixel of a window once.
+    pub(super) fn patches(&self, window: &Window) -> Vec<Patch> {
+        let mut found = Vec::new();
+        for row in cells(window.row, window.height) {
+            for col in cells(window.col, window.width) {
+                let cell = Cell {
+                    col,
+                    row,
+                    side: CELL,
+                };
+                self.split(cell, window, &mut found);
+            }
+        }
+        found
+    }
+
+    fn split(&self, cell: Cell, window: &Window, found: &mut Vec<Patch>) {
+        let Some(part) = cell.and(window) else {
+            return;
+        };
+        if self.max_error > 0.0 {
+            if let Some(corners) = self.flat(&cell) {
+                found.push(Patch {
+                    window: part,
+                    shape: Shape::Flat(cell, corners),
+                });
+                return;
+            }
+            if cell.side > LEAST {
+                for quarter in cell.quarters() {
+                    self.split(quarter, window, found);
+                }
+                return;
+            }
+        }
+        found.push(Patch {
+            window: part,
+            shape: Shape::Bent,
+        });
+    }
+
+    /// Returns the places of the corners of a cell, if what is between them is flat.
+    fn flat(&self, cell: &Cell) -> Option<[[f64; 2]; 4]> {
+        let (left, top) = (f64::from(cell.col), f64::from(cell.row));
+        let side = f64::from(cell.side);
+        let place =
+            |along: f64, down: f64| self.there.place([left + along * side, top + down * side]);
+        let corners = [
+            place(0.0, 0.0)?,
+            place(1.0, 0.0)?,
+            place(0.0, 1.0)?,
+            place(1.0, 1.0)?,
+        ];
+        let mut errors = [0.0_f64; 2];
+        for (axis, error) in errors.iter_mut().enumerate() {
+            for end in [0.0, 1.0] {
+                for along in LOOK {
+                    let at = if axis == 0 {
+                        [along, end]
+                    } else {
+                        [end, along]
+                    };
+                    let flat = between(&corners, at);
+                    let exact = place(at[0], at[1])?;
+                    let apart = (flat[0] - exact[0]).abs() + (flat[1] - exact[1]).abs();
+                    *error = error.max(apart);
+                }
+            }
+        }
+        let most = (errors[0] + errors[1]) * MARGIN;
+        (most <= self.max_error).then_some(corners)
+    }
+
+    /// Returns the least and the greatest place, column then row, of the points of a patch that lie
+    /// `offset` from the top left corner of their pixel, for each offset; none if none has a place.
+    pub(super) fn bounds(&self, patch: &Patch, offsets: &[f64]) -> Option<[[f64; 2]; 2]> {
+        let mut found: Option<[[f64; 2]; 2]> = None;
+        let mut add = |at: [f64; 2]| {
+            let [least, most] = found.unwrap_or([at, at]);
+            found = Some([
+                [least[0].min(at[0]), least[1].min(at[1])],
+                [most[0].max(at[0]), most[1].max(at[1])],
+            ]);
+        };
+        for &offset in offsets {
+            // What is flat has its extremes in the corners.
+            let rows = match patch.shape {
+                Shape::Flat(..) => vec![patch.strip(0, 1), patch.strip(patch.window.height - 1, 1)],
+                Shape::Bent => vec![*patch],
+            };
+            for row in rows {
+                self.walk(&row, [offset], |_, _, [line]| {
+                    add(line.at(line.skip));
+                    add(line.at(line.skip + line.count - 1));
+                });
+            }
+        }
+        found
+    }
+
+    /// Runs `each` with the places of a patch, row by row: those of the points that lie `offset` from the
+    /// top left corner of their pixel, for each offset. What has no place is left out.
+    pub(super) fn walk<const N: usize>(
+        &self,
+        patch: &Patch,
+        offsets: [f64; N],
+        mut each: impl FnMut(u32, u32, [Line; N]),
+    ) {
+        let Window {
+            col,
+            row,
+            width,
+            height,
+        } = patch.window;
+        for y in row..row + height {
+            match &patch.shape {
+                Shape::Flat(cell, corners) => {
+                    let lines = offsets.map(|offset| {
+                        let side = f64::from(cell.side);
+                        let along = offset / side;
+                        let down = (f64::from(y - cell.row) + offset) / side;
+                        let start = between(corners, [along, down]);
+                        let end = between(corners, [along + 1.0, down]);
+                        Line {
+                            start,
+                            step: [(end[0] - start[0]) / side, (end[1] - start[1]) / side],
+                            skip: col - cell.col,
+                            count: width,
+                        }
+                    });
+                    each(col, y, lines);
+                }
+                Shape::Bent => {
+                    for x in col..col + width {
+                        let lines = offsets.map(|offset| {
+                            self.there
+                                .place([f64::from(x) + offset, f64::from(y) + offset])
+                                .map(|start| Line {
+                                    start,
+                                    step: [0.0, 0.0],
+                                    skip: 0,
+                                    count: 1,
+                                })
+                        });
+                        if lines.iter().all(Option::is_some) {
+                            each(x, y, lines.map(|line| line.unwrap_or(NOWHERE)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Patch {
+    /// Returns some of its rows, counted from its first.
+    fn strip(&self, first: u32, count: u32) -> Self {
+        Self {
+            window: Window {
+                row: self.window.row + first,
+                height: count.min(self.window.height - first),
+                ..self.window
+            },
+            shape: self.shape,
+        }
+    }
+
+    /// Returns its rows, so many at a time.
+    pub(super) fn strips(&self, count: u32) -> impl Iterator<Item = Self> {
+        (0..self.window.height)
+            .step_by(count as usize)
+            .map(move |first| self.strip(first, count))
+    }
+}
+
+/// Stands for a line that is not there.
+const NOWHERE: Line = Line {
+    start: [f64::NAN; 2],
+    step: [0.0; 2],
+    skip: 0,
+    count: 0,
+};
+
+/// Returns the place at a part of the way along and down between four corners.
+fn between(corners: &[[f64; 2]; 4], [along, down]: [f64; 2]) -> [f64; 2] {
+    let part = |i: usize| {
+        let [a, b, c, d] = corners.map(|corner| corner[i]);
+        let left = a + (c - a) * down;
+        let right = b + (d - b) * down;
+        left + (right - left) * along
+    };
+    [part(0), part(1)]
+}
+
+/// Returns the first pixels of the cells that a run of pixels touches.
+pub(super) fn cells(first: u32, count: u32) -> impl Iterator<Item = u32> {
+    let end = u64::from(first) + u64::from(count);
+    let start = first / CELL * CELL;
+    (u64::from(start)..end)
+        .step_by(CELL as usize)
+        .filter_map(|cell| u32::try_from(cell).ok())
+}
+
+impl Cell {
+    /// Returns the pixels of a window that lie here.
+    fn and(&self, window: &Window) -> Option<Window> {
+        let run = |start: u32, first: u32, count: u32| {
+            let from = start.max(first);
+            let end =
+                (u64::from(start) + u64::from(self.side)).min(u64::from(first) + u64::from(count));
+            let count = end.checked_sub(u64::from(from))?;
+            let count = u32::try_from(count).ok().filter(|&count| count > 0)?;
+            Some((from, count))
+        };
+        let (col, width) = run(self.col, window.col, window.width)?;
+        let (row, height) = run(self.row, window.row, window.height)?;
+        Some(Window {
+            col,
+            row,
+            width,
+            height,
+        })
+    }
+
+    fn quarters(&self) -> [Self; 4] {
+        let side = self.side / 2;
+        [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, down)| Self {
+            col: self.col.saturating_add(right * side),
+            row: self.row.saturating_add(down * side),
+            side,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::geo::{Crs, GeoBox, GeoTransform, Size};
+
+    fn grid(epsg: u32, x: f64, y: f64, side: f64, size: u32) -> GeoBox {
+        GeoBox {
+            size: Size {
+                width: size,
+                height: size,
+            },
+            crs: Some(Crs::Epsg(epsg)),
+            transform: Some(GeoTransform([x, side, 0.0, y, 0.0, -side])),
+        }
+    }
+
+    /// Checks that all pixels of a window are there once, and near their exact places. Returns how many
+    /// patches there are.
+    fn check(from: &GeoBox, to: &GeoBox, window: Window, max_error: f64) -> usize {
+        let mesh = Mesh::new(Transformer::new(to, from).unwrap(), max_error);
+        let patches = mesh.patches(&window);
+        let mut seen = vec![0_u8; window.width as usize * window.height as usize];
+        let mut worst = 0.0_f64;
+        for patch in &patches {
+            mesh.walk(patch, [0.5], |col, row, [line]| {
+                for i in 0..line.count {
+                    let x = col + i;
+                    let at = line.at(line.skip + i);
+                    let exact = mesh.there.place([f64::from(x) + 0.5, f64::from(row) + 0.5]);
+                    if let Some(exact) = exact {
+                        worst = worst.max((at[0] - exact[0]).abs() + (at[1] - exact[1]).abs());
+                    }
+                    let place = (row - window.row) * window.width + x - window.col;
+                    seen[place as usize] += 1;
+                }
+            });
+        }
+        assert!(worst <= max_error + 1e-6, "{worst} of {max_error}");
+        assert!(seen.iter().all(|&times| times == 1));
+        patches.len()
+    }
+
+    #[test]
+    fn a_flat_map_takes_few_places_and_a_bent_one_more() {
+        let utm = grid(32755, 600_000.0, 6_100_000.0, 10.0, 4096);
+        let albers = grid(3577, 1_550_000.0, -3_950_000.0, 10.0, 1024);
+        let whole = Window::whole(albers.size);
+        assert_eq!(check(&utm, &albers, whole, 0.125), 16);
+        // A world of whole degrees, which Mercator bends both ways about the equator.
+        let mercator = grid(3857, -20_037_508.0, 20_037_508.0, 10_000.0, 4000);
+        let world = grid(4326, -170.0, 80.0, 0.5, 320);
+        let whole = Window::whole(world.size);
+        assert!(check(&mercator, &world, whole, 0.125) > 16);
+    }
+
+    #[test]
+    fn a_place_does_not_depend_on_the_window() {
+        let utm = grid(32755, 600_000.0, 6_100_000.0, 30.0, 4096);
+        let albers = grid(3577, 1_550_000.0, -3_950_000.0, 30.0, 1024);
+        let mesh = Mesh::new(Transformer::new(&albers, &utm).unwrap(), 0.125);
+        let place = |window: &str| {
+            let mut found = None;
+            for patch in mesh.patches(&window.parse().unwrap()) {
+                mesh.walk(&patch, [0.5], |col, row, [line]| {
+                    if row == 300 && (col..col + line.count).contains(&290) {
+                        found = Some(line.at(line.skip + 290 - col));
+                    }
+                });
+            }
+            found.unwrap()
+        };
+        assert_eq!(place("0,0,1024,1024"), place("290,300,1,1"));
+        assert_eq!(place("270,280,40,40"), place("290,299,20,17"));
+    }
+
+    #[test]
+    fn what_has_no_place_is_left_out() {
+        // Half of this world is beyond the map of a zone.
+        let utm = grid(32755, 600_000.0, 6_100_000.0, 1000.0, 100);
+        let world = grid(4326, -180.0, 90.0, 1.0, 180);
+        let mesh = Mesh::new(Transformer::new(&world, &utm).unwrap(), 0.125);
+        let window = Window::whole(world.size);
+        let mut count = 0;
+        for patch in mesh.patches(&window) {
+            mesh.walk(&patch, [0.5], |_, _, [line]| {
+                assert!(line.at(line.skip).iter().all(|place| place.is_finite()));
+                count += line.count;
+            });
+        }
+        assert!(count < window.width * window.height, "{count}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn no_place_is_further_off_than_the_bound(
+            codes in prop::sample::select(vec![
+                (32755_u32, 3577_u32), (3577, 32755), (32755, 32756), (4326, 32755), (32755, 4326),
+                (3857, 3577), (3577, 3857), (3031, 32755), (4326, 3857), (3857, 4326),
+            ]),
+            lon in 143.0..151.0_f64,
+            lat in -43.0..-12.0_f64,
+            metres in 5.0..3000.0_f64,
+            col in 0_u32..600,
+            row in 0_u32..600,
+            width in 1_u32..300,
+            height in 1_u32..300,
+            max_error in 0.01..0.5_f64,
+        ) {
+            let bbox = crate::geo::Bbox::new(lon, lat, lon + 0.001, lat + 0.001).unwrap();
+            let at = |code: u32| {
+                let side = if code == 4326 { metres / 111_000.0 } else { metres };
+                let crs = Crs::Epsg(code);
+                let [x, _, _, y] = GeoBox::of_bbox(&bbox, crs, side).unwrap().bounds().unwrap();
+                grid(code, x - 400.0 * side, y + 400.0 * side, side, 1000)
+            };
+            let window = Window { col, row, width, height };
+            check(&at(codes.0), &at(codes.1), window, max_error);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A warp spread over threads: arrays of any layout in, tiles out.
+
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
+use rayon::prelude::*;
+
+use super::{
+    Source, Warp,
+    case::Case,
+    free,
+    plane::Plane,
+    sample::{Cell, Real},
+    tile::{Tile, put, tiles},
+    upright,
+};
+use crate::{
+    geo::{Extent, Window},
+    raster::Resampling,
+};
+
+impl Warp {
+    /// Resamples samples that are one number.
+    pub(super) fn real<T: Real>(
+        &self,
+        source: &Source<'_, T>,
+        nodata: Option<T>,
+        target: &Window,
+        out: ArrayViewMut2<'_, T>,
+    ) -> usize {
+        let kernel = &self.kernel;
+        self.each_tile(source, nodata, target, out, |plane, tile| {
+            match &self.case {
+                Case::Same { target, .. } => copy(target, plane, tile),
+                Case::Upright(rulers) => match kernel.resampling {
+                    Resampling::Nearest => upright::nearest(rulers, plane, tile),
+                    Resampling::Mode | Resampling::Min | Resampling::Max => {
+                        upright::area(kernel, rulers, plane, tile)
+                    }
+                    _ => upright::sums(kernel, rulers, plane, tile),
+                },
+                Case::Free(mesh) => match kernel.resampling {
+                    Resampling::Nearest => free::nearest(mesh, plane, tile),
+                    _ if kernel.is_area() => free::area(kernel, mesh, plane, tile),
+                    _ => free::linear(kernel, mesh, plane, tile),
+                },
+            }
+        })
+    }
+
+    /// Copies samples of any kind.
+    pub(super) fn nearest<T: Cell>(
+        &self,
+        source: &Source<'_, T>,
+        target: &Window,
+        out: ArrayViewMut2<'_, T>,
+    ) -> usize {
+        self.each_tile(source, None, target, out, |plane, tile| match &self.case {
+            Case::Same { target, .. } => copy(target, plane, tile),
+            Case::Upright(rulers) => upright::nearest(rulers, plane, tile),
+            Case::Free(mesh) => free::nearest(mesh, plane, tile),
+        })
+    }
+
+    /// Runs `each` for all tiles of a target, and adds up what it returns.
+    fn each_tile<T: Cell>(
+        &self,
+        source: &Source<'_, T>,
+        nodata: Option<T>,
+        target: &Window,
+        mut out: ArrayViewMut2<'_, T>,
+        each: impl Fn(&Plane<'_, T>, Tile<'_, T>) -> usize + Sync,
+    ) -> usize {
+        if !has_rows(out.strides(), out.dim()) {
+            let mut straight = Array2::from_shape_fn(out.dim(), |place| out[place]);
+            let count = self.each_tile(source, nodata, target, straight.view_mut(), each);
+            out.assign(&straight);
+            return count;
+        }
+        let copied;
+        let pixels = match has_rows(source.pixels.strides(), source.pixels.dim()) {
+            true => source.pixels.view(),
+            false => {
+                copied = source.pixels.as_standard_layout();
+                copied.view()
+            }
+        };
+        let masked;
+        let mask = match &source.mask {
+            Some(mask) if has_rows(mask.strides(), mask.dim()) => Some(mask.view()),
+            Some(mask) => {
+                masked = mask.as_standard_layout();
+                Some(masked.view())
+            }
+            None => None,
+        };
+        let samples = rows(&pixels);
+        let mask = mask.as_ref().map(rows);
+        let plane = Plane {
+            rows: &samples,
+            mask: mask.as_deref(),
+            nodata,
+            window: source.window,
+            size: self.from.size,
+        };
+        let rows = out
+            .axis_iter_mut(Axis(0))
+            .filter_map(|row| row.into_slice())
+            .collect();
+        let tiles = tiles(target, rows);
+        tiles.into_par_iter().map(|tile| each(&plane, tile)).sum()
+    }
+}
+
+fn rows<'a, T>(pixels: &'a ArrayView2<'_, T>) -> Vec<&'a [T]> {
+    pixels
+        .axis_iter(Axis(0))
+        .filter_map(|row| row.to_slice())
+        .collect()
+}
+
+/// Returns true if the samples of a row lie one after another.
+fn has_rows(strides: &[isize], (_, width): (usize, usize)) -> bool {
+    width <= 1 || strides.last() == Some(&1)
+}
+
+/// Copies the pixels of a tile of a target that lies somewhere on the source.
+fn copy<T: Cell>(target: &Extent, plane: &Plane<'_, T>, mut tile: Tile<'_, T>) -> usize {
+    let window = tile.window;
+    let mut count = 0;
+    for (y, out) in (i64::from(window.row) + target.row..).zip(&mut tile.rows) {
+        let cols = i64::from(window.col) + target.col..;
+        count += put(out, cols.map(|x| plane.get(x, y)).take(out.len()));
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geo::{Crs, GeoBox};
+
+    const NODATA: f64 = -999.0;
+
+    fn grid(bounds: [f64; 4]) -> GeoBox {
+        GeoBox::of_bounds(Crs::Epsg(32755), bounds, 1.0).unwrap()
+    }
+
+    /// Warps all of a source onto a grid half a pixel beside it.
+    fn made(pixels: ArrayView2<'_, i16>, mask: Option<ArrayView2<'_, bool>>) -> Array2<i16> {
+        let (height, width) = pixels.dim();
+        let from = grid([0.0, 0.0, width as f64, height as f64]);
+        let mut to = from.clone();
+        if let Some(transform) = &mut to.transform {
+            transform.0[0] += 0.5;
+        }
+        let warp = Warp::new(&from, &to, Resampling::Bilinear, 0.125).unwrap();
+        let whole = Window::whole(from.size);
+        let source = Source {
+            pixels,
+            window: whole,
+            nodata: Some(NODATA),
+            mask,
+        };
+        // Written by column.
+        let mut out = Array2::from_elem((width, height), 0_i16);
+        let count = warp
+            .resample(&source, &whole, out.view_mut().reversed_axes())
+            .unwrap();
+        assert_eq!(count, out.iter().filter(|&&pixel| pixel != 0).count());
+        out.reversed_axes()
+    }
+
+    #[test]
+    fn arrays_of_any_layout_are_read_and_written() {
+        let pixels = Array2::from_shape_fn((20, 30), |(y, x)| 1 + ((x * 31 + y * 17) % 97) as i16);
+        let expected = made(pixels.view(), None);
+        assert_eq!(expected[(3, 4)], (pixels[(3, 4)] + pixels[(3, 5)] + 1) / 2);
+        let turned = pixels.t().as_standard_layout().into_owned();
+        assert_eq!(made(turned.t(), None), expected);
+        let wide = ndarray::concatenate![Axis(1), pixels, pixels];
+        assert_eq!(made(wide.slice(ndarray::s![.., ..30]), None), expected);
+        let shown = Array2::from_elem((30, 20), true);
+        assert_eq!(made(turned.t(), Some(shown.t())), expected);
+    }
+
+    #[test]
+    fn a_value_that_is_nodata_by_chance_is_kept_beside_it() {
+        let pixels = Array2::from_shape_fn((8, 10), |(_, x)| if x % 2 == 0 { -998 } else { -1000 });
+        let out = made(pixels.view(), None);
+        // The last column lies beside the source by half a pixel: its centre is on the edge.
+        assert!(
+            out.slice(ndarray::s![.., ..9])
+                .iter()
+                .all(|&pixel| pixel == -1000),
+            "{out}"
+        );
+    }
+}

@@ -1,0 +1,485 @@
+//! Warps between grids of one CRS: columns depend on columns, rows on rows.
+//!
+//! Weights are those of an axis, so a row of the target is made in two steps: rows of the source are summed
+//! into one, and that one along its columns. What misses a pixel is done one by one.
+
+use std::ops::Range;
+
+use super::{
+    kernel::{Area, Counts, Kernel, Side, weights},
+    plane::{Plane, floor, pixel},
+    sample::{Cell, Real, Sum},
+    tile::{Tile, beside, keep, put},
+};
+use crate::{
+    geo::{Size, Window},
+    raster::Resampling,
+};
+
+/// How far a scale may be from 1 over a whole target, in pixels, and still be 1.
+const SAME: f64 = 1e-7;
+
+/// The places of a target's columns, or rows, on those of the source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ruler {
+    start: f64,
+    scale: f64,
+    /// True if one pixel follows another: all lie at the same part of theirs.
+    is_same: bool,
+}
+
+impl Ruler {
+    /// Makes a ruler of the places of the first edge and of the last one, of so many pixels.
+    pub(super) fn new(start: f64, end: f64, length: u32) -> Self {
+        let length = f64::from(length);
+        let is_same = (end - start - length).abs() < SAME;
+        Self {
+            start,
+            scale: if is_same { 1.0 } else { (end - start) / length },
+            is_same,
+        }
+    }
+
+    /// Returns how many pixels of the source one of the target is.
+    pub(super) fn scale(&self) -> f64 {
+        self.scale.abs()
+    }
+
+    /// Returns the pixel and the part of it in which the place of a point lies that is `offset` from the
+    /// edge of a pixel of the target, once it is moved.
+    fn split(&self, index: u32, offset: f64, moved: f64) -> (i64, f64) {
+        if self.is_same {
+            let place = self.start + (offset + moved);
+            let first = place.floor();
+            return (floor(first) + i64::from(index), place - first);
+        }
+        let place = self.start + (f64::from(index) + offset) * self.scale + moved;
+        let first = place.floor();
+        (floor(first), place - first)
+    }
+
+    /// Returns the place of a point `offset` from the edge of a pixel.
+    pub(super) fn at(&self, index: u32, offset: f64) -> f64 {
+        let (first, part) = self.split(index, offset, 0.0);
+        #[expect(clippy::cast_precision_loss, reason = "within 41 bits")]
+        let first = first as f64;
+        first + part
+    }
+}
+
+/// Both axes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rulers {
+    pub(super) cols: Ruler,
+    pub(super) rows: Ruler,
+}
+
+/// Writes a tile by nearest, and returns how many pixels are valid.
+pub(super) fn nearest<T: Cell>(
+    rulers: &Rulers,
+    plane: &Plane<'_, T>,
+    mut tile: Tile<'_, T>,
+) -> usize {
+    let window = tile.window;
+    let Size { width, height } = plane.size;
+    let cols: Vec<Option<i64>> = (window.col..window.col + window.width)
+        .map(|col| pixel(rulers.cols.at(col, 0.5), width))
+        .collect();
+    let mut count = 0;
+    for (row, out) in (window.row..).zip(&mut tile.rows) {
+        let Some(row) = pixel(rulers.rows.at(row, 0.5), height) else {
+            continue;
+        };
+        count += put(out, cols.iter().map(|col| plane.get((*col)?, row)));
+    }
+    count
+}
+
+/// Writes a tile of what areas hold, and returns how many pixels are valid.
+pub(super) fn area<T: Real>(
+    kernel: &Kernel,
+    rulers: &Rulers,
+    plane: &Plane<'_, T>,
+    mut tile: Tile<'_, T>,
+) -> usize {
+    let window = tile.window;
+    let Size { width, height } = plane.size;
+    let cols: Vec<Option<Side>> = (window.col..window.col + window.width)
+        .map(|col| rulers.cols.side(col, width))
+        .collect();
+    let mut counts = Counts::new();
+    let mut count = 0;
+    for (row, out) in (window.row..).zip(&mut tile.rows) {
+        let Some(row) = rulers.rows.side(row, height) else {
+            continue;
+        };
+        let samples = cols.iter().map(|col| {
+            let area = Area::new((*col)?, row);
+            let sample = kernel.area(plane, &area, &mut counts)?;
+            Some(keep(sample, plane.nodata))
+        });
+        count += put(out, samples);
+    }
+    count
+}
+
+impl Ruler {
+    fn side(&self, index: u32, length: u32) -> Option<Side> {
+        Side::of(self.at(index, 0.0), self.at(index, 1.0), length)
+    }
+}
+
+/// Writes a tile by bilinear, cubic or average, and returns how many pixels are valid.
+pub(super) fn sums<T: Real>(
+    kernel: &Kernel,
+    rulers: &Rulers,
+    plane: &Plane<'_, T>,
+    mut tile: Tile<'_, T>,
+) -> usize {
+    let Window {
+        col,
+        row,
+        width,
+        height,
+    } = tile.window;
+    let cols = Axis::<T::Sum>::new(kernel, 0, &rulers.cols, col..col + width, plane);
+    let rows = Axis::<T::Sum>::new(kernel, 1, &rulers.rows, row..row + height, plane);
+    let reach = cols.reach();
+    let is_whole = plane.is_whole(
+        in_source(&reach, plane.window.col),
+        in_source(&rows.reach(), plane.window.row),
+    );
+    let mut worker = Worker {
+        kernel,
+        rulers,
+        plane,
+        cols,
+        sums: vec![T::Sum::ZERO; reach.len()],
+        values: vec![T::Sum::ZERO; width as usize],
+        holes: vec![0; reach.len()],
+        reach,
+        counts: Counts::new(),
+    };
+    let mut count = 0;
+    for ((row, out), &taps) in (row..).zip(&mut tile.rows).zip(&rows.taps) {
+        let weights = rows.weights.get(taps.weights()).unwrap_or_default();
+        if taps.count > 0 {
+            worker.sum_rows(taps, weights);
+        }
+        let is_whole = taps.count > 0 && (is_whole || worker.find_holes(taps) == 0);
+        count += if is_whole && worker.cols.is_full {
+            worker.whole_row(out)
+        } else {
+            worker.row([col, row], taps.count > 0, out)
+        };
+    }
+    count
+}
+
+fn in_source(pixels: &Range<usize>, first: u32) -> Range<i64> {
+    let pixel =
+        |index: usize| i64::try_from(index).unwrap_or(i64::MAX - (1 << 32)) + i64::from(first);
+    pixel(pixels.start)..pixel(pixels.end)
+}
+
+/// The pixels of a window that one of the target is made of along an axis.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taps {
+    /// The first, counted from the window's.
+    start: usize,
+    /// How many; 0 where one is missing.
+    count: usize,
+    /// Where their weights are.
+    weights: usize,
+}
+
+impl Taps {
+    fn end(&self) -> usize {
+        self.start + self.count
+    }
+
+    fn weights(&self) -> Range<usize> {
+        self.weights..self.weights + self.count
+    }
+}
+
+/// What a run of pixels of the target is made of along an axis.
+struct Axis<S> {
+    taps: Vec<Taps>,
+    weights: Vec<S>,
+    /// True if no pixel lacks one.
+    is_full: bool,
+    /// True if each pixel starts one after the one before, with the same weights.
+    is_sliding: bool,
+}
+
+impl<S: Sum> Axis<S> {
+    fn new<T: Real>(
+        kernel: &Kernel,
+        axis: usize,
+        ruler: &Ruler,
+        pixels: Range<u32>,
+        plane: &Plane<'_, T>,
+    ) -> Self {
+        let (first, count, length) = match axis {
+            0 => (plane.window.col, plane.window.width, plane.size.width),
+            _ => (plane.window.row, plane.window.height, plane.size.height),
+        };
+        let mut made = Self {
+            taps: Vec::with_capacity(pixels.len()),
+            weights: Vec::new(),
+            is_full: true,
+            is_sliding: false,
+        };
+        let narrow = !kernel.is_wide && !kernel.is_area();
+        for index in pixels {
+            let mut weighted: Vec<f64> = Vec::new();
+            let start = if kernel.is_area() {
+                ruler.side(index, length).map(|side| {
+                    weighted.extend(side.pixels().map(|pixel| side.weight(pixel)));
+                    side.pixels().start
+                })
+            } else if pixel(ruler.at(index, 0.5), length).is_none() {
+                None
+            } else if narrow {
+                // From the centre of a pixel of the source to that of the next.
+                let (start, part) = ruler.split(index, 0.5, -0.5);
+                if kernel.resampling == Resampling::Cubic {
+                    weighted.extend(weights::<f64, 4>(part));
+                    Some(start - 1)
+                } else {
+                    weighted.extend(weights::<f64, 2>(part));
+                    Some(start)
+                }
+            } else {
+                let place = ruler.at(index, 0.5);
+                let taps = kernel.taps(axis, place, length);
+                weighted.extend(taps.clone().map(|pixel| kernel.weight(axis, place, pixel)));
+                Some(taps.start)
+            };
+            made.push(start, &weighted, narrow, first, count);
+        }
+        made.is_sliding = narrow && ruler.is_same && made.is_full;
+        made
+    }
+
+    /// Adds what one pixel is made of.
+    fn push(&mut self, start: Option<i64>, weighted: &[f64], narrow: bool, first: u32, count: u32) {
+        let total: f64 = if narrow { 1.0 } else { weighted.iter().sum() };
+        let start = start
+            .and_then(|start| usize::try_from(start - i64::from(first)).ok())
+            .filter(|start| start + weighted.len() <= count as usize)
+            .filter(|_| total > 1e-6 && !weighted.is_empty());
+        let Some(start) = start else {
+            self.is_full = false;
+            self.taps.push(Taps::default());
+            return;
+        };
+        self.taps.push(Taps {
+            start,
+            count: weighted.len(),
+            weights: self.weights.len(),
+        });
+        let weighted = weighted.iter().map(|weight| S::of(weight / total));
+        self.weights.extend(weighted);
+    }
+
+    /// Returns the pixels of the window that are taken.
+    fn reach(&self) -> Range<usize> {
+        let taken = || self.taps.iter().filter(|taps| taps.count > 0);
+        let start = taken().map(|taps| taps.start).min().unwrap_or(0);
+        let end = taken().map(Taps::end).max().unwrap_or(0);
+        start..end
+    }
+}
+
+/// What makes the rows of a tile.
+struct Worker<'a, T: Real> {
+    kernel: &'a Kernel,
+    rulers: &'a Rulers,
+    plane: &'a Plane<'a, T>,
+    cols: Axis<T::Sum>,
+    /// The columns of the window that are taken.
+    reach: Range<usize>,
+    /// The rows that a row of the target is made of, summed.
+    sums: Vec<T::Sum>,
+    /// How many pixels without data the columns up to one have in these rows; zeros where none is known to
+    /// have any.
+    holes: Vec<u32>,
+    values: Vec<T::Sum>,
+    counts: Counts<T>,
+}
+
+impl<T: Real> Worker<'_, T> {
+    /// Writes a row of which no pixel misses one.
+    fn whole_row(&mut self, out: &mut [T]) -> usize {
+        let first = self.reach.start;
+        let (sums, cols, values) = (&self.sums, &self.cols, &mut self.values);
+        match (cols.taps.first(), cols.is_sliding) {
+            (Some(taps), true) => {
+                let weights = cols.weights.get(taps.weights()).unwrap_or_default();
+                let sums = sums.get(taps.start - first..).unwrap_or_default();
+                match *weights {
+                    [a, b] => slide(sums, [a, b], values),
+                    [a, b, c, d] => slide(sums, [a, b, c, d], values),
+                    _ => {}
+                }
+            }
+            _ if !self.kernel.is_wide && !self.kernel.is_area() => match self.kernel.resampling {
+                Resampling::Cubic => sum_cols::<_, 4>(sums, cols, first, values),
+                _ => sum_cols::<_, 2>(sums, cols, first, values),
+            },
+            _ => {
+                for (value, taps) in values.iter_mut().zip(&cols.taps) {
+                    *value = self::sum(sums, cols, first, taps);
+                }
+            }
+        }
+        for (place, value) in out.iter_mut().zip(values.iter()) {
+            *place = value.sample();
+        }
+        beside(out, self.plane.nodata);
+        out.len()
+    }
+
+    /// Writes a row, whose first column and row of the target are given, one by one where a pixel is
+    /// missing.
+    fn row(&mut self, [col, row]: [u32; 2], is_summed: bool, out: &mut [T]) -> usize {
+        let first = self.reach.start;
+        let mut count = 0;
+        for ((col, place), along) in (col..).zip(out).zip(&self.cols.taps) {
+            let is_whole = is_summed && along.count > 0 && {
+                let holes = |end: usize| match end.checked_sub(first + 1) {
+                    Some(index) => self.holes.get(index).copied(),
+                    None => Some(0),
+                };
+                holes(along.end()) == holes(along.start)
+            };
+            let sample = if is_whole {
+                Some(self::sum(&self.sums, &self.cols, first, along).sample())
+            } else {
+                let at = [col, row];
+                one(self.kernel, self.rulers, self.plane, &mut self.counts, at)
+            };
+            if let Some(sample) = sample {
+                *place = keep(sample, self.plane.nodata);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Sums the rows of the window that a row is made of.
+    fn sum_rows(&mut self, taps: Taps, weights: &[T::Sum]) {
+        let rows = self.plane.rows.get(taps.start..taps.end());
+        let rows: Vec<&[T]> = rows
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|row| row.get(self.reach.clone()))
+            .collect();
+        match (&rows[..], weights) {
+            (&[a, b], &[p, q]) => add([a, b], [p, q], &mut self.sums),
+            (&[a, b, c, d], &[p, q, r, s]) => add([a, b, c, d], [p, q, r, s], &mut self.sums),
+            _ => {
+                self.sums.fill(T::Sum::ZERO);
+                for (row, &weight) in rows.iter().zip(weights) {
+                    for (sum, &sample) in self.sums.iter_mut().zip(*row) {
+                        *sum += T::Sum::of_sample(sample) * weight;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts the pixels without data in the rows that a row is made of, column by column, and returns how
+    /// many there are.
+    fn find_holes(&mut self, taps: Taps) -> u32 {
+        self.holes.fill(0);
+        for row in taps.start..taps.end() {
+            self.plane.count_holes(row, &self.reach, &mut self.holes);
+        }
+        let mut total = 0;
+        for count in &mut self.holes {
+            total += *count;
+            *count = total;
+        }
+        total
+    }
+}
+
+/// Returns one pixel, column and row of the target.
+fn one<T: Real>(
+    kernel: &Kernel,
+    rulers: &Rulers,
+    plane: &Plane<'_, T>,
+    counts: &mut Counts<T>,
+    [col, row]: [u32; 2],
+) -> Option<T> {
+    if kernel.is_area() {
+        let cols = rulers.cols.side(col, plane.size.width)?;
+        let rows = rulers.rows.side(row, plane.size.height)?;
+        return kernel.area(plane, &Area::new(cols, rows), counts);
+    }
+    let place = [rulers.cols.at(col, 0.5), rulers.rows.at(row, 0.5)];
+    Some(T::of_f64(kernel.point(plane, place)?))
+}
+
+/// Sums N rows into one.
+fn add<T: Real, const N: usize>(rows: [&[T]; N], weights: [T::Sum; N], sums: &mut [T::Sum]) {
+    let length = sums.len();
+    let rows = rows.map(|row| row.get(..length).unwrap_or_default());
+    if rows.iter().any(|row| row.len() != length) {
+        return;
+    }
+    for (i, sum) in sums.iter_mut().enumerate() {
+        let mut total = T::Sum::ZERO;
+        for (row, weight) in rows.iter().zip(weights) {
+            total += T::Sum::of_sample(row[i]) * weight;
+        }
+        *sum = total;
+    }
+}
+
+/// Sums N neighbours, with the same weights everywhere.
+fn slide<S: Sum, const N: usize>(sums: &[S], weights: [S; N], values: &mut [S]) {
+    let length = values.len();
+    let shifted: [&[S]; N] =
+        std::array::from_fn(|shift| sums.get(shift..shift + length).unwrap_or_default());
+    if shifted.iter().any(|sums| sums.len() != length) {
+        return;
+    }
+    for (i, value) in values.iter_mut().enumerate() {
+        let mut total = S::ZERO;
+        for (sums, weight) in shifted.iter().zip(weights) {
+            total += sums[i] * weight;
+        }
+        *value = total;
+    }
+}
+
+/// Sums N neighbours for each pixel.
+fn sum_cols<S: Sum, const N: usize>(sums: &[S], axis: &Axis<S>, first: usize, values: &mut [S]) {
+    let (weights, _) = axis.weights.as_chunks::<N>();
+    for ((value, taps), weights) in values.iter_mut().zip(&axis.taps).zip(weights) {
+        let chunk = sums
+            .get(taps.start - first..)
+            .and_then(|sums| sums.first_chunk::<N>());
+        if let Some(sums) = chunk {
+            let mut total = S::ZERO;
+            for (&sum, &weight) in sums.iter().zip(weights) {
+                total += sum * weight;
+            }
+            *value = total;
+        }
+    }
+}
+
+fn sum<S: Sum>(sums: &[S], axis: &Axis<S>, first: usize, taps: &Taps) -> S {
+    let weights = axis.weights.get(taps.weights()).unwrap_or_default();
+    let sums = sums.get(taps.start - first..).unwrap_or_default();
+    let mut total = S::ZERO;
+    for (&sum, &weight) in sums.iter().zip(weights) {
+        total += sum * weight;
+    }
+    total
+}
