@@ -13,8 +13,17 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use ndarray::Axis;
 use place::{Place, agree, open_and_read};
-use rss_core::{Backend, Location, Pixels, QueryResult, RemoteVariant, Session};
+use rss_core::{
+    Backend, Location, Pixels, QueryResult, ReadRequest, RemoteVariant, Resampling, Session,
+    apply::{
+        ApplyOptions, Block, CubeOptions, Grid,
+        reduce::{Reducer, reduce_f32},
+    },
+    mask::Cleanup,
+    writer::CogOptions,
+};
 use rss_testbed::{Request, Scenes};
 use stac::ItemCollection;
 use tempfile::TempDir;
@@ -123,6 +132,7 @@ fn main() -> Result<()> {
     );
 
     options(&place, &found)?;
+    picture(&session, &found)?;
     println!(
         "\nNext:\n  cargo run --release -p rss_cli -- search --help      the command line\n  \
          scripts/bench                                        the same measured by Criterion\n  \
@@ -281,6 +291,52 @@ fn options(place: &Place, found: &QueryResult) -> Result<()> {
     )?;
     let s3 = place::first_asset(found.items())?;
     show("async-tiff", &session, &s3, Backend::AsyncTiff)
+}
+
+/// Makes a cloud-free vegetation index of all dates: a COG, and a look at it.
+fn picture(session: &Session, found: &QueryResult) -> Result<()> {
+    let exe = std::env::current_exe()?;
+    let target = exe.ancestors().nth(3).context("a target folder")?;
+    let folder = target.join("demo");
+    std::fs::create_dir_all(&folder)?;
+    let options = CubeOptions::new()
+        .reflectance()
+        .with_mask("clouds".parse()?, Cleanup::default().with_dilation(2))
+        .with_grid(Grid::Resolution(20.0.into()))
+        .with_resampling(Resampling::Average);
+    let start = Instant::now();
+    let cube = session.cube(found, &options)?;
+    let ndvi = cube.apply(
+        ApplyOptions::new().with_names(["ndvi"]),
+        |block: &Block<f32>| {
+            let (red, nir) = (block.band("red")?, block.band("nir")?);
+            let ndvi = (&nir - &red) / (&nir + &red);
+            Ok(reduce_f32(ndvi.view(), Reducer::Median)?.insert_axis(Axis(0)))
+        },
+    );
+    let (cog, look) = (folder.join("ndvi.tif"), folder.join("ndvi.png"));
+    let to = Location::parse(&cog.to_string_lossy())?;
+    let (written, report) = session.compute_cog(ndvi, &to, &CogOptions::new())?;
+    ensure!(
+        report.holes.is_empty(),
+        "pixels are missing: {:?}",
+        report.holes
+    );
+    let raster = place::open(session, &to, Backend::AsyncTiff)?;
+    let level = raster.profile().overviews.len().min(1);
+    raster
+        .read(&ReadRequest::new().with_level(level))?
+        .save(&look)?;
+    println!(
+        "\nA cloud-free median of the vegetation index, {} dates on {}: {:.1} MB in {}\n  {}\n  {}",
+        cube.steps().len(),
+        cube.grid(),
+        written.bytes as f64 / 1e6,
+        shown(start.elapsed()),
+        cog.display(),
+        look.display()
+    );
+    Ok(())
 }
 
 fn is_list(request: &&Request) -> bool {

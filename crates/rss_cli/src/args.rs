@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod apply;
+
+pub(crate) use self::apply::{ApplyArgs, CubeArgs, MosaicArgs};
+
 /// From a STAC query to pixels.
 #[derive(Debug, Parser)]
 #[command(
@@ -63,6 +67,16 @@ pub(crate) enum Command {
         after_help = "Example:\n  rss zarr write dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to cube.zarr\n  rss zarr read cube.zarr --band nbart_red --window 0,0,512,512 -o block.npy"
     )]
     Zarr(ZarrArgs),
+    /// Computes one picture of many images: a formula, a median, without clouds, as a COG.
+    #[command(
+        after_help = "Example:\n  rss apply dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --expr \"(nir-red)/(nir+red)\" --mask clouds --reduce median --resolution 20 -o ndvi.tif"
+    )]
+    Apply(ApplyArgs),
+    /// Lays images over each other: one picture of them all.
+    #[command(
+        after_help = "Example:\n  rss mosaic dea sentinel2 --bbox 153.0,-27.6,153.3,-27.3 --start 2021-01-01 --end 2021-02-01 --canonical red,green,blue --mask clouds -o brisbane.tif"
+    )]
+    Mosaic(MosaicArgs),
     /// Looks after the file cache.
     #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
     Cache(CacheArgs),

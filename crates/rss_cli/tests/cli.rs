@@ -4,6 +4,7 @@
 
 mod cli {
     pub(crate) mod absent;
+    pub(crate) mod apply;
     #[cfg(feature = "bench")]
     pub(crate) mod bench;
     pub(crate) mod cache;

@@ -69,6 +69,7 @@
 //! | `gdal` | yes | the GDAL backend and `get()`; links the system's libgdal, 3.6 or newer |
 //! | `gdal-bundled` | no | builds GDAL from source, for machines without it: long, and without ZSTD and WebP |
 //! | `index` | no | the index: headers of many files in one Parquet file; the `index` module |
+//! | `expression` | no | formulas over bands: `apply::Expression` |
 //! | `zarr` | no | sharded Zarr v3 arrays and cubes; the `zarr` module |
 //! | `icechunk` | no | Icechunk repositories as places of cubes and arrays; needs Rust 1.95, newer than the rest |
 //! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback |

@@ -15,6 +15,14 @@ use crate::{
 
 /// Searches.
 pub(super) async fn search(session: &Session, args: &Selection) -> Result<QueryResult> {
+    search_bands(session, args, &args.canonical).await
+}
+
+async fn search_bands(
+    session: &Session,
+    args: &Selection,
+    canonical: &[String],
+) -> Result<QueryResult> {
     let Some(source) = &args.source else {
         bail!("no SOURCE; name dea, element84, planetary-computer, or the URL of a STAC API");
     };
@@ -42,7 +50,7 @@ pub(super) async fn search(session: &Session, args: &Selection) -> Result<QueryR
         .session(session.clone())
         .keep_partial()
         .bands(&args.bands)
-        .canonical_bands(&args.canonical);
+        .canonical_bands(canonical);
     if let Some(path) = &args.manifest {
         query = query.manifest(Manifest::from_file(path)?);
     }
@@ -80,10 +88,19 @@ pub(super) fn complete(found: &QueryResult) -> Result<()> {
 
 /// Reads items where arguments name some, else searches.
 pub(super) async fn items(session: &Session, args: &Items) -> Result<QueryResult> {
+    items_with(session, args, &args.selection.canonical).await
+}
+
+/// As [`items`], with bands by these canonical names.
+pub(super) async fn items_with(
+    session: &Session,
+    args: &Items,
+    canonical: &[String],
+) -> Result<QueryResult> {
     let stdin_waits = || !std::io::stdin().is_terminal();
     let found = match args.items.as_deref() {
         None if args.selection.source.is_some() => {
-            return search(session, &args.selection).await;
+            return search_bands(session, &args.selection, canonical).await;
         }
         None if stdin_waits() => from_stdin(session)?,
         None => bail!("no SOURCE and no --items; name one of them, or pipe items in"),
@@ -94,14 +111,14 @@ pub(super) async fn items(session: &Session, args: &Items) -> Result<QueryResult
     if !wanted.bands.is_empty() {
         return Ok(found.with_bands(&wanted.bands));
     }
-    if wanted.canonical.is_empty() {
+    if canonical.is_empty() {
         return Ok(found);
     }
     let manifest = match &wanted.manifest {
         Some(path) => Manifest::from_file(path)?,
         None => manifest_of(&found)?,
     };
-    Ok(found.with_canonical_bands(&manifest, &wanted.canonical)?)
+    Ok(found.with_canonical_bands(&manifest, canonical)?)
 }
 
 /// Reads items from a file, a URL or stdin.
@@ -120,23 +137,13 @@ fn from_stdin(session: &Session) -> Result<QueryResult> {
     QueryResult::from_json(session, &json, Trust::User).context("stdin")
 }
 
-/// Finds the built-in manifest of items: of their collection, with assets that they have.
+/// Finds the built-in manifest of items.
 fn manifest_of(found: &QueryResult) -> Result<Manifest> {
     let Some(item) = found.items().items.first() else {
         bail!("no items to take canonical names from");
     };
     let collection = item.collection.as_deref().unwrap_or_default();
-    let shared = |manifest: &Manifest| {
-        let bands = manifest.default_bands().into_iter();
-        bands
-            .filter(|band| item.assets.contains_key(&band.asset))
-            .count()
-    };
-    Manifest::all()
-        .into_iter()
-        .filter(|manifest| manifest.stac_collections.iter().any(|id| id == collection))
-        .max_by_key(shared)
-        .filter(|manifest| shared(manifest) > 0)
+    Manifest::of_item(item)
         .with_context(|| {
             format!(
                 "collection `{collection}` has no canonical names; name assets with --bands, or give a --manifest"

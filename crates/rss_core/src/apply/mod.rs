@@ -1,5 +1,31 @@
-//! From a stack of dates to one picture: how dates are grouped, and what becomes of a group's pixels.
+//! From many images to one picture: a cube of images on one grid, computed block by block.
+//!
+//! A [`Cube`] puts what a search found on one grid, in groups of time ([`time`]), masked and scaled if wanted;
+//! nothing is read yet. [`Cube::apply`] and [`Cube::reduce`] then go over it in blocks: what the next blocks need
+//! is fetched while others are computed, within the session's budget of memory. [`reduce`] and [`mosaic`] hold
+//! the kernels. Left out are cubes that are stored, which `zarr` writes and reads.
 
+mod block;
+#[cfg(feature = "async-tiff")]
+mod cog;
+mod cube;
+#[cfg(feature = "expression")]
+mod expression;
+mod load;
 pub mod mosaic;
+mod options;
 pub mod reduce;
+mod report;
+mod run;
+mod source;
 pub mod time;
+
+#[cfg(feature = "expression")]
+pub use self::expression::Expression;
+pub use self::{
+    block::{Block, BlockSample},
+    cube::{Cube, CubeBand, Step},
+    options::{ApplyOptions, ApplyProgress, CubeOptions, Grid, OnFailure, Values},
+    report::{ApplyReport, Hole},
+    run::{Apply, Computed},
+};

@@ -1,5 +1,6 @@
 //! The blocking forms of the calls that wait.
 
+mod apply;
 #[cfg(feature = "async-tiff")]
 mod cog;
 #[cfg(feature = "zarr")]

@@ -142,6 +142,28 @@ impl Manifest {
             .or_else(by_id)
     }
 
+    /// Returns the built-in manifest that fits an item: of those of its collection, and of its satellite
+    /// where they name one, the one whose assets it has most of.
+    pub fn of_item(item: &stac::Item) -> Option<Self> {
+        let collection = item.collection.as_deref()?;
+        let platform = crate::stac::text(item, "platform");
+        let fits = |manifest: &Self| {
+            let named = manifest.stac_collections.iter().any(|id| id == collection);
+            let satellite = match (&manifest.platform, &platform) {
+                (Some(wanted), Some(platform)) => wanted.eq_ignore_ascii_case(platform),
+                _ => true,
+            };
+            named && satellite
+        };
+        let assets = |manifest: &Self| {
+            let has = |band: &&BandDef| item.assets.contains_key(&band.asset);
+            manifest.bands.iter().filter(has).count()
+        };
+        let all = Self::all().into_iter().filter(fits);
+        all.filter(|manifest| assets(manifest) > 0)
+            .max_by_key(assets)
+    }
+
     /// Returns every built-in manifest.
     #[expect(
         clippy::expect_used,

@@ -47,7 +47,6 @@ struct Inner {
     header_sizes: HeaderSizes,
     budget: Budget,
     /// Of what is being written.
-    #[cfg(feature = "zarr")]
     work: Budget,
     runtime: OnceLock<BlockingRuntime>,
 }
@@ -354,7 +353,6 @@ impl SessionBuilder {
             stores: Registry::new(self.store, self.settings.limits(), meter.clone()),
             meter,
             budget: Budget::new(self.settings.budget_bytes),
-            #[cfg(feature = "zarr")]
             work: Budget::new(self.settings.budget_bytes),
             settings: self.settings,
             cpu: OnceLock::new(),
@@ -420,9 +418,8 @@ impl Session {
         self.0.budget.share(bytes).await
     }
 
-    /// Waits for a part of the bytes that shards under way may take. They are counted apart from those of
-    /// reads, which a shard waits for.
-    #[cfg(feature = "zarr")]
+    /// Waits for a part of the bytes that shards or blocks under way may take. They are counted apart from
+    /// those of reads, which these wait for.
     pub(crate) async fn share_of_work(&self, bytes: u64) -> Option<Share> {
         self.0.work.share(bytes).await
     }

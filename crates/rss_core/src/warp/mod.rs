@@ -24,11 +24,11 @@ mod warped;
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 pub use self::raster::WarpOptions;
+pub(crate) use self::warped::Warped;
 use self::{
     case::{Case, case},
     kernel::Kernel,
     upright::{Ruler, Rulers},
-    warped::Warped,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -110,10 +110,6 @@ impl Warp {
     /// Returns which level of the source to read, given the sizes of all, full resolution first: the coarsest
     /// whose pixels are not larger than the target's, as gdalwarp chooses. Levels are then warped by
     /// [`on_level`](Self::on_level).
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for readers of files with levels")
-    )]
     pub(crate) fn level(&self, levels: &[Size]) -> usize {
         let most = self.scales[0].min(self.scales[1]) * (1.0 + SAME_SCALE);
         let ratio = |size: &Size| {
@@ -133,10 +129,6 @@ impl Warp {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if the level has no pixels.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for readers of files with levels")
-    )]
     pub(crate) fn on_level(&self, size: Size) -> Result<Self> {
         let from = self.from.of_level(size);
         Self::new(&from, &self.to, self.kernel.resampling, self.max_error)

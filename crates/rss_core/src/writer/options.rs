@@ -1,6 +1,11 @@
 //! What a user can choose about a COG that is written.
 
-use crate::raster::Resampling;
+use std::str::FromStr;
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::Resampling,
+};
 
 /// How tiles are compressed; all of them lose nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +26,42 @@ impl Default for Compression {
     /// DEFLATE at level 6, GDAL's own.
     fn default() -> Self {
         Self::Deflate(6)
+    }
+}
+
+impl FromStr for Compression {
+    type Err = Error;
+
+    /// Parses `none`, `lzw`, `deflate`, `deflate:LEVEL`, `zstd` or `zstd:LEVEL`.
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, level) = match text.split_once(':') {
+            Some((name, level)) => (name, Some(level)),
+            None => (text, None),
+        };
+        let level = |usual: u8, most: u8| match level {
+            None => Some(usual),
+            Some(level) => level
+                .parse()
+                .ok()
+                .filter(|level| (1..=most).contains(level)),
+        };
+        let found = match name {
+            "none" | "lzw" if text.contains(':') => None,
+            "none" => Some(Self::None),
+            "lzw" => Some(Self::Lzw),
+            "deflate" => level(6, 12).map(Self::Deflate),
+            "zstd" => level(9, 22).map(Self::Zstd),
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "compression `{}` is not one of none, lzw, deflate[:1 to 12], zstd[:1 to 22]",
+                    text.escape_debug()
+                ),
+            )
+        })
     }
 }
 

@@ -70,7 +70,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "apply",
         &[
             "error", "geo", "location", "raster", "stac", "products", "mask", "store", "session",
-            "query", "reader",
+            "query", "reader", "warp", "writer",
         ],
     ),
     (
@@ -84,7 +84,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "blocking",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
-            "reader", "writer", "fetch", "gather", "zarr",
+            "reader", "writer", "fetch", "gather", "apply", "zarr",
         ],
     ),
 ];

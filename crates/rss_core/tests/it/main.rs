@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod apply;
 mod cache;
 mod cog;
 mod corpora;

@@ -31,6 +31,8 @@ pub enum Grouping {
     SolarDay,
     /// The items of one month of UTC, such as `2021-01`.
     Month,
+    /// All items, as one; the label is `all`.
+    All,
     /// The items of three months of UTC: from March, June, September and December. The label is the first
     /// month: January 2021 is in `2020-12`.
     Season,
@@ -38,12 +40,13 @@ pub enum Grouping {
 
 impl Grouping {
     /// Every one of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Item,
         Self::Day,
         Self::SolarDay,
         Self::Month,
         Self::Season,
+        Self::All,
     ];
 
     /// Returns its name, such as `solar_day`.
@@ -54,6 +57,7 @@ impl Grouping {
             Self::SolarDay => "solar_day",
             Self::Month => "month",
             Self::Season => "season",
+            Self::All => "all",
         }
     }
 
@@ -62,6 +66,7 @@ impl Grouping {
         let utc = time.date_naive();
         Ok(match self {
             Self::Item => None,
+            Self::All => Some(NaiveDate::MIN),
             Self::Day => Some(utc),
             Self::SolarDay => {
                 let longitude = facts::longitude(item).ok_or_else(|| {
@@ -84,6 +89,7 @@ impl Grouping {
 
     fn label(self, day: NaiveDate) -> String {
         match self {
+            Self::All => self.name().to_owned(),
             Self::Month | Self::Season => day.format("%Y-%m").to_string(),
             _ => day.to_string(),
         }
@@ -540,7 +546,7 @@ mod tests {
         let err = "week".parse::<Grouping>().unwrap_err();
         assert_eq!(
             err.message(),
-            "grouping `week` is not one of item, day, solar_day, month, season"
+            "grouping `week` is not one of item, day, solar_day, month, season, all"
         );
     }
 

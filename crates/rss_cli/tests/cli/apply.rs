@@ -1,0 +1,219 @@
+//! `rss apply` and `rss mosaic`: one picture of the seed query's scenes.
+
+use std::path::Path;
+
+use rss_testbed::{Band, Fault, Rule, Scene, Service};
+
+use super::stage::{SEED, Stage};
+
+fn args<'a>(command: &'a str, url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&[command, url][..], SEED, more].concat()
+}
+
+/// The samples of a result in `.bin`, little-endian.
+fn samples(stage: &Stage, name: &str) -> Vec<f32> {
+    let bytes = std::fs::read(stage.path(name)).unwrap();
+    let (numbers, _) = bytes.as_chunks::<4>();
+    numbers
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect()
+}
+
+fn ndvi(scene: &Scene, col: u32, row: u32) -> Option<f32> {
+    let class = scene.pixel(Band::Fmask, col / 2, row / 2);
+    let (red, nir) = (
+        scene.pixel(Band::Red, col, row),
+        scene.pixel(Band::Nir, col, row),
+    );
+    let (red, nir) = (f32::from(red) / 1e4, f32::from(nir) / 1e4);
+    (!matches!(class, 2 | 3) && red > -0.09).then(|| (nir - red) / (nir + red))
+}
+
+#[test]
+fn a_cloud_free_index_is_made_of_a_query() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let formula = "ndvi=(nir-red)/(nir+red)";
+    let how = ["--expr", formula, "--mask", "clouds", "--reduce", "median"];
+    stage
+        .run(&args(
+            "apply",
+            &url,
+            &[&how[..], &["-o", "ndvi.bin"]].concat(),
+        ))
+        .text();
+    let made = samples(&stage, "ndvi.bin");
+    assert_eq!(made.len(), 1200 * 1200);
+    for (row, col) in [(0, 0), (511, 512), (700, 3), (1199, 1199), (640, 640)] {
+        let scenes = stage.bed.scenes().iter();
+        let mut valid: Vec<f32> = scenes.filter_map(|scene| ndvi(scene, col, row)).collect();
+        valid.sort_by(f32::total_cmp);
+        let middle = valid.len() / 2;
+        let expected = match valid.len() {
+            0 => f32::NAN,
+            n if n % 2 == 1 => valid[middle],
+            _ => f32::midpoint(valid[middle - 1], valid[middle]),
+        };
+        let got = made[(row * 1200 + col) as usize];
+        assert!(
+            (got - expected).abs() < 1e-5 || (got.is_nan() && expected.is_nan()),
+            "{got}, {expected}"
+        );
+    }
+    // As a COG, on a grid of twice the pixel, with its name.
+    let coarse = [
+        "--resolution",
+        "20",
+        "--resampling",
+        "average",
+        "-o",
+        "ndvi.tif",
+        "--json",
+    ];
+    let said = stage
+        .run(&args("apply", &url, &[&how[..], &coarse].concat()))
+        .json();
+    assert_eq!(
+        (&said["width"], &said["count"], &said["holes"]),
+        (&600.into(), &1.into(), &serde_json::json!([]))
+    );
+    assert_eq!(said["steps"].as_array().unwrap().len(), 4);
+    let info = stage.run(&["info", "ndvi.tif", "--json"]).json();
+    assert_eq!(
+        (&info["epsg"], &info["dtype"]),
+        (&32756.into(), &"float32".into())
+    );
+    assert_eq!(info["transform"][1], 20.0);
+    // Straight into a bucket.
+    let there = "s3://dea-public-data/made/ndvi.tif";
+    stage
+        .run(&args("apply", &url, &[&how[..], &["-o", there]].concat()))
+        .text();
+    let info = stage.run(&["info", there, "--json"]).json();
+    assert_eq!(
+        info["overviews"],
+        serde_json::json!([[600, 600], [300, 300]])
+    );
+}
+
+#[test]
+fn a_mosaic_shows_the_clearest_first() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    stage
+        .run(&args(
+            "mosaic",
+            &url,
+            &["--canonical", "red", "--raw", "-o", "red.bin"],
+        ))
+        .text();
+    let made = samples(&stage, "red.bin");
+    let mut scenes: Vec<&Scene> = stage.bed.scenes().iter().collect();
+    let cloud = |scene: &Scene| scene.item["properties"]["eo:cloud_cover"].as_f64().unwrap();
+    scenes.sort_by(|a, b| cloud(a).total_cmp(&cloud(b)));
+    for (row, col) in [(0, 0), (64, 700), (1199, 1199)] {
+        let valid = scenes
+            .iter()
+            .map(|scene| scene.pixel(Band::Red, col, row))
+            .find(|&red| red != -999);
+        let got = made[(row * 1200 + col) as usize];
+        assert_eq!(Some(got), valid.map(f32::from));
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_one_clear_error() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    for (more, said) in [
+        (&["--expr", "(nir-", "-o", "x.tif"][..], "formula `(nir-`"),
+        (
+            &["--expr", "rod", "-o", "x.tif"],
+            "rod is not known in dea sentinel2",
+        ),
+        (
+            &["--expr", "nir", "-o", "x.jpg"],
+            "the ending of an output file is one of",
+        ),
+        (
+            &["--expr", "nir", "--mask", "fog", "-o", "x.tif"],
+            "mask class `fog` is not known",
+        ),
+        (
+            &["--expr", "nir", "--reduce", "mode", "-o", "x.tif"],
+            "`mode`",
+        ),
+        (
+            &["--expr", "nir", "--by", "week", "-o", "x.tif"],
+            "grouping `week`",
+        ),
+        (
+            &["--expr", "nir", "--resolution", "-1", "-o", "x.tif"],
+            "resolution",
+        ),
+        (
+            &["--expr", "nir", "--compress", "jpeg", "-o", "x.tif"],
+            "compression `jpeg`",
+        ),
+        (
+            &[
+                "--expr",
+                "nir",
+                "--crs",
+                "here",
+                "--resolution",
+                "10",
+                "-o",
+                "x.tif",
+            ],
+            "--crs `here`",
+        ),
+        (
+            &["--expr", "nir", "--block", "500", "-o", "x.tif"],
+            "a multiple of 16",
+        ),
+        (
+            &["--expr", "nir", "--budget", "1", "-o", "x.tif"],
+            "more than the budget of 1 MB",
+        ),
+        (&["--expr", "nir", "-o", "none/x.tif"], "none"),
+    ] {
+        let ran = stage.run(&args("apply", &url, more));
+        assert!(ran.error().contains(said), "{said}: {ran:?}");
+        assert!(!Path::new(&stage.path("x.tif")).exists(), "{more:?}");
+    }
+}
+
+#[test]
+fn a_corrupt_file_is_an_error_or_a_hole_that_is_listed() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let scene = &stage.bed.scenes()[2];
+    stage.bed.fault(
+        Rule::new(Fault::Garbage)
+            .on(Service::S3)
+            .path(scene.key(Band::Nir)),
+    );
+    let how = ["--expr", "nir", "--reduce", "count", "-o", "count.tif"];
+    let ran = stage.run(&args("apply", &url, &how));
+    assert!(
+        ran.error().contains(&scene.id) && ran.error().contains("nbart_nir_1"),
+        "{ran:?}"
+    );
+    assert!(!Path::new(&stage.path("count.tif")).exists());
+    let said = stage
+        .run(&args(
+            "apply",
+            &url,
+            &[&how[..], &["--on-failure", "hole", "--json"]].concat(),
+        ))
+        .json();
+    let holes = said["holes"].as_array().unwrap();
+    assert!(!holes.is_empty());
+    assert!(
+        holes
+            .iter()
+            .all(|hole| hole["item"] == scene.id.as_str() && hole["asset"] == "nbart_nir_1")
+    );
+}

@@ -1,0 +1,523 @@
+//! A cube that is not read yet: images of a query on one grid, in groups of time.
+
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+
+use ::stac::{Asset, Item};
+use chrono::{DateTime, Utc};
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::OnceCell;
+
+use super::{
+    options::{CubeOptions, Grid, OnFailure},
+    report::Hole,
+    source::Source,
+    time::{self, GroupOptions, LeftOut},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{Bbox, Crs, GeoBox, GeoTransform, Resolution, Size, Window},
+    location::Location,
+    mask::BandMask,
+    products::{BandValues, Kind, Manifest},
+    query::QueryResult,
+    raster::Resampling,
+    reader::{self, OpenOptions},
+    session::Session,
+    stac,
+};
+
+/// A band of a cube.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CubeBand {
+    /// What it is called at every provider, such as `red`; without a manifest the asset's key.
+    pub name: String,
+    /// The key of its assets.
+    pub asset: String,
+    /// The sample that means "no data", as far as the catalogue says it.
+    pub nodata: Option<f64>,
+}
+
+/// A date of a cube.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// What it is called, such as `2021-01-03`.
+    pub label: String,
+    /// The time of its earliest image.
+    pub time: DateTime<Utc>,
+    /// The ids of its items, in the order in which they are laid over each other.
+    pub items: Vec<String>,
+}
+
+/// Images of a query on one grid, (time, band, y, x), read block by block.
+///
+/// Cheap to clone: clones share what they open.
+#[derive(Clone, Debug)]
+pub struct Cube(pub(super) Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) session: Session,
+    pub(super) grid: Arc<GeoBox>,
+    pub(super) bands: Arc<[CubeBand]>,
+    pub(super) steps: Arc<[Step]>,
+    /// The images of each date, in the order in which they are laid over each other.
+    pub(super) images: Vec<Vec<Image>>,
+    pub(super) left_out: Vec<String>,
+    /// What is known to be missing before anything is read.
+    pub(super) holes: Vec<Hole>,
+    pub(super) options: CubeOptions,
+}
+
+/// One item.
+#[derive(Debug)]
+pub(super) struct Image {
+    /// For each band of the cube; none where the item lacks it.
+    pub(super) bands: Vec<Option<Source>>,
+    pub(super) masks: Vec<(Source, BandMask)>,
+    /// True if a mask is missing: then nothing of the image may show.
+    pub(super) hidden: bool,
+}
+
+impl Cube {
+    /// Makes a cube of what a search found. Asks for headers only where the catalogue does not say on which
+    /// grid an image lies.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if nothing was found, images share no grid and none is chosen, a mask
+    /// class or a scale is not known, or an item lacks a band and [`OnFailure::Fail`] is chosen; what the
+    /// files' stores answer.
+    pub async fn of(found: &QueryResult, options: &CubeOptions) -> Result<Self> {
+        let items = &found.items().items;
+        let wrong = |what: String| Error::new(ErrorKind::InvalidInput, what);
+        if items.is_empty() {
+            return Err(wrong("a cube of no items: nothing was found".to_owned()));
+        }
+        let manifests: Vec<Option<Cow<'_, Manifest>>> = items
+            .iter()
+            .map(|item| match &options.manifest {
+                Some(manifest) => Some(Cow::Borrowed(manifest)),
+                None => Manifest::of_item(item).map(Cow::Owned),
+            })
+            .collect();
+        let bands = bands_of(found, &manifests)?;
+        let cloud_cover = manifests
+            .iter()
+            .flatten()
+            .find_map(|m| m.cloud_cover.clone());
+        let mut grouping = GroupOptions::new()
+            .with_grouping(options.grouping)
+            .with_order(options.mosaic.order())
+            .with_duplicates(options.duplicates);
+        if let Some(property) = cloud_cover {
+            grouping = grouping.with_cloud_cover(property);
+        }
+        let grouped = time::group(items, &grouping)?;
+        let mut kept: Vec<usize> = grouped
+            .groups
+            .iter()
+            .flat_map(|g| g.members.clone())
+            .collect();
+        kept.sort_unstable();
+        let make = Make { found, options };
+        let mut holes = Vec::new();
+        let mut images: Vec<Option<Image>> = items.iter().map(|_| None).collect();
+        for &place in &kept {
+            let manifest = manifests[place].as_deref();
+            let (image, missing) = make.image(&items[place], manifest, &bands)?;
+            if let (OnFailure::Fail, Some(hole)) = (options.on_failure, missing.first()) {
+                return Err(Error::new(hole.kind, hole.to_string()));
+            }
+            holes.extend(missing);
+            images[place] = Some(image);
+        }
+        let of_kept: Vec<(&Item, &Image)> = kept
+            .iter()
+            .filter_map(|&place| Some((&items[place], images[place].as_ref()?)))
+            .collect();
+        let grid = grid_of(found, &of_kept, &bands, options).await?;
+        let steps = grouped.groups.iter().map(|group| Step {
+            label: group.label.clone(),
+            time: group.time,
+            items: group.members.iter().map(|&m| items[m].id.clone()).collect(),
+        });
+        let steps: Arc<[Step]> = steps.collect();
+        let images = grouped
+            .groups
+            .iter()
+            .map(|group| {
+                group
+                    .members
+                    .iter()
+                    .filter_map(|&m| images[m].take())
+                    .collect()
+            })
+            .collect();
+        let said = |one: &LeftOut| format!("item {}: {}", items[one.item].id, one.reason);
+        Ok(Self(Arc::new(Inner {
+            session: found.session().clone(),
+            grid: Arc::new(grid),
+            bands: bands.into(),
+            steps,
+            images,
+            left_out: grouped.left_out.iter().map(said).collect(),
+            holes,
+            options: options.clone(),
+        })))
+    }
+
+    /// Returns the grid.
+    pub fn grid(&self) -> &GeoBox {
+        &self.0.grid
+    }
+
+    /// Returns the bands, in the order of the selection.
+    pub fn bands(&self) -> &[CubeBand] {
+        &self.0.bands
+    }
+
+    /// Returns the dates, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.0.steps
+    }
+
+    /// Returns the items that were left out because another stands for them, and why.
+    pub fn left_out(&self) -> &[String] {
+        &self.0.left_out
+    }
+}
+
+/// Returns the bands of a cube: the selected assets of all items.
+fn bands_of(found: &QueryResult, manifests: &[Option<Cow<'_, Manifest>>]) -> Result<Vec<CubeBand>> {
+    let mut bands: Vec<CubeBand> = Vec::new();
+    for (item, manifest) in found.items().items.iter().zip(manifests) {
+        for (key, _) in found.assets(item) {
+            if bands.iter().any(|band| band.asset == key) {
+                continue;
+            }
+            let def = manifest.as_ref().and_then(|manifest| manifest.band(key));
+            let canonical = def.and_then(|def| def.canonical.clone());
+            let name = canonical.filter(|name| bands.iter().all(|band| band.name != *name));
+            bands.push(CubeBand {
+                name: name.unwrap_or_else(|| key.to_owned()),
+                asset: key.to_owned(),
+                nodata: def.and_then(|def| def.nodata),
+            });
+        }
+    }
+    // In the order asked for, whatever the first item has.
+    let place = |band: &CubeBand| found.bands().iter().position(|key| *key == band.asset);
+    bands.sort_by_key(|band| place(band).unwrap_or(usize::MAX));
+    if bands.is_empty() {
+        let message = "a cube of no bands: no item has one of those that were selected";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(bands)
+}
+
+/// Makes images of items.
+struct Make<'a> {
+    found: &'a QueryResult,
+    options: &'a CubeOptions,
+}
+
+impl Make<'_> {
+    /// Returns an image, and what it lacks.
+    fn image(
+        &self,
+        item: &Item,
+        manifest: Option<&Manifest>,
+        bands: &[CubeBand],
+    ) -> Result<(Image, Vec<Hole>)> {
+        let mut holes = Vec::new();
+        let mut sources = Vec::with_capacity(bands.len());
+        for band in bands {
+            let Some(asset) = item.assets.get(&band.asset) else {
+                holes.push(lacking(item, &band.asset));
+                sources.push(None);
+                continue;
+            };
+            let said = BandValues::of(item, &band.asset, 0, manifest);
+            let said = match (said, self.options.values) {
+                (Ok(said), _) => Some(said),
+                // What samples mean does not matter.
+                (Err(_), super::options::Values::Raw) => None,
+                (Err(err), _) => return Err(err),
+            };
+            let def = manifest.and_then(|manifest| manifest.band(&band.asset));
+            let resampling = match def.map(|def| def.kind) {
+                Some(Kind::Qa) => Resampling::Nearest,
+                _ => self.options.resampling,
+            };
+            sources.push(Some(self.source(
+                item,
+                asset,
+                &band.asset,
+                said,
+                resampling,
+            )?));
+        }
+        let mut masks = Vec::new();
+        let mut hidden = false;
+        if let Some(classes) = &self.options.mask {
+            let manifest = manifest.ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidInput,
+                    format!(
+                        "item {}: no manifest says which asset holds the mask {classes}",
+                        item.id
+                    ),
+                )
+            })?;
+            for mask in classes.of_manifest(manifest)? {
+                let key = mask.asset().to_owned();
+                match item.assets.get(&key) {
+                    Some(asset) => {
+                        let source = self.source(item, asset, &key, None, Resampling::Nearest)?;
+                        masks.push((source, mask));
+                    }
+                    None => {
+                        holes.push(lacking(item, &key));
+                        hidden = true;
+                    }
+                }
+            }
+        }
+        let image = Image {
+            bands: sources,
+            masks,
+            hidden,
+        };
+        Ok((image, holes))
+    }
+
+    fn source(
+        &self,
+        item: &Item,
+        asset: &Asset,
+        key: &str,
+        said: Option<BandValues>,
+        resampling: Resampling,
+    ) -> Result<Source> {
+        let named = Location::parse_from(&asset.href, self.found.trust)?;
+        let location = self
+            .found
+            .session()
+            .stores()
+            .reach(item, asset, named, None);
+        Ok(Source {
+            item: item.id.clone(),
+            asset: key.to_owned(),
+            location,
+            header_bytes: stac::header_bytes(asset),
+            said,
+            values: self.options.values,
+            resampling,
+            max_error_pixels: self.options.max_error_pixels,
+            open: OnceCell::new(),
+        })
+    }
+}
+
+fn lacking(item: &Item, asset: &str) -> Hole {
+    let message = "the item has no such asset";
+    let err = Error::new(ErrorKind::NotFound, message);
+    Hole::new(&item.id, asset, None, &err)
+}
+
+/// Returns the grid of a cube.
+async fn grid_of(
+    found: &QueryResult,
+    images: &[(&Item, &Image)],
+    bands: &[CubeBand],
+    options: &CubeOptions,
+) -> Result<GeoBox> {
+    let whole = match (&options.grid, &options.bbox) {
+        (Grid::Of(grid), _) => grid.clone(),
+        // Where it lies is known, whatever the images say.
+        (Grid::Projected(crs, resolution), Some(bbox)) => {
+            return GeoBox::of_bbox(bbox, crs.clone(), *resolution);
+        }
+        (Grid::Utm(resolution), Some(bbox)) => {
+            return GeoBox::of_bbox(bbox, Crs::utm_of(bbox)?, *resolution);
+        }
+        (choice, _) => {
+            let grids = grids_of(found.session(), images, bands).await?;
+            chosen(choice, &grids)?
+        }
+    };
+    let Some(bbox) = &options.bbox else {
+        return Ok(whole);
+    };
+    let window = whole.window_of(bbox)?.ok_or_else(|| {
+        let message = format!("bbox {bbox} does not touch the images' grid, {whole}");
+        Error::new(ErrorKind::InvalidInput, message)
+    })?;
+    Ok(whole.of_window(&window))
+}
+
+/// Returns the grid of each band of each image, as the catalogue says it or else the file.
+async fn grids_of(
+    session: &Session,
+    images: &[(&Item, &Image)],
+    bands: &[CubeBand],
+) -> Result<Vec<GeoBox>> {
+    let mut grids: Vec<GeoBox> = Vec::new();
+    let mut unknown: Vec<&Source> = Vec::new();
+    for (item, image) in images {
+        for (source, band) in image.bands.iter().zip(bands) {
+            let (Some(source), Some(asset)) = (source, item.assets.get(&band.asset)) else {
+                continue;
+            };
+            match said_grid(item, asset) {
+                Some(grid) if !grids.contains(&grid) => grids.push(grid),
+                Some(_) => {}
+                None => unknown.push(source),
+            }
+        }
+    }
+    let at_once = session.settings().requests_per_host.clamp(1, 64);
+    let opening: Vec<_> = unknown
+        .into_iter()
+        .map(|source| grid_of_file(session, source))
+        .collect();
+    let opened: Vec<GeoBox> = stream::iter(opening)
+        .buffered(at_once)
+        .try_collect()
+        .await?;
+    for grid in opened {
+        if !grids.contains(&grid) {
+            grids.push(grid);
+        }
+    }
+    Ok(grids)
+}
+
+async fn grid_of_file(session: &Session, source: &Source) -> Result<GeoBox> {
+    let options = OpenOptions {
+        header_bytes: source.header_bytes,
+        ..OpenOptions::new()
+    };
+    let reader = reader::open(session, &source.location, options).await?;
+    reader.profile().level_geobox(0)
+}
+
+fn said_grid(item: &Item, asset: &Asset) -> Option<GeoBox> {
+    let said = stac::projection(item, asset);
+    let [rows, cols] = said.shape?;
+    Some(GeoBox {
+        size: Size {
+            width: u32::try_from(cols).ok().filter(|&cols| cols > 0)?,
+            height: u32::try_from(rows).ok().filter(|&rows| rows > 0)?,
+        },
+        crs: Some(Crs::Epsg(said.epsg?)),
+        transform: Some(GeoTransform(said.transform?)),
+    })
+}
+
+/// Returns the grid that was chosen, round all of the images' grids.
+fn chosen(choice: &Grid, grids: &[GeoBox]) -> Result<GeoBox> {
+    let wrong = |what: String| Error::new(ErrorKind::InvalidInput, what);
+    let names: BTreeSet<String> = grids
+        .iter()
+        .map(|grid| {
+            grid.crs
+                .as_ref()
+                .map_or("no CRS".to_owned(), Crs::to_string)
+        })
+        .collect();
+    let one_crs = || match names.len() {
+        1 => Ok(()),
+        _ => Err(wrong(format!(
+            "the images are in {}: choose a CRS and a resolution",
+            names.iter().cloned().collect::<Vec<_>>().join(", ")
+        ))),
+    };
+    let area = |grid: &GeoBox| {
+        let pixel = grid.resolution();
+        pixel.map_or(f64::INFINITY, |pixel| pixel.x * pixel.y)
+    };
+    match choice {
+        Grid::Of(grid) => Ok(grid.clone()),
+        Grid::Native => {
+            one_crs()?;
+            let least = grids.iter().map(area).fold(f64::INFINITY, f64::min);
+            let finest: Vec<GeoBox> = grids
+                .iter()
+                .filter(|grid| area(grid) <= least * (1.0 + 1e-9))
+                .cloned()
+                .collect();
+            GeoBox::united(&finest)?.ok_or_else(|| {
+                wrong("the images' pixels do not lie on one grid: choose a resolution".to_owned())
+            })
+        }
+        Grid::Resolution(resolution) => {
+            one_crs()?;
+            let bounds = grids.iter().filter_map(GeoBox::bounds).reduce(around);
+            let crs = grids.first().and_then(|grid| grid.crs.clone());
+            match (bounds, crs) {
+                (Some(bounds), Some(crs)) => GeoBox::of_bounds(crs, bounds, *resolution),
+                _ => Err(wrong("the images do not say where they lie".to_owned())),
+            }
+        }
+        Grid::Projected(crs, resolution) => projected(grids, crs.clone(), *resolution),
+        Grid::Utm(resolution) => {
+            let bbox = bbox_of(grids)?;
+            projected(grids, Crs::utm_of(&bbox)?, *resolution)
+        }
+    }
+}
+
+fn around(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
+    [
+        a[0].min(b[0]),
+        a[1].min(b[1]),
+        a[2].max(b[2]),
+        a[3].max(b[3]),
+    ]
+}
+
+fn projected(grids: &[GeoBox], crs: Crs, resolution: Resolution) -> Result<GeoBox> {
+    GeoBox::of_bbox(&bbox_of(grids)?, crs, resolution)
+}
+
+/// Returns the box in degrees round all grids.
+fn bbox_of(grids: &[GeoBox]) -> Result<Bbox> {
+    let mut boxes = grids.iter().map(GeoBox::bbox);
+    let first = boxes.next().ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            "the images do not say where they lie",
+        )
+    })??;
+    boxes.try_fold(first, |all, next| {
+        let next = next?;
+        if all == next {
+            return Ok(all);
+        }
+        if all.crosses_antimeridian() || next.crosses_antimeridian() {
+            let message = "images across the antimeridian: choose a bbox";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        let [west, south, east, north] = around(all.edges(), next.edges());
+        Bbox::new(west, south, east, north)
+    })
+}
+
+/// Returns the windows of blocks of a grid, row by row.
+pub(super) fn blocks_of(size: Size, side: u32) -> Vec<Window> {
+    let mut windows = Vec::new();
+    for row in (0..size.height).step_by(side as usize) {
+        for col in (0..size.width).step_by(side as usize) {
+            windows.push(Window {
+                col,
+                row,
+                width: side.min(size.width - col),
+                height: side.min(size.height - row),
+            });
+        }
+    }
+    windows
+}

@@ -1,0 +1,434 @@
+//! Loading a block: which pixels of which files, fetching them, and putting them onto the grid.
+//!
+//! Planned first, so that memory is known before anything is fetched; then all that a block needs is
+//! fetched at once; then it is computed on the CPU pool.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use ndarray::{Array3, Array4, ArrayViewMut3, Axis, Zip};
+use rayon::prelude::*;
+
+use super::{
+    block::{Block, BlockSample},
+    cube::{Image, Inner},
+    mosaic::{Mosaic, fill_gaps},
+    options::OnFailure,
+    reduce::reduce,
+    report::{Hole, named},
+    source::{Part, Source},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::Window,
+    raster::Pixels,
+};
+
+/// Reads of one block under way at once; the stores bound those of each host.
+const READS: usize = 64;
+
+/// What a block needs.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Without the halo.
+    window: Window,
+    /// With the halo that the caller asked for.
+    seen: Window,
+    /// With that of masks too.
+    masked: Window,
+    reads: Vec<Read>,
+    holes: Vec<Hole>,
+    /// Bytes of all of these pixels and of the block.
+    pub(super) bytes: u64,
+}
+
+/// Pixels of a file.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    at: At,
+    window: Window,
+}
+
+/// Which source: of a date, an image of it, and a band or mask of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct At {
+    step: usize,
+    image: usize,
+    layer: Layer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    Band(usize),
+    Mask(usize),
+}
+
+/// What was read for a block, and what is missing.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    plan: Plan,
+    parts: Vec<(At, Part)>,
+    /// Sources that could not be read.
+    missing: Vec<At>,
+}
+
+/// Returns a window with `halo` more pixels around it, as far as the grid goes.
+fn around(window: &Window, halo: u32, inner: &Inner) -> Window {
+    let size = inner.grid.size;
+    let (col, row) = (
+        window.col.saturating_sub(halo),
+        window.row.saturating_sub(halo),
+    );
+    let right = window
+        .col
+        .saturating_add(window.width)
+        .saturating_add(halo)
+        .min(size.width);
+    let bottom = window
+        .row
+        .saturating_add(window.height)
+        .saturating_add(halo)
+        .min(size.height);
+    Window {
+        col,
+        row,
+        width: right - col,
+        height: bottom - row,
+    }
+}
+
+impl Inner {
+    fn source(&self, at: At) -> Option<&Source> {
+        let image = self.images.get(at.step)?.get(at.image)?;
+        match at.layer {
+            Layer::Band(band) => image.bands.get(band)?.as_ref(),
+            Layer::Mask(mask) => image.masks.get(mask).map(|(source, _)| source),
+        }
+    }
+
+    /// Returns all sources.
+    fn sources(&self) -> Vec<At> {
+        let mut all = Vec::new();
+        for (step, images) in self.images.iter().enumerate() {
+            for (image, of) in images.iter().enumerate() {
+                let bands = (0..of.bands.len()).filter(|&band| of.bands[band].is_some());
+                let masks = (0..of.masks.len()).map(Layer::Mask);
+                let layers = bands.map(Layer::Band).chain(masks);
+                all.extend(layers.map(|layer| At { step, image, layer }));
+            }
+        }
+        all
+    }
+
+    /// Returns a failure as a hole, or as the error that ends the work.
+    fn hole(&self, source: &Source, window: Option<&Window>, err: &Error) -> Result<Hole> {
+        match self.options.on_failure {
+            OnFailure::Fail => Err(named(err, &source.item, &source.asset, window)),
+            OnFailure::Hole => Ok(Hole::new(&source.item, &source.asset, window.copied(), err)),
+        }
+    }
+
+    /// Returns what a block needs. Opens files that were not opened before.
+    pub(super) async fn plan<T: BlockSample>(&self, window: Window, halo: u32) -> Result<Plan> {
+        let seen = around(&window, halo, self);
+        let mask_halo = match self.options.mask {
+            Some(_) => u32::try_from(self.options.cleanup.halo()).unwrap_or(u32::MAX),
+            None => 0,
+        };
+        let masked = around(&seen, mask_halo, self);
+        let opened: Vec<_> = stream::iter(self.sources())
+            .map(|at| async move {
+                let source = self.source(at)?;
+                Some((at, source, source.opened(&self.session, &self.grid).await))
+            })
+            .buffered(READS)
+            .filter_map(|one| async { one })
+            .collect()
+            .await;
+        let pixels = u64::from(seen.width) * u64::from(seen.height);
+        let planes = self.steps.len() as u64 * self.bands.len() as u64;
+        // What is laid out, and one more image of it while another is made.
+        let image = pixels * self.bands.len() as u64 * size_of::<T>() as u64;
+        let mut plan = Plan {
+            window,
+            seen,
+            masked,
+            reads: Vec::new(),
+            holes: Vec::new(),
+            bytes: pixels * planes * size_of::<T>() as u64 + image * self.threads(),
+        };
+        for (at, source, opened) in opened {
+            match opened {
+                Ok(opened) => {
+                    let target = match at.layer {
+                        Layer::Band(_) => {
+                            opened
+                                .check::<T>()
+                                .map_err(|err| named(&err, &source.item, &source.asset, None))?;
+                            &plan.seen
+                        }
+                        Layer::Mask(_) => &plan.masked,
+                    };
+                    if let Some(window) = opened.window(target) {
+                        plan.bytes += opened.bytes(&window);
+                        plan.reads.push(Read { at, window });
+                    }
+                }
+                Err(err) => plan.holes.push(self.hole(source, Some(&window), &err)?),
+            }
+        }
+        Ok(plan)
+    }
+
+    fn threads(&self) -> u64 {
+        self.session.settings().cpu_threads.max(1) as u64
+    }
+
+    /// Fetches and decodes what a plan needs.
+    pub(super) async fn load(&self, mut plan: Plan) -> Result<Loaded> {
+        let read = |read: Read| async move {
+            let Some(source) = self.source(read.at) else {
+                return Ok(None);
+            };
+            let part = match source.opened(&self.session, &self.grid).await {
+                Ok(opened) => opened.read(read.window).await,
+                Err(err) => Err(err),
+            };
+            Ok::<_, Error>(Some((read.at, source, part)))
+        };
+        let results: Vec<_> = stream::iter(plan.reads.clone())
+            .map(read)
+            .buffered(READS)
+            .try_filter_map(|one| async { Ok(one) })
+            .map(|one| {
+                let (at, source, part) = one?;
+                // The first failure ends it, before the rest is fetched.
+                let part = match part {
+                    Ok(part) => Ok(part),
+                    Err(err) => Err(self.hole(source, Some(&plan.window), &err)?),
+                };
+                Ok::<_, Error>((at, part))
+            })
+            .try_collect()
+            .await?;
+        let (mut parts, mut missing) = (Vec::new(), Vec::new());
+        for (at, part) in results {
+            match part {
+                Ok(part) => parts.push((at, part)),
+                Err(hole) => {
+                    missing.push(at);
+                    plan.holes.push(hole);
+                }
+            }
+        }
+        Ok(Loaded {
+            plan,
+            parts,
+            missing,
+        })
+    }
+
+    /// Puts what was read onto the grid. Runs on all threads of the pool it is called from.
+    pub(super) fn lay_out<T: BlockSample>(&self, loaded: Loaded) -> Result<(Block<T>, Vec<Hole>)> {
+        let seen = loaded.plan.seen;
+        let shape = (
+            self.steps.len(),
+            self.bands.len(),
+            seen.height as usize,
+            seen.width as usize,
+        );
+        let fills: Vec<T> = self.bands.iter().map(|band| T::fill(band.nodata)).collect();
+        let mut data = Array4::from_elem(shape, T::fill(None));
+        let images: Vec<_> = data.axis_iter_mut(Axis(0)).enumerate().collect();
+        images.into_par_iter().try_for_each(|(step, mut out)| {
+            fill(&mut out, &fills);
+            self.lay_out_step(step, &loaded, &fills, out)
+        })?;
+        let block = Block {
+            data,
+            bands: Arc::clone(&self.bands),
+            steps: Arc::clone(&self.steps),
+            window: loaded.plan.window,
+            seen,
+            grid: Arc::clone(&self.grid),
+        };
+        Ok((block, loaded.plan.holes))
+    }
+
+    fn lay_out_step<T: BlockSample>(
+        &self,
+        step: usize,
+        loaded: &Loaded,
+        fills: &[T],
+        mut out: ArrayViewMut3<'_, T>,
+    ) -> Result<()> {
+        let images = self.images.get(step).map_or(&[][..], Vec::as_slice);
+        let touching: Vec<usize> = (0..images.len())
+            .filter(|&image| {
+                let is_here = |at: &At| {
+                    at.step == step && at.image == image && matches!(at.layer, Layer::Band(_))
+                };
+                loaded.parts.iter().any(|(at, _)| is_here(at))
+            })
+            .collect();
+        let mosaic = self.options.mosaic;
+        if mosaic.takes_first() || (touching.len() == 1 && mosaic != Mosaic::Count) {
+            let mut is_first = true;
+            for image in touching {
+                if is_first {
+                    self.lay_out_image(step, image, loaded, fills, &mut out)?;
+                    is_first = false;
+                    continue;
+                }
+                let mut below = Array3::from_elem(out.dim(), T::fill(None));
+                fill(&mut below.view_mut(), fills);
+                self.lay_out_image(step, image, loaded, fills, &mut below.view_mut())?;
+                let mut gaps = 0;
+                for (band, nodata) in self.nodata::<T>().into_iter().enumerate() {
+                    let range = band..band + 1;
+                    gaps += fill_gaps(
+                        out.slice_mut(ndarray::s![range.clone(), .., ..]),
+                        below.slice(ndarray::s![range, .., ..]),
+                        nodata,
+                    );
+                }
+                if gaps == 0 {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        if touching.is_empty() {
+            return Ok(());
+        }
+        let (bands, height, width) = out.dim();
+        let mut stack = Array4::from_elem((touching.len(), bands, height, width), T::fill(None));
+        for (mut layer, image) in stack.axis_iter_mut(Axis(0)).zip(touching) {
+            fill(&mut layer, fills);
+            self.lay_out_image(step, image, loaded, fills, &mut layer)?;
+        }
+        for (band, nodata) in self.nodata::<T>().into_iter().enumerate() {
+            let of_band = stack.index_axis(Axis(1), band).to_owned();
+            let made = reduce(&T::wrap(of_band), nodata, mosaic.reducer())?;
+            let made = match made.view::<T>() {
+                Some(view) => view.index_axis_move(Axis(0), 0).to_owned(),
+                None => as_samples(&made)?,
+            };
+            out.index_axis_mut(Axis(0), band).assign(&made);
+        }
+        Ok(())
+    }
+
+    /// Returns the nodata value of each band in a block.
+    fn nodata<T: BlockSample>(&self) -> Vec<Option<f64>> {
+        let of = |band: &super::cube::CubeBand| match T::DTYPE.is_float() {
+            true => None,
+            false => band.nodata,
+        };
+        self.bands.iter().map(of).collect()
+    }
+
+    /// Puts one image onto the grid, and takes away what its masks leave out.
+    fn lay_out_image<T: BlockSample>(
+        &self,
+        step: usize,
+        image: usize,
+        loaded: &Loaded,
+        fills: &[T],
+        out: &mut ArrayViewMut3<'_, T>,
+    ) -> Result<()> {
+        let Some(of) = self.images.get(step).and_then(|images| images.get(image)) else {
+            return Ok(());
+        };
+        let part_of = |layer: Layer| {
+            let wanted = At { step, image, layer };
+            loaded
+                .parts
+                .iter()
+                .find(|(at, _)| *at == wanted)
+                .map(|(_, part)| part)
+        };
+        if of.hidden || hides(of, step, image, loaded) {
+            return Ok(());
+        }
+        let seen = &loaded.plan.seen;
+        for (band, source) in of.bands.iter().enumerate() {
+            let (Some(source), Some(part)) = (source, part_of(Layer::Band(band))) else {
+                continue;
+            };
+            let Some(Ok(opened)) = source.open.get() else {
+                continue;
+            };
+            opened.lay(part, seen, out.index_axis_mut(Axis(0), band))?;
+        }
+        if of.masks.is_empty() {
+            return Ok(());
+        }
+        let masked = &loaded.plan.masked;
+        let mut left_out =
+            ndarray::Array2::from_elem((masked.height as usize, masked.width as usize), false);
+        for (number, (source, mask)) in of.masks.iter().enumerate() {
+            let Some(Ok(opened)) = source.open.get() else {
+                continue;
+            };
+            let more = opened.leave_out(mask, part_of(Layer::Mask(number)), masked)?;
+            Zip::from(&mut left_out)
+                .and(&more)
+                .for_each(|out, &more| *out |= more);
+        }
+        let cleaned = self.options.cleanup.of(left_out.view());
+        let row = (seen.row - masked.row) as usize;
+        let col = (seen.col - masked.col) as usize;
+        let cleaned = cleaned.slice(ndarray::s![
+            row..row + seen.height as usize,
+            col..col + seen.width as usize
+        ]);
+        for (mut plane, &fill) in out.axis_iter_mut(Axis(0)).zip(fills) {
+            Zip::from(&mut plane)
+                .and(&cleaned)
+                .for_each(|sample, &is_out| {
+                    if is_out {
+                        *sample = fill;
+                    }
+                });
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if a mask of an image could not be read: what it would hide is not known.
+fn hides(of: &Image, step: usize, image: usize, loaded: &Loaded) -> bool {
+    let failed = |mask: usize| {
+        let at = At {
+            step,
+            image,
+            layer: Layer::Mask(mask),
+        };
+        let is_open = matches!(of.masks[mask].0.open.get(), Some(Ok(_)));
+        !is_open || loaded.missing.contains(&at)
+    };
+    (0..of.masks.len()).any(failed)
+}
+
+fn fill<T: Copy>(out: &mut ArrayViewMut3<'_, T>, fills: &[T]) {
+    for (mut plane, &sample) in out.axis_iter_mut(Axis(0)).zip(fills) {
+        plane.fill(sample);
+    }
+}
+
+/// Returns what was made of a stack in the type of a block of floats.
+fn as_samples<T: BlockSample>(made: &Pixels) -> Result<ndarray::Array2<T>> {
+    if !T::DTYPE.is_float() {
+        let message = format!(
+            "a mosaic that makes {} of {}: load float32",
+            made.dtype(),
+            T::DTYPE
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let [_, height, width] = made.shape();
+    let numbers = made.to_f64().into_iter().map(T::of_number).collect();
+    ndarray::Array2::from_shape_vec((height, width), numbers).map_err(|err| {
+        Error::new(ErrorKind::InvalidInput, "a mosaic of another size").with_source(err)
+    })
+}

@@ -1,0 +1,420 @@
+//! Computing a cube block by block: blocks are loaded while others are computed, and come in their order.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use ndarray::{Array3, Axis, s};
+use tokio::task::JoinHandle;
+
+use super::{
+    block::{Block, BlockSample},
+    cube::{Cube, Inner, blocks_of},
+    load::{Loaded, Plan},
+    options::{ApplyOptions, ApplyProgress},
+    reduce::{Geomedian, Reducer, reduce_f32},
+    report::{ApplyReport, Hole},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::Window,
+    raster::{Pixels, Raster, Sample},
+    session::Share,
+};
+
+/// The largest side of a block that is not chosen.
+const LARGEST_BLOCK: u32 = 1024;
+/// The least one: a tile of a COG.
+const LEAST_BLOCK: u32 = 512;
+
+type Compute<O> = Arc<dyn Fn(&Inner, Loaded) -> Result<(Array3<O>, Vec<Hole>)> + Send + Sync>;
+type Planning = Arc<
+    dyn Fn(Arc<Inner>, Window, u32) -> futures::future::BoxFuture<'static, Result<Plan>>
+        + Send
+        + Sync,
+>;
+
+/// What is to be computed of a cube: nothing is read before it is asked for the result.
+///
+/// Dropping the future of a result cancels it.
+#[must_use = "nothing is computed before a result is asked for"]
+pub struct Apply<O> {
+    cube: Cube,
+    pub(super) options: ApplyOptions,
+    plan: Planning,
+    compute: Compute<O>,
+}
+
+impl<O> fmt::Debug for Apply<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Apply")
+            .field("cube", &self.cube)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One block of a result.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Computed<O> {
+    /// Where it lies in the cube's grid.
+    pub window: Window,
+    /// (band, y, x).
+    pub samples: Array3<O>,
+    /// Pixels of images that are missing in it.
+    pub holes: Vec<Hole>,
+}
+
+impl Cube {
+    /// Computes (band, y, x) of each block of (time, band, y, x) by a closure, which may fail. It runs on the
+    /// CPU pool, for several blocks at once, and may return the block's size with or without the halo.
+    ///
+    /// Each file is opened once, and read block by block: what the next blocks need is fetched while others
+    /// are computed, within the session's budget of memory. Results come in the order of the blocks, row by
+    /// row, and do not depend on how many threads there are.
+    ///
+    /// ```
+    /// # use rss_core::{Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
+    /// use ndarray::{Axis, Zip};
+    /// use rss_core::apply::{ApplyOptions, Block, Cube, CubeOptions};
+    /// # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
+    /// # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
+    /// # let dea = Source::api(&bed.stac_url())?.like(&DEA);
+    /// # let found = ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
+    /// #     .session(session.clone())
+    /// #     .canonical_bands(["red", "nir"])
+    /// #     .start_date(date(2021, 1, 1)).end_date(date(2021, 2, 1)).build()?.search()?;
+    ///
+    /// let cube = session.cube(&found, &CubeOptions::new().reflectance())?;
+    /// let ndvi = cube.apply(ApplyOptions::new().with_names(["ndvi"]), |block: &Block<f32>| {
+    ///     let (red, nir) = (block.band("red")?, block.band("nir")?);
+    ///     let ndvi = (&nir - &red) / (&nir + &red);
+    ///     Ok(ndvi.slice_axis(Axis(0), (0..1).into()).to_owned())
+    /// });
+    /// let (raster, report) = session.compute(ndvi)?;
+    /// assert_eq!(raster.pixels.shape()[0], 1);
+    /// assert!(report.holes.is_empty());
+    /// # Ok::<_, anyhow::Error>(())
+    /// ```
+    pub fn apply<T, O, F>(&self, options: ApplyOptions, compute: F) -> Apply<O>
+    where
+        T: BlockSample,
+        O: Sample + Send + Sync + 'static,
+        F: Fn(&Block<T>) -> Result<Array3<O>> + Send + Sync + 'static,
+    {
+        Apply {
+            cube: self.clone(),
+            options,
+            plan: Arc::new(|inner, window, halo| {
+                Box::pin(async move { inner.plan::<T>(window, halo).await })
+            }),
+            compute: Arc::new(move |inner, loaded| {
+                let (block, holes) = inner.lay_out::<T>(loaded)?;
+                let window = block.window();
+                let said = |err: Error| {
+                    let message = format!("block {window}: {}", err.message());
+                    let named = Error::new(err.kind(), message);
+                    match err.location() {
+                        Some(location) => named.at(location),
+                        None => named,
+                    }
+                };
+                let made = compute(&block)
+                    .and_then(|made| cut(&block, made))
+                    .map_err(said)?;
+                Ok((made, holes))
+            }),
+        }
+    }
+
+    /// Reduces all dates to one, each band by itself. Bands keep their names.
+    pub fn reduce(&self, reducer: Reducer, options: ApplyOptions) -> Apply<f32> {
+        let options = self.named(options);
+        self.apply(options, move |block: &Block<f32>| {
+            let data = block.data();
+            let (_, bands, height, width) = data.dim();
+            let mut out = Array3::zeros((bands, height, width));
+            for (band, mut out) in out.axis_iter_mut(Axis(0)).enumerate() {
+                out.assign(&reduce_f32(data.index_axis(Axis(1), band), reducer)?);
+            }
+            Ok(out)
+        })
+    }
+
+    /// Reduces all bands to one, each date by itself. The bands of the result are the dates, by their labels.
+    pub fn reduce_bands(&self, reducer: Reducer, mut options: ApplyOptions) -> Apply<f32> {
+        if options.names.is_empty() {
+            options.names = self.steps().iter().map(|step| step.label.clone()).collect();
+        }
+        self.apply(options, move |block: &Block<f32>| {
+            let data = block.data();
+            let (times, _, height, width) = data.dim();
+            let mut out = Array3::zeros((times, height, width));
+            for (time, mut out) in out.axis_iter_mut(Axis(0)).enumerate() {
+                out.assign(&reduce_f32(data.index_axis(Axis(0), time), reducer)?);
+            }
+            Ok(out)
+        })
+    }
+
+    /// Makes the geometric median of all dates: the bands of a pixel stay together. Bands keep their names.
+    pub fn geomedian(&self, geomedian: Geomedian, options: ApplyOptions) -> Apply<f32> {
+        let options = self.named(options);
+        self.apply(options, move |block: &Block<f32>| {
+            geomedian.of(block.data())
+        })
+    }
+
+    fn named(&self, mut options: ApplyOptions) -> ApplyOptions {
+        if options.names.is_empty() {
+            options.names = self.bands().iter().map(|band| band.name.clone()).collect();
+        }
+        options
+    }
+
+    /// Reads a window of the grid, (time, band, y, x).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the window is not in the grid, or samples cannot be had as `T`; what the
+    /// files' stores answer.
+    pub async fn read<T: BlockSample>(&self, window: Window) -> Result<(Block<T>, Vec<Hole>)> {
+        window.check_inside(self.grid().size)?;
+        let inner = Arc::clone(&self.0);
+        let plan = inner.plan::<T>(window, 0).await?;
+        let loaded = inner.load(plan).await?;
+        let session = inner.session.clone();
+        session.cpu(move || inner.lay_out::<T>(loaded)).await?
+    }
+
+    /// Returns the side of blocks that fit the memory: the largest of 1024 and 512 of which two for each
+    /// thread fit the budget, or else 512.
+    fn block_side(&self, options: &ApplyOptions) -> Result<u32> {
+        if let Some(side) = options.block {
+            return match side > 0 && side.is_multiple_of(16) {
+                true => Ok(side),
+                false => Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("blocks of {side} pixels: expected a multiple of 16"),
+                )),
+            };
+        }
+        let settings = self.0.session.settings();
+        let layers = self.steps().len() as u64 * self.bands().len() as u64;
+        let bytes = u64::from(LARGEST_BLOCK).pow(2) * layers * 8;
+        let at_once = settings.cpu_threads.max(1) as u64 + 1;
+        Ok(
+            match bytes.saturating_mul(at_once) <= settings.budget_bytes {
+                true => LARGEST_BLOCK,
+                false => LEAST_BLOCK,
+            },
+        )
+    }
+}
+
+/// Takes a task down with the one that waits for it.
+struct Held<T>(JoinHandle<T>);
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<O: Sample + Send + Sync + 'static> Apply<O> {
+    /// Returns the cube that it is computed of.
+    pub fn cube(&self) -> &Cube {
+        &self.cube
+    }
+
+    /// Returns the nodata value of the result.
+    pub fn nodata(&self) -> Option<f64> {
+        let usual = O::DTYPE.is_float().then_some(f64::NAN);
+        self.options.nodata.or(usual)
+    }
+
+    /// Returns the blocks, row by row. The memory of one is given back when the next is asked for.
+    ///
+    /// # Errors
+    ///
+    /// Of the first item: [`ErrorKind::InvalidInput`] if a block cannot be of this size; of each, what the
+    /// closure or the files' stores answer, with block, item and asset.
+    pub fn blocks(self) -> impl Stream<Item = Result<Computed<O>>> + Send {
+        let windows = self.cube.block_side(&self.options).map(|side| {
+            let windows = blocks_of(self.cube.grid().size, side);
+            (windows.len() as u64, windows)
+        });
+        let (blocks, windows, wrong) = match windows {
+            Ok((blocks, windows)) => (blocks, windows, None),
+            Err(err) => (0, Vec::new(), Some(err)),
+        };
+        let inner = Arc::clone(&self.cube.0);
+        let at_once = inner.session.settings().cpu_threads.max(1) * 2;
+        let (plan, compute, halo) = (self.plan, self.compute, self.options.halo);
+        let planned = stream::iter(windows).then({
+            let inner = Arc::clone(&inner);
+            move |window| {
+                let planning = plan(Arc::clone(&inner), window, halo);
+                let session = inner.session.clone();
+                async move {
+                    let plan = planning.await?;
+                    // In the order of the blocks: the one that is due never waits for one that comes later.
+                    let budget = session.settings().budget_bytes;
+                    if plan.bytes > budget {
+                        return Err(too_large(&window, plan.bytes, budget));
+                    }
+                    let share = session.share_of_work(plan.bytes).await;
+                    Ok((window, plan, share))
+                }
+            }
+        });
+        let watch = self.options.watch;
+        let done = AtomicU64::new(0);
+        let computed = planned
+            .map(move |planned| {
+                let (inner, compute) = (Arc::clone(&inner), Arc::clone(&compute));
+                let task = planned.map(|(window, plan, share)| {
+                    // On its own: it goes on while the one before is written.
+                    Held(tokio::spawn(async move {
+                        let loaded = inner.load(plan).await?;
+                        let session = inner.session.clone();
+                        let made = session.cpu(move || compute(&inner, loaded)).await?;
+                        let (samples, holes) = made?;
+                        Ok::<_, Error>((
+                            Computed {
+                                window,
+                                samples,
+                                holes,
+                            },
+                            share,
+                        ))
+                    }))
+                });
+                async move {
+                    let mut task = task?;
+                    (&mut task.0).await.map_err(|err| {
+                        Error::new(ErrorKind::Unavailable, "a block's task was lost")
+                            .with_source(err)
+                    })?
+                }
+            })
+            .buffered(at_once)
+            .map_ok(move |(computed, share): (Computed<O>, Option<Share>)| {
+                let blocks_done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                if let Some(watch) = &watch {
+                    watch(ApplyProgress {
+                        blocks_done,
+                        blocks,
+                    });
+                }
+                drop(share);
+                computed
+            });
+        stream::iter(wrong.map(Err)).chain(computed)
+    }
+
+    /// Computes everything into memory.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Apply::blocks`]; [`ErrorKind::InvalidInput`] if blocks differ in their number of bands, or the
+    /// result does not fit memory.
+    pub async fn raster(self) -> Result<(Raster, ApplyReport)> {
+        let grid = self.cube.grid().clone();
+        let nodata = self.nodata();
+        let mut report = self.report();
+        let mut out: Option<Array3<O>> = None;
+        let mut blocks = std::pin::pin!(self.blocks());
+        while let Some(block) = blocks.try_next().await? {
+            let (bands, height, width) = block.samples.dim();
+            if out.is_none() {
+                let zeros = Pixels::zeros(O::DTYPE, bands, grid.size)?;
+                out = zeros.view::<O>().map(|view| view.to_owned());
+            }
+            let Some(out) = &mut out else { continue };
+            check_bands(out.dim().0, bands, &block.window)?;
+            let (row, col) = (block.window.row as usize, block.window.col as usize);
+            out.slice_mut(s![.., row..row + height, col..col + width])
+                .assign(&block.samples);
+            report.add(block.holes);
+        }
+        let samples = out.ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidInput,
+                "a grid without pixels: nothing was computed",
+            )
+        })?;
+        let raster = Raster {
+            pixels: O::wrap(samples),
+            geobox: grid,
+            nodata,
+            sparse: Vec::new(),
+        };
+        Ok((raster, report))
+    }
+
+    pub(super) fn report(&self) -> ApplyReport {
+        ApplyReport {
+            blocks: 0,
+            holes: self.cube.0.holes.clone(),
+        }
+    }
+}
+
+impl ApplyReport {
+    pub(super) fn add(&mut self, holes: Vec<Hole>) {
+        self.blocks += 1;
+        self.holes.extend(holes);
+    }
+}
+
+fn too_large(window: &Window, bytes: u64, budget: u64) -> Error {
+    Error::new(
+        ErrorKind::InvalidInput,
+        format!(
+            "block {window} takes {} MB, more than the budget of {} MB: choose smaller blocks, fewer dates or \
+             bands, or a larger budget",
+            bytes / 1_000_000,
+            budget / 1_000_000
+        ),
+    )
+}
+
+pub(super) fn check_bands(expected: usize, found: usize, window: &Window) -> Result<()> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("block {window} has {found} bands, the first had {expected}"),
+        )),
+    }
+}
+
+/// Checks the size of what was made of a block, and cuts the halo off.
+fn cut<T, O: Sample>(block: &Block<T>, made: Array3<O>) -> Result<Array3<O>> {
+    let (_, rows, cols) = made.dim();
+    let (window, seen) = (block.window, block.seen);
+    if (rows, cols) == (window.height as usize, window.width as usize) {
+        return Ok(made);
+    }
+    if (rows, cols) != (seen.height as usize, seen.width as usize) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "the closure made {rows} rows and {cols} columns, expected {} and {}",
+                window.height, window.width
+            ),
+        ));
+    }
+    let [rows, cols] = block.inner();
+    Ok(made
+        .slice_move(s![.., rows.0..rows.1, cols.0..cols.1])
+        .as_standard_layout()
+        .into_owned())
+}

@@ -1,0 +1,70 @@
+//! The blocking forms of cubes that are computed.
+
+use crate::{
+    apply::{Apply, ApplyReport, Block, BlockSample, Cube, CubeOptions, Hole},
+    error::Result,
+    geo::Window,
+    query::QueryResult,
+    raster::{Raster, Sample},
+    session::Session,
+};
+#[cfg(feature = "async-tiff")]
+use crate::{
+    location::Location,
+    writer::{CogOptions, CogReport},
+};
+
+impl Session {
+    /// Puts what a search found on one grid and waits; see [`Cube::of`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Cube::of`], and [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) inside an async
+    /// runtime.
+    pub fn cube(&self, found: &QueryResult, options: &CubeOptions) -> Result<Cube> {
+        self.wait(Cube::of(found, options))
+    }
+
+    /// Reads a window of a cube and waits; see [`Cube::read`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Cube::read`].
+    pub fn read_cube<T: BlockSample>(
+        &self,
+        cube: &Cube,
+        window: Window,
+    ) -> Result<(Block<T>, Vec<Hole>)> {
+        self.wait(cube.read(window))
+    }
+
+    /// Computes a result into memory and waits; see [`Apply::raster`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Apply::raster`].
+    pub fn compute<O>(&self, work: Apply<O>) -> Result<(Raster, ApplyReport)>
+    where
+        O: Sample + Send + Sync + 'static,
+    {
+        self.wait(work.raster())
+    }
+
+    /// Computes a result into a COG and waits; see [`Apply::cog`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Apply::cog`].
+    #[cfg(feature = "async-tiff")]
+    pub fn compute_cog<O>(
+        &self,
+        work: Apply<O>,
+        location: &Location,
+        options: &CogOptions,
+    ) -> Result<(CogReport, ApplyReport)>
+    where
+        O: Sample + Send + Sync + 'static,
+    {
+        self.wait(work.cog(location, options))
+    }
+}

@@ -1,0 +1,489 @@
+//! From a query to one picture: what is computed block by block is what the scenes' pixels say.
+
+use std::sync::{Arc, Mutex};
+
+use ndarray::{Array3, Axis};
+use rss_core::{
+    Collection, Crs, DEA, ErrorKind, ImageQueryBuilder, Intersects, Location, QueryResult,
+    Resampling, Resolution, Session, SessionBuilder, Source,
+    apply::{
+        Apply, ApplyOptions, Block, Cube, CubeOptions, Grid, OnFailure, mosaic::Mosaic,
+        reduce::Reducer, time::Grouping,
+    },
+    date,
+    mask::Cleanup,
+    writer::CogOptions,
+};
+use rss_testbed::{Band, Fault, Rule, Scene, Scenes, Service, Testbed};
+
+const SIDE: u32 = 1200;
+
+struct Stage {
+    bed: Testbed,
+    session: Session,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with(|builder| builder)
+    }
+
+    fn with(settings: impl FnOnce(SessionBuilder) -> SessionBuilder) -> Self {
+        let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+        let builder = Session::builder()
+            .s3_endpoint(&bed.s3_endpoint())
+            .cpu_threads(2)
+            .retries(0);
+        let session = settings(builder).build().unwrap();
+        Self { bed, session }
+    }
+
+    fn found(&self, bands: &[&str]) -> QueryResult {
+        let dea = Source::api(&self.bed.stac_url()).unwrap().like(&DEA);
+        ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
+            .session(self.session.clone())
+            .canonical_bands(bands.iter().copied())
+            .start_date(date(2021, 1, 1))
+            .end_date(date(2021, 2, 1))
+            .cloudcover((rss_core::Cmp::Less, 30))
+            .build()
+            .unwrap()
+            .search()
+            .unwrap()
+    }
+
+    fn cube(&self, bands: &[&str], options: &CubeOptions) -> Cube {
+        self.session.cube(&self.found(bands), options).unwrap()
+    }
+
+    /// The scenes by date.
+    fn scenes(&self) -> Vec<&Scene> {
+        let mut scenes: Vec<&Scene> = self.bed.scenes().iter().collect();
+        scenes.sort_by_key(|scene| scene.item["properties"]["datetime"].to_string());
+        scenes
+    }
+
+    fn array<O: rss_core::Sample + Send + Sync + 'static>(&self, work: Apply<O>) -> Array3<O> {
+        let (raster, report) = self.session.compute(work).unwrap();
+        assert_eq!(report.holes, []);
+        raster.pixels.view::<O>().unwrap().to_owned()
+    }
+}
+
+fn ndvi(block: &Block<f32>) -> rss_core::Result<Array3<f32>> {
+    let (red, nir) = (block.band("red")?, block.band("nir")?);
+    Ok((&nir - &red) / (&nir + &red))
+}
+
+/// Each pixel of some places, spread over blocks and edges.
+fn places() -> impl Iterator<Item = (u32, u32)> {
+    let at = [0, 1, 63, 64, 511, 512, 513, 700, 1023, 1024, 1199];
+    at.into_iter()
+        .flat_map(move |row| at.into_iter().map(move |col| (row, col)))
+}
+
+fn close(got: f32, expected: f32, what: &str) {
+    let same = (got.is_nan() && expected.is_nan())
+        || (got - expected).abs() <= 1e-5 * expected.abs().max(1.0);
+    assert!(same, "{what}: {got}, expected {expected}");
+}
+
+/// The value of a pixel as reflectance, NaN without data.
+fn reflectance(scene: &Scene, band: Band, col: u32, row: u32) -> f32 {
+    match scene.pixel(band, col, row) {
+        -999 => f32::NAN,
+        sample => f32::from(sample) / 10_000.0,
+    }
+}
+
+#[test]
+fn an_index_of_each_date_is_that_of_its_pixels() {
+    let stage = Stage::new();
+    let cube = stage.cube(&["red", "nir"], &CubeOptions::new().reflectance());
+    let labels: Vec<&str> = cube
+        .steps()
+        .iter()
+        .map(|step| step.label.as_str())
+        .collect();
+    assert_eq!(
+        labels,
+        ["2021-01-04", "2021-01-09", "2021-01-19", "2021-01-29"]
+    );
+    assert_eq!(
+        (cube.grid().size.width, cube.grid().size.height),
+        (SIDE, SIDE)
+    );
+    let before = stage.session.traffic().requests;
+    let made = stage.array(cube.apply(ApplyOptions::new().with_block(512), ndvi));
+    let requests = stage.session.traffic().requests - before;
+    // Eight files of nine tiles: a header each, and one request for each tile of a block.
+    assert_eq!(requests, 8 + 8 * 9);
+    assert_eq!(made.dim(), (4, SIDE as usize, SIDE as usize));
+    for (time, scene) in stage.scenes().into_iter().enumerate() {
+        for (row, col) in places() {
+            let (red, nir) = (
+                reflectance(scene, Band::Red, col, row),
+                reflectance(scene, Band::Nir, col, row),
+            );
+            let what = format!("date {time}, row {row}, column {col}");
+            close(
+                made[(time, row as usize, col as usize)],
+                (nir - red) / (nir + red),
+                &what,
+            );
+        }
+    }
+    // Blocks of another size, more threads and a halo make the same.
+    let other = Stage::with(|builder| builder.cpu_threads(4));
+    let cube = other.cube(&["red", "nir"], &CubeOptions::new().reflectance());
+    for options in [
+        ApplyOptions::new(),
+        ApplyOptions::new().with_block(336).with_halo(7),
+    ] {
+        let again = other.array(cube.apply(options, ndvi));
+        assert!(
+            again
+                .iter()
+                .zip(&made)
+                .all(|(a, b)| a.to_bits() == b.to_bits() || a == b || (a.is_nan() && b.is_nan()))
+        );
+    }
+}
+
+#[test]
+fn raw_samples_stay_as_they_are_stored() {
+    let stage = Stage::new();
+    let cube = stage.cube(&["red"], &CubeOptions::new());
+    let made = stage.array(cube.apply(ApplyOptions::new(), |block: &Block<i16>| {
+        Ok(block.band("nbart_red")?.to_owned())
+    }));
+    for (time, scene) in stage.scenes().into_iter().enumerate() {
+        for (row, col) in places() {
+            assert_eq!(
+                made[(time, row as usize, col as usize)],
+                scene.pixel(Band::Red, col, row)
+            );
+        }
+    }
+    // Physical values are no whole numbers, and nobody rounds them unasked.
+    let cube = stage.cube(&["red"], &CubeOptions::new().reflectance());
+    let work = cube.apply(ApplyOptions::new(), |block: &Block<i16>| {
+        Ok(block.band("red")?.to_owned())
+    });
+    let err = stage.session.compute(work).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::InvalidInput);
+    assert!(
+        err.message()
+            .contains("asset nbart_red: physical values as int16"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_median_leaves_out_clouds_and_what_is_near() {
+    let stage = Stage::new();
+    let options = CubeOptions::new()
+        .reflectance()
+        .with_mask("clouds".parse().unwrap(), Cleanup::default());
+    let median = stage.array(
+        stage
+            .cube(&["red"], &options)
+            .reduce(Reducer::Median, ApplyOptions::new().with_block(512)),
+    );
+    let wide = options.clone().with_mask(
+        "clouds".parse().unwrap(),
+        Cleanup::default().with_dilation(3),
+    );
+    let count = stage.array(
+        stage
+            .cube(&["red"], &wide)
+            .reduce(Reducer::Count, ApplyOptions::new().with_block(512)),
+    );
+    let is_cloud = |scene: &Scene, row: u32, col: u32| {
+        matches!(scene.pixel(Band::Fmask, col / 2, row / 2), 2 | 3)
+    };
+    for (row, col) in places() {
+        let mut valid: Vec<f32> = stage
+            .scenes()
+            .into_iter()
+            .filter(|scene| !is_cloud(scene, row, col))
+            .map(|scene| reflectance(scene, Band::Red, col, row))
+            .filter(|value| !value.is_nan())
+            .collect();
+        valid.sort_by(f32::total_cmp);
+        let middle = valid.len() / 2;
+        let expected = match valid.len() {
+            0 => f32::NAN,
+            n if n % 2 == 1 => valid[middle],
+            _ => f32::midpoint(valid[middle - 1], valid[middle]),
+        };
+        close(
+            median[(0, row as usize, col as usize)],
+            expected,
+            &format!("row {row}, column {col}"),
+        );
+        // Three pixels around, in a disk.
+        let near = |scene: &Scene| {
+            (-3_i64..=3).any(|y| {
+                (-3_i64..=3).any(|x| {
+                    let (row, col) = (i64::from(row) + y, i64::from(col) + x);
+                    let inside =
+                        (0..i64::from(SIDE)).contains(&row) && (0..i64::from(SIDE)).contains(&col);
+                    inside && x * x + y * y <= 9 && is_cloud(scene, row as u32, col as u32)
+                })
+            })
+        };
+        let left = stage
+            .scenes()
+            .into_iter()
+            .filter(|scene| !near(scene) && scene.pixel(Band::Red, col, row) != -999)
+            .count();
+        close(
+            count[(0, row as usize, col as usize)],
+            left as f32,
+            &format!("count, row {row}, column {col}"),
+        );
+    }
+}
+
+#[test]
+fn dates_are_grouped_and_mosaicked() {
+    let stage = Stage::new();
+    for (mosaic, expected) in [(Mosaic::FirstValid, 0), (Mosaic::LeastCloud, 1)] {
+        let options = CubeOptions::new()
+            .with_grouping(Grouping::Month)
+            .with_mosaic(mosaic);
+        let cube = stage.cube(&["red"], &options);
+        assert_eq!(cube.steps().len(), 1);
+        assert_eq!(cube.steps()[0].label, "2021-01");
+        let made = stage.array(cube.apply(ApplyOptions::new(), |block: &Block<i16>| {
+            Ok(block.band("red")?.to_owned())
+        }));
+        let mut order = stage.scenes();
+        if expected == 1 {
+            let cloud =
+                |scene: &&Scene| scene.item["properties"]["eo:cloud_cover"].as_f64().unwrap();
+            order.sort_by(|a, b| cloud(a).total_cmp(&cloud(b)));
+        }
+        for (row, col) in places() {
+            let samples = order.iter().map(|scene| scene.pixel(Band::Red, col, row));
+            let first = samples
+                .into_iter()
+                .find(|&sample| sample != -999)
+                .unwrap_or(-999);
+            assert_eq!(
+                made[(0, row as usize, col as usize)],
+                first,
+                "{mosaic}, row {row}, column {col}"
+            );
+        }
+    }
+    let options = CubeOptions::new()
+        .with_grouping(Grouping::All)
+        .with_mosaic(Mosaic::Max);
+    let made = stage.array(
+        stage
+            .cube(&["red"], &options)
+            .apply(ApplyOptions::new(), |block: &Block<i16>| {
+                Ok(block.band("red")?.to_owned())
+            }),
+    );
+    for (row, col) in places() {
+        let most = stage
+            .scenes()
+            .iter()
+            .map(|scene| scene.pixel(Band::Red, col, row))
+            .max();
+        assert_eq!(Some(made[(0, row as usize, col as usize)]), most);
+    }
+}
+
+#[test]
+fn a_cube_lies_on_the_grid_that_is_chosen() {
+    let stage = Stage::new();
+    let coarse = CubeOptions::new()
+        .with_grid(Grid::Resolution(20.0.into()))
+        .with_resampling(Resampling::Average);
+    let cube = stage.cube(&["red"], &coarse);
+    assert_eq!(cube.grid().size.width, 600, "{}", cube.grid());
+    let other =
+        CubeOptions::new().with_grid(Grid::Projected(Crs::Epsg(3577), Resolution::from(30.0)));
+    let cube = stage.cube(&["red"], &other);
+    assert_eq!(cube.grid().crs, Some(Crs::Epsg(3577)));
+    let made = stage.array(cube.reduce(Reducer::Count, ApplyOptions::new()));
+    let covered = made.iter().filter(|&&count| count > 0.0).count() as f64;
+    // 12 km x 12 km in pixels of 30 m; Albers keeps areas.
+    assert!((covered / 160_000.0 - 1.0).abs() < 0.01, "{covered}");
+    let crop = CubeOptions::new().with_bbox("153.0,-25.33,153.05,-25.32".parse().unwrap());
+    let cube = stage.cube(&["red"], &crop);
+    assert!(
+        cube.grid().size.width < 600 && cube.grid().size.height < 140,
+        "{}",
+        cube.grid()
+    );
+    let far = CubeOptions::new().with_bbox("10,50,11,51".parse().unwrap());
+    let err = stage
+        .session
+        .cube(&stage.found(&["red"]), &far)
+        .unwrap_err();
+    assert!(
+        err.message().contains("does not touch the images' grid"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_file_that_fails_ends_the_work_or_is_a_hole() {
+    let stage = Stage::new();
+    let scenes: Vec<Scene> = stage.scenes().into_iter().cloned().collect();
+    stage.bed.fault(
+        Rule::new(Fault::status(404))
+            .on(Service::S3)
+            .path(scenes[1].key(Band::Nir)),
+    );
+    let cube = stage.cube(&["red", "nir"], &CubeOptions::new().reflectance());
+    let err = stage
+        .session
+        .compute(cube.apply(ApplyOptions::new(), ndvi))
+        .unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::NotFound);
+    let said = err.to_string();
+    assert!(
+        said.contains(&scenes[1].id) && said.contains("asset nbart_nir_1"),
+        "{said}"
+    );
+    let options = CubeOptions::new()
+        .reflectance()
+        .with_on_failure(OnFailure::Hole);
+    let cube = stage.cube(&["red", "nir"], &options);
+    let before = stage.session.traffic().requests;
+    let (raster, report) = stage
+        .session
+        .compute(cube.apply(ApplyOptions::new().with_block(512), ndvi))
+        .unwrap();
+    // The missing file is asked for once, not by each block.
+    assert_eq!(stage.session.traffic().requests - before, 8 + 7 * 9);
+    assert_eq!(report.blocks, 9);
+    assert_eq!(report.holes.len(), 9);
+    assert!(
+        report
+            .holes
+            .iter()
+            .all(|hole| hole.item == scenes[1].id && hole.asset == "nbart_nir_1")
+    );
+    let made = raster.pixels.view::<f32>().unwrap();
+    assert!(
+        made.index_axis(Axis(0), 1)
+            .iter()
+            .all(|value| value.is_nan())
+    );
+    assert!(
+        made.index_axis(Axis(0), 0)
+            .iter()
+            .any(|value| !value.is_nan())
+    );
+    // A mask that cannot be read hides all of its image: nothing cloudy shows.
+    stage.bed.fault(
+        Rule::new(Fault::status(404))
+            .on(Service::S3)
+            .path(scenes[2].key(Band::Fmask)),
+    );
+    let options = options.with_mask("clouds".parse().unwrap(), Cleanup::default());
+    let cube = stage.cube(&["red"], &options);
+    let work = cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
+        Ok(block.band("red")?.to_owned())
+    });
+    let (raster, report) = stage.session.compute(work).unwrap();
+    assert!(!report.holes.is_empty() && report.holes.iter().all(|hole| hole.asset == "oa_fmask"));
+    let made = raster.pixels.view::<f32>().unwrap();
+    assert!(
+        made.index_axis(Axis(0), 2)
+            .iter()
+            .all(|value| value.is_nan())
+    );
+    assert!(
+        made.index_axis(Axis(0), 3)
+            .iter()
+            .any(|value| !value.is_nan())
+    );
+}
+
+#[test]
+fn a_closure_may_fail_and_its_size_is_checked() {
+    let stage = Stage::new();
+    let cube = stage.cube(&["red"], &CubeOptions::new());
+    let said = |work: Apply<f32>| stage.session.compute(work).unwrap_err().to_string();
+    let err = said(cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
+        Ok(block.band("blue")?.to_owned())
+    }));
+    assert!(
+        err.contains("block 0,0,1024,1024: band `blue` is not one of red"),
+        "{err}"
+    );
+    let err = said(cube.apply(ApplyOptions::new(), |_: &Block<f32>| {
+        Ok(Array3::zeros((1, 2, 3)))
+    }));
+    assert!(
+        err.contains("the closure made 2 rows and 3 columns, expected 1024 and 1024"),
+        "{err}"
+    );
+    let err = said(cube.apply(ApplyOptions::new().with_block(100), ndvi));
+    assert!(
+        err.contains("blocks of 100 pixels: expected a multiple of 16"),
+        "{err}"
+    );
+    let small = Stage::with(|builder| builder.budget_bytes(1 << 20));
+    let cube = small.cube(&["red"], &CubeOptions::new());
+    let err = small
+        .session
+        .compute(cube.apply(ApplyOptions::new(), ndvi))
+        .unwrap_err();
+    assert!(
+        err.message().contains("more than the budget of 1 MB"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_result_goes_straight_into_a_cog() {
+    let stage = Stage::new();
+    let cube = stage.cube(&["red", "nir"], &CubeOptions::new().reflectance());
+    let dir = tempfile::tempdir().unwrap();
+    let location = Location::parse(dir.path().join("median.tif").to_str().unwrap()).unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let options = ApplyOptions::new()
+        .with_block(512)
+        .with_progress(move |progress| told.lock().unwrap().push(progress.blocks_done));
+    let expected = stage.array(cube.reduce(Reducer::Median, ApplyOptions::new()));
+    let (written, report) = stage
+        .session
+        .compute_cog(
+            cube.reduce(Reducer::Median, options),
+            &location,
+            &CogOptions::new(),
+        )
+        .unwrap();
+    assert_eq!(*seen.lock().unwrap(), (1..=9).collect::<Vec<u64>>());
+    assert_eq!((report.blocks, written.overviews.len()), (9, 2));
+    let raster = stage
+        .session
+        .open(&location, rss_core::Backend::Auto)
+        .unwrap();
+    let profile = raster.profile().clone();
+    assert_eq!(profile.level_geobox(0).unwrap(), *cube.grid());
+    let names: Vec<_> = profile
+        .bands
+        .iter()
+        .map(|band| band.description.clone().unwrap())
+        .collect();
+    assert_eq!(names, ["red", "nir"]);
+    assert!(profile.nodata.is_some_and(f64::is_nan));
+    let read = raster.read(&rss_core::ReadRequest::new()).unwrap();
+    let read = read.pixels.view::<f32>().unwrap().to_owned();
+    assert!(
+        read.iter()
+            .zip(&expected)
+            .all(|(a, b)| a == b || (a.is_nan() && b.is_nan()))
+    );
+}
