@@ -136,7 +136,13 @@ async fn a_build_that_was_dropped_goes_on_where_it_was() {
     let report = built(&bed, &path).await;
     assert!(report.resumed >= 2, "{report:?}");
     assert_eq!(report.requests as usize, 8 - report.resumed);
-    assert_eq!(asked(&bed).len(), 8 - report.resumed);
+    // The one that was under way when the build was dropped may reach the server after the log was cleared.
+    let missing = 8 - report.resumed;
+    let asked = asked(&bed).len();
+    assert!(
+        (missing..=missing + 1).contains(&asked),
+        "{asked}, {report:?}"
+    );
     assert!(before <= 5);
     let other = dir.path().join("b.parquet");
     built(&bed, &other).await;
