@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
 
 use rss_core::{
-    Collection, DEA, ImageQueryBuilder, Intersects, Location, Session, Source,
+    Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Location, Session, Source,
     apply::{ApplyOptions, CubeOptions, reduce::Reducer},
     date,
     mask::Cleanup,
@@ -25,6 +25,7 @@ fn main() -> anyhow::Result<()> {
         .canonical_bands(["red", "nir"])
         .start_date(date(2021, 1, 1))
         .end_date(date(2021, 2, 1))
+        .cloudcover((Cmp::Less, 30))
         .build()?
         .search()?;
 

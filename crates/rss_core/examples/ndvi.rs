@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
 
 use rss_core::{
-    Collection, DEA, ImageQueryBuilder, Intersects, Session, Source,
+    Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source,
     apply::{ApplyOptions, Block, CubeOptions},
     date,
 };
@@ -20,6 +20,7 @@ fn main() -> anyhow::Result<()> {
         .canonical_bands(["red", "nir"])
         .start_date(date(2021, 1, 1))
         .end_date(date(2021, 2, 1))
+        .cloudcover((Cmp::Less, 30))
         .build()?
         .search()?;
 

@@ -5,8 +5,8 @@
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
 
 use rss_core::{
-    Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, Window, apply::CubeOptions,
-    date,
+    Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, Window,
+    apply::CubeOptions, date,
 };
 use rss_testbed::{Scenes, Testbed};
 
@@ -19,6 +19,7 @@ fn main() -> anyhow::Result<()> {
         .canonical_bands(["red", "nir"])
         .start_date(date(2021, 1, 1))
         .end_date(date(2021, 2, 1))
+        .cloudcover((Cmp::Less, 30))
         .build()?
         .search()?;
 

@@ -80,25 +80,24 @@ impl Cube {
     /// row, and do not depend on how many threads there are.
     ///
     /// ```
-    /// # use rss_core::{Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
-    /// use ndarray::{Axis, Zip};
-    /// use rss_core::apply::{ApplyOptions, Block, Cube, CubeOptions};
+    /// # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
+    /// use rss_core::apply::{ApplyOptions, Block, CubeOptions};
     /// # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
     /// # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
     /// # let dea = Source::api(&bed.stac_url())?.like(&DEA);
     /// # let found = ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
     /// #     .session(session.clone())
     /// #     .canonical_bands(["red", "nir"])
-    /// #     .start_date(date(2021, 1, 1)).end_date(date(2021, 2, 1)).build()?.search()?;
+    /// #     .start_date(date(2021, 1, 1)).end_date(date(2021, 2, 1))
+    /// #     .cloudcover((Cmp::Less, 30)).build()?.search()?;
     ///
     /// let cube = session.cube(&found, &CubeOptions::new().reflectance())?;
-    /// let ndvi = cube.apply(ApplyOptions::new().with_names(["ndvi"]), |block: &Block<f32>| {
-    ///     let (red, nir) = (block.band("red")?, block.band("nir")?);
-    ///     let ndvi = (&nir - &red) / (&nir + &red);
-    ///     Ok(ndvi.slice_axis(Axis(0), (0..1).into()).to_owned())
+    /// let ndvi = cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
+    ///     let (red, nir) = (block.band("red")?, block.band("nir")?); // (time, y, x)
+    ///     Ok((&nir - &red) / (&nir + &red)) // a band for each date
     /// });
     /// let (raster, report) = session.compute(ndvi)?;
-    /// assert_eq!(raster.pixels.shape()[0], 1);
+    /// assert_eq!(raster.pixels.shape()[0], cube.steps().len());
     /// assert!(report.holes.is_empty());
     /// # Ok::<_, anyhow::Error>(())
     /// ```

@@ -7,7 +7,7 @@ use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD, Axis, Ix2, IxDyn, Slice};
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{self, Sample},
+    raster::Sample,
 };
 
 /// A box of samples: where it starts and how long it is, axis by axis.
@@ -326,9 +326,5 @@ pub(super) fn piece<'a, T>(
 pub(super) fn filled<T: Sample>(shape: &[u64], value: T) -> Result<ArrayD<T>> {
     length_of(shape, size_of::<T>())?;
     let shape: Vec<usize> = shape.iter().filter_map(|&n| to_memory(n)).collect();
-    let output = ArrayD::from_elem(IxDyn(&shape), value);
-    if let Some(samples) = output.as_slice() {
-        raster::in_large_pages(samples);
-    }
-    Ok(output)
+    Ok(ArrayD::from_elem(IxDyn(&shape), value))
 }
