@@ -21,7 +21,7 @@ use criterion::{Criterion, SamplingMode, Throughput};
 use gdal::{Dataset, DriverManager, raster::Buffer, spatial_ref::SpatialRef};
 use ndarray::Array3;
 use rayon::ThreadPoolBuilder;
-use rss_core::{Crs, GeoBox, GeoTransform, Pixels, Raster, Resampling, Size};
+use rss_core::{Crs, GeoBox, GeoTransform, Pixels, Raster, Resampling, Size, Window};
 
 const NODATA: f64 = -999.0;
 
@@ -51,7 +51,7 @@ fn main() {
     println!("warp: {side} x {side} int16, {threads} threads each");
     let from = grid(32755, 600_000.0, 6_100_000.0, side);
     let targets = [
-        ("albers", grid(3577, 1_455_800.0, -3_942_900.0, side)),
+        ("albers", albers(&from, side)),
         (
             "half a pixel beside",
             grid(32755, 600_005.0, 6_099_995.0, side),
@@ -95,6 +95,18 @@ fn grid(code: u32, left: f64, top: f64, side: u32) -> GeoBox {
         crs: Some(Crs::Epsg(code)),
         transform: Some(GeoTransform([left, 10.0, 0.0, top, 0.0, -10.0])),
     }
+}
+
+/// Returns the middle of what a grid covers in Australian Albers.
+fn albers(from: &GeoBox, side: u32) -> GeoBox {
+    let bbox = from.bbox().unwrap();
+    let whole = GeoBox::of_bbox(&bbox, Crs::Epsg(3577), 10.0).unwrap();
+    whole.of_window(&Window {
+        col: (whole.size.width - side) / 2,
+        row: (whole.size.height - side) / 2,
+        width: side,
+        height: side,
+    })
 }
 
 /// A number between 0 and 1 that belongs to a place.
