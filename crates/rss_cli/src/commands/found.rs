@@ -144,6 +144,7 @@ fn manifest_of(found: &QueryResult) -> Result<Manifest> {
     };
     let collection = item.collection.as_deref().unwrap_or_default();
     Manifest::of_item(item)
+        .cloned()
         .with_context(|| {
             format!(
                 "collection `{collection}` has no canonical names; name assets with --bands, or give a --manifest"

@@ -14,8 +14,9 @@ use crate::{
     warp,
 };
 
-/// A type that blocks can have: `f32` and `f64` take samples of any type, with NaN where there is no data;
-/// whole numbers take raw samples of their own type alone.
+/// A type that blocks can have: `f32` and `f64` take samples of any real type, with NaN where there is no data,
+/// rounded if they do not fit (whole numbers above 2^24 in `f32`, above 2^53 in `f64`); whole numbers take raw
+/// samples of their own type alone, with the band's nodata value.
 pub trait BlockSample: Sample + private::Loads + Send + Sync + 'static {}
 
 impl<T: Sample + private::Loads + Send + Sync + 'static> BlockSample for T {}
@@ -40,7 +41,7 @@ pub(super) mod private {
     }
 
     macro_rules! floats {
-        ($type:ty, $made:ident => $cast:expr) => {
+        ($type:ty, $values:ident) => {
             impl Loads for $type {
                 fn fill(_: Option<f64>) -> Self {
                     Self::NAN
@@ -54,15 +55,14 @@ pub(super) mod private {
                 fn of(pixels: &Pixels, scaling: Scaling, nodata: Option<f64>) -> Option<Array2<Self>> {
                     crate::raster::with_type!(pixels.dtype(), S => {
                         let view: ArrayView3<'_, S> = pixels.view()?;
-                        let $made = scaling.values(view.index_axis_move(ndarray::Axis(0), 0), nodata);
-                        Some($cast)
+                        Some(scaling.$values(view.index_axis_move(ndarray::Axis(0), 0), nodata))
                     })
                 }
             }
         };
     }
-    floats!(f32, made => made);
-    floats!(f64, made => made.mapv(f64::from));
+    floats!(f32, values);
+    floats!(f64, exact_values);
 
     macro_rules! raw {
         ($($type:ty),*) => {$(

@@ -17,20 +17,25 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// Computes everything into a Cloud Optimized GeoTIFF, in one pass: memory is that of the blocks under
     /// way. It is there when it is complete.
     ///
-    /// Nodata and band names are those of the result where `options` state none.
+    /// Nodata and band names are those of the result where `options` state none; blocks are whole tiles.
     ///
     /// # Errors
     ///
     /// As of [`Apply::blocks`] and of [`Cog::create`].
     pub async fn cog(
-        self,
+        mut self,
         location: &Location,
         options: &CogOptions,
     ) -> Result<(CogReport, ApplyReport)> {
         let session = self.cube().0.session.clone();
         let grid = self.cube().grid().clone();
         let mut options = options.clone();
-        options.nodata = options.nodata.or(self.nodata());
+        self.options.nodata = options.nodata.or(self.options.nodata);
+        options.nodata = self.nodata();
+        if self.options.block.is_none() {
+            let side = self.cube().block_side(&self.options)?;
+            self.options.block = side.checked_next_multiple_of(options.tile.max(16));
+        }
         if options.bands.is_empty() {
             options.bands = self.options.names.iter().map(Band::named).collect();
         }

@@ -1,15 +1,18 @@
 //! A cube that is not read yet: images of a query on one grid, in groups of time.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ::stac::{Asset, Item};
 use chrono::{DateTime, Utc};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use tokio::sync::OnceCell;
 
 use super::{
     options::{CubeOptions, Grid, OnFailure},
-    report::Hole,
+    report::{Hole, named},
     source::Source,
     time::{self, GroupOptions, LeftOut},
 };
@@ -17,13 +20,12 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Bbox, Crs, GeoBox, GeoTransform, Resolution, Size, Window},
     location::Location,
-    mask::BandMask,
+    mask::{BandMask, MaskClasses},
     products::{BandValues, Kind, Manifest},
     query::QueryResult,
     raster::Resampling,
-    reader::{self, OpenOptions},
     session::Session,
-    stac,
+    stac::{self, Selection},
 };
 
 /// A band of a cube.
@@ -34,7 +36,7 @@ pub struct CubeBand {
     pub name: String,
     /// The key of its assets.
     pub asset: String,
-    /// The sample that means "no data", as far as the catalogue says it.
+    /// The sample that means "no data": what the catalogue says, else the first file that can be opened.
     pub nodata: Option<f64>,
 }
 
@@ -82,7 +84,7 @@ pub(super) struct Image {
 
 impl Cube {
     /// Makes a cube of what a search found. Asks for headers only where the catalogue does not say on which
-    /// grid an image lies.
+    /// grid an image lies, and for one where it states no nodata value of a band.
     ///
     /// # Errors
     ///
@@ -95,14 +97,16 @@ impl Cube {
         if items.is_empty() {
             return Err(wrong("a cube of no items: nothing was found".to_owned()));
         }
-        let manifests: Vec<Option<Cow<'_, Manifest>>> = items
+        let manifests: Vec<Option<&Manifest>> = items
             .iter()
-            .map(|item| match &options.manifest {
-                Some(manifest) => Some(Cow::Borrowed(manifest)),
-                None => Manifest::of_item(item).map(Cow::Owned),
-            })
+            .map(
+                |item| match options.manifest.as_ref().or(found.manifest.as_ref()) {
+                    Some(manifest) => Some(manifest),
+                    None => Manifest::of_item(item),
+                },
+            )
             .collect();
-        let bands = bands_of(found, &manifests)?;
+        let mut bands = bands_of(found, &manifests)?;
         let cloud_cover = manifests
             .iter()
             .flatten()
@@ -121,11 +125,15 @@ impl Cube {
             .flat_map(|g| g.members.clone())
             .collect();
         kept.sort_unstable();
-        let make = Make { found, options };
+        let mut make = Make {
+            found,
+            options,
+            masks: BTreeMap::new(),
+        };
         let mut holes = Vec::new();
         let mut images: Vec<Option<Image>> = items.iter().map(|_| None).collect();
         for &place in &kept {
-            let manifest = manifests[place].as_deref();
+            let manifest = manifests[place];
             let (image, missing) = make.image(&items[place], manifest, &bands)?;
             if let (OnFailure::Fail, Some(hole)) = (options.on_failure, missing.first()) {
                 return Err(Error::new(hole.kind, hole.to_string()));
@@ -138,6 +146,12 @@ impl Cube {
             .filter_map(|&place| Some((&items[place], images[place].as_ref()?)))
             .collect();
         let grid = grid_of(found, &of_kept, &bands, options).await?;
+        for (place, band) in bands.iter_mut().enumerate() {
+            let sources = of_kept
+                .iter()
+                .filter_map(|(_, image)| image.bands.get(place)?.as_ref());
+            band.nodata = nodata_of(found.session(), &grid, sources).await;
+        }
         let steps = grouped.groups.iter().map(|group| Step {
             label: group.label.clone(),
             time: group.time,
@@ -190,7 +204,7 @@ impl Cube {
 }
 
 /// Returns the bands of a cube: the selected assets of all items.
-fn bands_of(found: &QueryResult, manifests: &[Option<Cow<'_, Manifest>>]) -> Result<Vec<CubeBand>> {
+fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<CubeBand>> {
     let mut bands: Vec<CubeBand> = Vec::new();
     for (item, manifest) in found.items().items.iter().zip(manifests) {
         for (key, _) in found.assets(item) {
@@ -203,7 +217,7 @@ fn bands_of(found: &QueryResult, manifests: &[Option<Cow<'_, Manifest>>]) -> Res
             bands.push(CubeBand {
                 name: name.unwrap_or_else(|| key.to_owned()),
                 asset: key.to_owned(),
-                nodata: def.and_then(|def| def.nodata),
+                nodata: None,
             });
         }
     }
@@ -221,12 +235,14 @@ fn bands_of(found: &QueryResult, manifests: &[Option<Cow<'_, Manifest>>]) -> Res
 struct Make<'a> {
     found: &'a QueryResult,
     options: &'a CubeOptions,
+    /// By source, product and platform.
+    masks: BTreeMap<[String; 3], Vec<BandMask>>,
 }
 
 impl Make<'_> {
     /// Returns an image, and what it lacks.
     fn image(
-        &self,
+        &mut self,
         item: &Item,
         manifest: Option<&Manifest>,
         bands: &[CubeBand],
@@ -234,8 +250,14 @@ impl Make<'_> {
         let mut holes = Vec::new();
         let mut sources = Vec::with_capacity(bands.len());
         for band in bands {
+            let def = manifest.and_then(|manifest| manifest.band(&band.asset));
             let Some(asset) = item.assets.get(&band.asset) else {
-                holes.push(lacking(item, &band.asset));
+                // What the product has of some items only, and nobody named, is no failure.
+                let is_usual = matches!(self.found.selection, Selection::Default(_))
+                    && def.is_some_and(|def| def.optional);
+                if !is_usual {
+                    holes.push(lacking(item, &band.asset));
+                }
                 sources.push(None);
                 continue;
             };
@@ -246,18 +268,17 @@ impl Make<'_> {
                 (Err(_), super::options::Values::Raw) => None,
                 (Err(err), _) => return Err(err),
             };
-            let def = manifest.and_then(|manifest| manifest.band(&band.asset));
             let resampling = match def.map(|def| def.kind) {
                 Some(Kind::Qa) => Resampling::Nearest,
                 _ => self.options.resampling,
             };
-            sources.push(Some(self.source(
-                item,
-                asset,
-                &band.asset,
-                said,
-                resampling,
-            )?));
+            let nodata = match &said {
+                Some(said) => said.nodata,
+                None => def.and_then(|def| def.nodata),
+            };
+            let mut source = self.source(item, asset, &band.asset, resampling)?;
+            (source.said, source.nodata) = (said, nodata);
+            sources.push(Some(source));
         }
         let mut masks = Vec::new();
         let mut hidden = false;
@@ -271,11 +292,11 @@ impl Make<'_> {
                     ),
                 )
             })?;
-            for mask in classes.of_manifest(manifest)? {
+            for mask in self.masks_of(classes, manifest, item)? {
                 let key = mask.asset().to_owned();
                 match item.assets.get(&key) {
                     Some(asset) => {
-                        let source = self.source(item, asset, &key, None, Resampling::Nearest)?;
+                        let source = self.source(item, asset, &key, Resampling::Nearest)?;
                         masks.push((source, mask));
                     }
                     None => {
@@ -293,12 +314,33 @@ impl Make<'_> {
         Ok((image, holes))
     }
 
+    /// Returns the masks of an item: those of one product and platform are made once.
+    fn masks_of(
+        &mut self,
+        classes: &MaskClasses,
+        manifest: &Manifest,
+        item: &Item,
+    ) -> Result<Vec<BandMask>> {
+        let stated = stac::text(item, "platform");
+        let platform = manifest.platform.clone().or(stated).unwrap_or_default();
+        let product = [
+            manifest.source.clone(),
+            manifest.collection.clone(),
+            platform.to_lowercase(),
+        ];
+        if let Some(known) = self.masks.get(&product) {
+            return Ok(known.clone());
+        }
+        let masks = classes.of_platform(manifest, Some(&platform))?;
+        self.masks.insert(product, masks.clone());
+        Ok(masks)
+    }
+
     fn source(
         &self,
         item: &Item,
         asset: &Asset,
         key: &str,
-        said: Option<BandValues>,
         resampling: Resampling,
     ) -> Result<Source> {
         let named = Location::parse_from(&asset.href, self.found.trust)?;
@@ -312,10 +354,12 @@ impl Make<'_> {
             asset: key.to_owned(),
             location,
             header_bytes: stac::header_bytes(asset),
-            said,
+            said: None,
+            nodata: None,
             values: self.options.values,
             resampling,
             max_error_pixels: self.options.max_error_pixels,
+            reader: OnceCell::new(),
             open: OnceCell::new(),
         })
     }
@@ -344,7 +388,7 @@ async fn grid_of(
             return GeoBox::of_bbox(bbox, Crs::utm_of(bbox)?, *resolution);
         }
         (choice, _) => {
-            let grids = grids_of(found.session(), images, bands).await?;
+            let grids = grids_of(found.session(), images, bands, options.on_failure).await?;
             chosen(choice, &grids)?
         }
     };
@@ -363,6 +407,7 @@ async fn grids_of(
     session: &Session,
     images: &[(&Item, &Image)],
     bands: &[CubeBand],
+    on_failure: OnFailure,
 ) -> Result<Vec<GeoBox>> {
     let mut grids: Vec<GeoBox> = Vec::new();
     let mut unknown: Vec<&Source> = Vec::new();
@@ -379,29 +424,44 @@ async fn grids_of(
         }
     }
     let at_once = session.settings().requests_per_host.clamp(1, 64);
-    let opening: Vec<_> = unknown
-        .into_iter()
-        .map(|source| grid_of_file(session, source))
-        .collect();
-    let opened: Vec<GeoBox> = stream::iter(opening)
-        .buffered(at_once)
-        .try_collect()
-        .await?;
-    for grid in opened {
-        if !grids.contains(&grid) {
-            grids.push(grid);
+    let opening: Vec<_> = unknown.iter().map(|source| source.grid(session)).collect();
+    let opened: Vec<Result<GeoBox>> = stream::iter(opening).buffered(at_once).collect().await;
+    let mut failed = None;
+    for (source, grid) in unknown.into_iter().zip(opened) {
+        match (grid, on_failure) {
+            (Ok(grid), _) if !grids.contains(&grid) => grids.push(grid),
+            (Ok(_), _) => {}
+            (Err(err), OnFailure::Fail) => {
+                return Err(named(&err, &source.item, &source.asset, None));
+            }
+            // It becomes a hole when it is to be read.
+            (Err(err), OnFailure::Hole) => failed = Some((source, err)),
         }
     }
-    Ok(grids)
+    match failed {
+        Some((source, err)) if grids.is_empty() => {
+            Err(named(&err, &source.item, &source.asset, None))
+        }
+        _ => Ok(grids),
+    }
 }
 
-async fn grid_of_file(session: &Session, source: &Source) -> Result<GeoBox> {
-    let options = OpenOptions {
-        header_bytes: source.header_bytes,
-        ..OpenOptions::new()
-    };
-    let reader = reader::open(session, &source.location, options).await?;
-    reader.profile().level_geobox(0)
+/// Returns the nodata value that the catalogue or else the first file of a band states.
+async fn nodata_of<'a>(
+    session: &Session,
+    grid: &GeoBox,
+    sources: impl Iterator<Item = &'a Source> + Clone,
+) -> Option<f64> {
+    if let Some(nodata) = sources.clone().find_map(|source| source.nodata) {
+        return Some(nodata);
+    }
+    for source in sources {
+        // What cannot be opened is told when it is to be read.
+        if let Ok(opened) = source.opened(session, grid).await {
+            return opened.nodata;
+        }
+    }
+    None
 }
 
 fn said_grid(item: &Item, asset: &Asset) -> Option<GeoBox> {

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
-    raster::Pixels,
+    mask::Verdict,
 };
 
 /// Reads of one block under way at once; the stores bound those of each host.
@@ -145,25 +145,27 @@ impl Inner {
             .filter_map(|one| async { one })
             .collect()
             .await;
-        let pixels = u64::from(seen.width) * u64::from(seen.height);
-        let planes = self.steps.len() as u64 * self.bands.len() as u64;
-        // What is laid out, and one more image of it while another is made.
-        let image = pixels * self.bands.len() as u64 * size_of::<T>() as u64;
+        let mosaic = self.options.mosaic;
+        if !T::DTYPE.is_float() && !mosaic.keeps_type() {
+            let message = format!("a mosaic by {mosaic} of {}: load float32", T::DTYPE);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         let mut plan = Plan {
             window,
             seen,
             masked,
             reads: Vec::new(),
             holes: Vec::new(),
-            bytes: pixels * planes * size_of::<T>() as u64 + image * self.threads(),
+            bytes: 0,
         };
         for (at, source, opened) in opened {
             match opened {
                 Ok(opened) => {
                     let target = match at.layer {
-                        Layer::Band(_) => {
+                        Layer::Band(band) => {
+                            let nodata = self.bands.get(band).and_then(|band| band.nodata);
                             opened
-                                .check::<T>()
+                                .check::<T>(nodata)
                                 .map_err(|err| named(&err, &source.item, &source.asset, None))?;
                             &plan.seen
                         }
@@ -177,11 +179,34 @@ impl Inner {
                 Err(err) => plan.holes.push(self.hole(source, Some(&window), &err)?),
             }
         }
+        plan.bytes += self.bytes_laid_out::<T>(&plan);
         Ok(plan)
     }
 
-    fn threads(&self) -> u64 {
-        self.session.settings().cpu_threads.max(1) as u64
+    /// Returns the bytes that a block takes when it is laid out, beside what is read: all of its samples, and
+    /// for each thread what one date is made of.
+    fn bytes_laid_out<T>(&self, plan: &Plan) -> u64 {
+        let sample = size_of::<T>() as u64;
+        let pixels = |window: &Window| u64::from(window.width) * u64::from(window.height);
+        let image = pixels(&plan.seen) * self.bands.len() as u64 * sample;
+        let at_once = self
+            .session
+            .settings()
+            .cpu_threads
+            .clamp(1, self.steps.len().max(1)) as u64;
+        // An image that lies under another is made beside it; a mosaic of all wants all, and a copy of a band.
+        let layers = match self.options.mosaic.takes_first() {
+            true => 1,
+            false => 2 * self.images.iter().map(Vec::len).max().unwrap_or(0) as u64,
+        };
+        let converted = plan
+            .reads
+            .iter()
+            .map(|read| pixels(&read.window) * sample)
+            .max();
+        let mask = 3 * pixels(&plan.masked);
+        let of_a_date = image * layers + converted.unwrap_or(0) + mask;
+        image * self.steps.len() as u64 + of_a_date * at_once
     }
 
     /// Fetches and decodes what a plan needs.
@@ -237,7 +262,7 @@ impl Inner {
             seen.height as usize,
             seen.width as usize,
         );
-        let fills: Vec<T> = self.bands.iter().map(|band| T::fill(band.nodata)).collect();
+        let fills: Vec<T> = self.nodata::<T>().into_iter().map(T::fill).collect();
         let mut data = Array4::from_elem(shape, T::fill(None));
         let images: Vec<_> = data.axis_iter_mut(Axis(0)).enumerate().collect();
         images.into_par_iter().try_for_each(|(step, mut out)| {
@@ -272,6 +297,13 @@ impl Inner {
             })
             .collect();
         let mosaic = self.options.mosaic;
+        if touching.is_empty() && mosaic == Mosaic::Count {
+            out.fill(T::of_number(0.0));
+            return Ok(());
+        }
+        if touching.is_empty() {
+            return (0..self.bands.len()).try_for_each(|band| self.check_gaps::<T>(band));
+        }
         if mosaic.takes_first() || (touching.len() == 1 && mosaic != Mosaic::Count) {
             let mut is_first = true;
             for image in touching {
@@ -298,9 +330,6 @@ impl Inner {
             }
             return Ok(());
         }
-        if touching.is_empty() {
-            return Ok(());
-        }
         let (bands, height, width) = out.dim();
         let mut stack = Array4::from_elem((touching.len(), bands, height, width), T::fill(None));
         for (mut layer, image) in stack.axis_iter_mut(Axis(0)).zip(touching) {
@@ -310,22 +339,44 @@ impl Inner {
         for (band, nodata) in self.nodata::<T>().into_iter().enumerate() {
             let of_band = stack.index_axis(Axis(1), band).to_owned();
             let made = reduce(&T::wrap(of_band), nodata, mosaic.reducer())?;
-            let made = match made.view::<T>() {
-                Some(view) => view.index_axis_move(Axis(0), 0).to_owned(),
-                None => as_samples(&made)?,
-            };
-            out.index_axis_mut(Axis(0), band).assign(&made);
+            let mut plane = out.index_axis_mut(Axis(0), band);
+            match made.view::<T>() {
+                Some(view) => plane.assign(&view.index_axis(Axis(0), 0)),
+                // Floats alone are asked for where the type is not kept, as `plan` checks.
+                None => {
+                    let numbers = made.to_f64().into_iter().map(T::of_number);
+                    plane
+                        .iter_mut()
+                        .zip(numbers)
+                        .for_each(|(sample, number)| *sample = number);
+                }
+            }
         }
         Ok(())
     }
 
-    /// Returns the nodata value of each band in a block.
+    /// Returns the nodata value of each band in a block; none of floats, where it is NaN.
     fn nodata<T: BlockSample>(&self) -> Vec<Option<f64>> {
-        let of = |band: &super::cube::CubeBand| match T::DTYPE.is_float() {
-            true => None,
-            false => band.nodata,
-        };
-        self.bands.iter().map(of).collect()
+        let can_be = |nodata: &f64| !T::DTYPE.is_float() && T::DTYPE.holds(*nodata);
+        let bands = self.bands.iter();
+        bands.map(|band| band.nodata.filter(can_be)).collect()
+    }
+
+    /// Refuses to leave pixels without data where no sample can say so.
+    fn check_gaps<T: BlockSample>(&self, band: usize) -> Result<()> {
+        let is_told =
+            T::DTYPE.is_float() || self.nodata::<T>().get(band).is_some_and(Option::is_some);
+        if is_told {
+            return Ok(());
+        }
+        let name = self.bands.get(band).map_or("", |band| &band.name);
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "band {name} has no nodata value, so pixels without data cannot be told as {}: load float32",
+                T::DTYPE
+            ),
+        ))
     }
 
     /// Puts one image onto the grid, and takes away what its masks leave out.
@@ -348,49 +399,61 @@ impl Inner {
                 .find(|(at, _)| *at == wanted)
                 .map(|(_, part)| part)
         };
-        if of.hidden || hides(of, step, image, loaded) {
-            return Ok(());
-        }
         let seen = &loaded.plan.seen;
+        let is_hidden = of.hidden || hides(of, step, image, loaded);
         for (band, source) in of.bands.iter().enumerate() {
-            let (Some(source), Some(part)) = (source, part_of(Layer::Band(band))) else {
-                continue;
+            let opened = source
+                .as_ref()
+                .and_then(|source| source.open.get()?.as_ref().ok());
+            let mut plane = out.index_axis_mut(Axis(0), band);
+            let pixels = plane.len();
+            let laid = match (opened, part_of(Layer::Band(band))) {
+                (Some(opened), Some(part)) if !is_hidden => {
+                    opened.lay(part, seen, plane.view_mut())?
+                }
+                _ => 0,
             };
-            let Some(Ok(opened)) = source.open.get() else {
-                continue;
-            };
-            opened.lay(part, seen, out.index_axis_mut(Axis(0), band))?;
+            if laid < pixels || !of.masks.is_empty() {
+                self.check_gaps::<T>(band)?;
+            }
         }
-        if of.masks.is_empty() {
+        if is_hidden || of.masks.is_empty() {
             return Ok(());
         }
         let masked = &loaded.plan.masked;
-        let mut left_out =
-            ndarray::Array2::from_elem((masked.height as usize, masked.width as usize), false);
+        let shape = (masked.height as usize, masked.width as usize);
+        let mut left_out = ndarray::Array2::from_elem(shape, false);
+        let mut no_data = left_out.clone();
         for (number, (source, mask)) in of.masks.iter().enumerate() {
             let Some(Ok(opened)) = source.open.get() else {
                 continue;
             };
-            let more = opened.leave_out(mask, part_of(Layer::Mask(number)), masked)?;
+            let verdicts = opened.verdicts(mask, part_of(Layer::Mask(number)), masked)?;
             Zip::from(&mut left_out)
-                .and(&more)
-                .for_each(|out, &more| *out |= more);
+                .and(&mut no_data)
+                .and(&verdicts)
+                .for_each(|left_out, no_data, &verdict| {
+                    *left_out |= verdict == Verdict::LeftOut;
+                    *no_data |= verdict == Verdict::NoData;
+                });
         }
+        // What is cleaned are the classes: the edge of the data does not grow.
         let cleaned = self.options.cleanup.of(left_out.view());
         let row = (seen.row - masked.row) as usize;
         let col = (seen.col - masked.col) as usize;
-        let cleaned = cleaned.slice(ndarray::s![
+        let seen = ndarray::s![
             row..row + seen.height as usize,
             col..col + seen.width as usize
-        ]);
+        ];
+        let (cleaned, no_data) = (cleaned.slice(seen), no_data.slice(seen));
         for (mut plane, &fill) in out.axis_iter_mut(Axis(0)).zip(fills) {
-            Zip::from(&mut plane)
-                .and(&cleaned)
-                .for_each(|sample, &is_out| {
-                    if is_out {
+            Zip::from(&mut plane).and(&cleaned).and(&no_data).for_each(
+                |sample, &is_out, &is_missing| {
+                    if is_out || is_missing {
                         *sample = fill;
                     }
-                });
+                },
+            );
         }
         Ok(())
     }
@@ -414,21 +477,4 @@ fn fill<T: Copy>(out: &mut ArrayViewMut3<'_, T>, fills: &[T]) {
     for (mut plane, &sample) in out.axis_iter_mut(Axis(0)).zip(fills) {
         plane.fill(sample);
     }
-}
-
-/// Returns what was made of a stack in the type of a block of floats.
-fn as_samples<T: BlockSample>(made: &Pixels) -> Result<ndarray::Array2<T>> {
-    if !T::DTYPE.is_float() {
-        let message = format!(
-            "a mosaic that makes {} of {}: load float32",
-            made.dtype(),
-            T::DTYPE
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
-    let [_, height, width] = made.shape();
-    let numbers = made.to_f64().into_iter().map(T::of_number).collect();
-    ndarray::Array2::from_shape_vec((height, width), numbers).map_err(|err| {
-        Error::new(ErrorKind::InvalidInput, "a mosaic of another size").with_source(err)
-    })
 }

@@ -81,6 +81,11 @@ impl Mosaic {
     pub fn takes_first(self) -> bool {
         self.reducer() == Reducer::First
     }
+
+    /// Returns true if what is made is one of the samples, so that their type holds it.
+    pub fn keeps_type(self) -> bool {
+        matches!(self.reducer(), Reducer::First | Reducer::Min | Reducer::Max)
+    }
 }
 
 impl fmt::Display for Mosaic {

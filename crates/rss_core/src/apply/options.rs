@@ -203,13 +203,15 @@ type Watch = Arc<dyn Fn(ApplyProgress) + Send + Sync>;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ApplyOptions {
-    /// Columns and rows of a block, a multiple of 16; none is what fits the budget, 1024 at most.
+    /// Columns and rows of a block, a multiple of 16; none is 1024, or 512 where memory is short, or of a COG a
+    /// multiple of its tiles.
     pub block: Option<u32>,
     /// Pixels around a block that it sees too.
     pub halo: u32,
     /// Names of the bands that are made; none is numbers, or what is computed names them.
     pub names: Vec<String>,
-    /// The value of pixels without data that is made; none is NaN for floats, and nothing for others.
+    /// The value of pixels without data that is made: of floats what NaN becomes, and none keeps it; of whole
+    /// numbers what the closure uses.
     pub nodata: Option<f64>,
     pub(super) watch: Option<Watch>,
 }

@@ -58,14 +58,16 @@ pub struct ApplyReport {
 /// Names what could not be read.
 pub(super) fn named(err: &Error, item: &str, asset: &str, window: Option<&Window>) -> Error {
     let block = window.map(|window| format!(", block {window}"));
-    let message = format!(
-        "item {item}, asset {asset}{}: {}",
-        block.unwrap_or_default(),
-        err.message()
-    );
-    let named = Error::new(err.kind(), message);
+    let block = block.unwrap_or_default();
+    let message = format!("item {item}, asset {asset}{block}: {}", err.message());
+    said_again(err, message)
+}
+
+/// Returns an error of the same kind and place.
+pub(super) fn said_again(err: &Error, message: impl Into<String>) -> Error {
+    let again = Error::new(err.kind(), message);
     match err.location() {
-        Some(location) => named.at(location),
-        None => named,
+        Some(location) => again.at(location),
+        None => again,
     }
 }

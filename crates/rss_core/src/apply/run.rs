@@ -18,7 +18,7 @@ use super::{
     load::{Loaded, Plan},
     options::{ApplyOptions, ApplyProgress},
     reduce::{Geomedian, Reducer, reduce_f32},
-    report::{ApplyReport, Hole},
+    report::{ApplyReport, Hole, said_again},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -116,17 +116,11 @@ impl Cube {
             compute: Arc::new(move |inner, loaded| {
                 let (block, holes) = inner.lay_out::<T>(loaded)?;
                 let window = block.window();
-                let said = |err: Error| {
-                    let message = format!("block {window}: {}", err.message());
-                    let named = Error::new(err.kind(), message);
-                    match err.location() {
-                        Some(location) => named.at(location),
-                        None => named,
-                    }
-                };
+                let named =
+                    |err: Error| said_again(&err, format!("block {window}: {}", err.message()));
                 let made = compute(&block)
                     .and_then(|made| cut(&block, made))
-                    .map_err(said)?;
+                    .map_err(named)?;
                 Ok((made, holes))
             }),
         }
@@ -192,9 +186,9 @@ impl Cube {
         session.cpu(move || inner.lay_out::<T>(loaded)).await?
     }
 
-    /// Returns the side of blocks that fit the memory: the largest of 1024 and 512 of which two for each
-    /// thread fit the budget, or else 512.
-    fn block_side(&self, options: &ApplyOptions) -> Result<u32> {
+    /// Returns the side of blocks: what was chosen, else 1024 where one for each thread and one more are thought
+    /// to fit the budget, else 512.
+    pub(super) fn block_side(&self, options: &ApplyOptions) -> Result<u32> {
         if let Some(side) = options.block {
             return match side > 0 && side.is_multiple_of(16) {
                 true => Ok(side),
@@ -256,6 +250,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         let inner = Arc::clone(&self.cube.0);
         let at_once = inner.session.settings().cpu_threads.max(1) * 2;
         let (plan, compute, halo) = (self.plan, self.compute, self.options.halo);
+        let nodata = self.options.nodata.filter(|_| O::DTYPE.is_float());
         let planned = stream::iter(windows).then({
             let inner = Arc::clone(&inner);
             move |window| {
@@ -284,7 +279,15 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                         let loaded = inner.load(plan).await?;
                         let session = inner.session.clone();
                         let made = session.cpu(move || compute(&inner, loaded)).await?;
-                        let (samples, holes) = made?;
+                        let (mut samples, holes) = made?;
+                        if let Some(nodata) = nodata {
+                            let nodata = O::of_number(nodata);
+                            let is_missing = |sample: &O| sample.number().is_nan();
+                            samples.mapv_inplace(|sample| match is_missing(&sample) {
+                                true => nodata,
+                                false => sample,
+                            });
+                        }
                         Ok::<_, Error>((
                             Computed {
                                 window,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use ndarray::{Array2, ArrayViewMut2, Axis};
 use tokio::sync::OnceCell;
 
-use super::{block::BlockSample, options::Values};
+use super::{block::BlockSample, options::Values, report::said_again};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
     location::Location,
-    mask::BandMask,
+    mask::{BandMask, Verdict},
     products::{BandValues, Scaling, ScalingOrigin},
     raster::{Pixels, Resampling},
     reader::{self, OpenOptions, RasterReader, ReadRequest},
@@ -26,12 +26,15 @@ pub(super) struct Source {
     pub(super) asset: String,
     pub(super) location: Location,
     pub(super) header_bytes: Option<u64>,
-    /// What the catalogue says of the samples; none of classes and flags.
+    /// What the catalogue says of the samples; none of masks, and where it does not matter.
     pub(super) said: Option<BandValues>,
+    /// The nodata value that the catalogue states.
+    pub(super) nodata: Option<f64>,
     pub(super) values: Values,
     pub(super) resampling: Resampling,
     pub(super) max_error_pixels: f64,
-    pub(super) open: OnceCell<Result<Opened, Arc<Error>>>,
+    pub(super) reader: OnceCell<Arc<dyn RasterReader>>,
+    pub(super) open: OnceCell<Result<Opened, Error>>,
 }
 
 /// An open file, and the way from a level of it to the cube's grid.
@@ -57,23 +60,30 @@ impl Source {
     pub(super) async fn opened(&self, session: &Session, grid: &GeoBox) -> Result<&Opened> {
         let opened = self
             .open
-            .get_or_init(|| async { self.open(session, grid).await.map_err(Arc::new) })
+            .get_or_init(|| async { self.open(session, grid).await })
             .await;
-        opened.as_ref().map_err(|err| {
-            let again = Error::new(err.kind(), err.message());
-            match err.location() {
-                Some(location) => again.at(location),
-                None => again,
-            }
-        })
+        opened
+            .as_ref()
+            .map_err(|err| said_again(err, err.message()))
     }
 
-    async fn open(&self, session: &Session, grid: &GeoBox) -> Result<Opened> {
+    /// Opens the file's header, once, unless it failed.
+    async fn reader(&self, session: &Session) -> Result<&Arc<dyn RasterReader>> {
         let options = OpenOptions {
             header_bytes: self.header_bytes,
             ..OpenOptions::new()
         };
-        let reader = reader::open(session, &self.location, options).await?;
+        let open = || reader::open(session, &self.location, options);
+        self.reader.get_or_try_init(open).await
+    }
+
+    /// Returns the file's grid, as its header says it.
+    pub(super) async fn grid(&self, session: &Session) -> Result<GeoBox> {
+        self.reader(session).await?.profile().level_geobox(0)
+    }
+
+    async fn open(&self, session: &Session, grid: &GeoBox) -> Result<Opened> {
+        let reader = Arc::clone(self.reader(session).await?);
         let profile = reader.profile();
         let at = |err: Error| err.at(&self.location);
         let whole = profile.level_geobox(0)?;
@@ -92,17 +102,25 @@ impl Source {
         let stated = profile.bands.first();
         let scaling = match (&self.said, self.values) {
             (None, _) | (_, Values::Raw) => Scaling::IDENTITY,
-            (Some(said), Values::Physical) => match (said.origin, stated) {
-                (ScalingOrigin::Unknown, Some(band)) => Scaling {
-                    scale: band.scale.unwrap_or(1.0),
-                    offset: band.offset.unwrap_or(0.0),
-                },
-                _ => said.scaling,
-            },
+            (Some(said), Values::Physical) if said.origin == ScalingOrigin::Unknown => {
+                let scale = stated.and_then(|band| band.scale);
+                let offset = stated.and_then(|band| band.offset);
+                if scale.or(offset).is_none() && !profile.dtype.is_float() {
+                    let message = format!(
+                        "no item, manifest or file states what samples of {} mean: give a manifest, or load raw samples",
+                        profile.dtype
+                    );
+                    return Err(at(Error::new(ErrorKind::InvalidInput, message)));
+                }
+                Scaling {
+                    scale: scale.unwrap_or(1.0),
+                    offset: offset.unwrap_or(0.0),
+                }
+            }
+            (Some(said), Values::Physical) => said.scaling,
         };
-        let nodata = self.said.as_ref().and_then(|said| said.nodata);
-        let nodata = nodata.filter(|&nodata| profile.dtype.holds(nodata));
-        let nodata = nodata.or(profile.nodata);
+        let holds = |nodata: &f64| profile.dtype.holds(*nodata);
+        let nodata = self.nodata.filter(holds).or(profile.nodata.filter(holds));
         Ok(Opened {
             level,
             warp,
@@ -125,18 +143,21 @@ impl Opened {
         u64::from(window.width) * u64::from(window.height) * sample
     }
 
-    /// Checks that samples can be loaded as `T`.
-    pub(super) fn check<T: BlockSample>(&self) -> Result<()> {
+    /// Checks that samples can be loaded as `T` into a band with this nodata value.
+    pub(super) fn check<T: BlockSample>(&self, nodata: Option<f64>) -> Result<()> {
         let dtype = self.reader.profile().dtype;
-        if T::takes(dtype, self.scaling) {
-            return Ok(());
-        }
-        let message = match T::DTYPE == dtype {
-            true => format!(
-                "physical values as {}: expected float32 or float64",
-                T::DTYPE
+        let message = match (T::takes(dtype, self.scaling), T::DTYPE.is_float()) {
+            (true, false) if self.nodata.is_some_and(|own| nodata != Some(own)) => format!(
+                "its nodata value is {}, the cube's is {}: load float32",
+                shown(self.nodata),
+                shown(nodata)
             ),
-            false => format!(
+            (true, _) => return Ok(()),
+            (false, true) => format!("samples of {dtype}: expected real numbers"),
+            (false, false) if T::DTYPE == dtype => {
+                format!("physical values as {dtype}: expected float32 or float64")
+            }
+            (false, false) => format!(
                 "samples of {dtype} as {}: expected {dtype} or float32",
                 T::DTYPE
             ),
@@ -186,26 +207,35 @@ impl Opened {
         self.warp.resample(&source, target, out)
     }
 
-    /// Returns which pixels of a window of the grid a mask leaves out: true, too, where it says nothing.
-    pub(super) fn leave_out(
+    /// Returns what a mask says of the pixels of a window of the grid.
+    pub(super) fn verdicts(
         &self,
         mask: &BandMask,
         part: Option<&Part>,
         target: &Window,
-    ) -> Result<Array2<bool>> {
+    ) -> Result<Array2<Verdict>> {
         let shape = (target.height as usize, target.width as usize);
         let Some(part) = part else {
-            return Ok(Array2::from_elem(shape, true));
+            return Ok(Array2::from_elem(shape, Verdict::NoData));
         };
-        let bytes = mask.leave_out(&part.pixels, 0, self.nodata)?.mapv(u8::from);
+        let verdicts = mask.verdicts(&part.pixels, 0, self.nodata)?;
+        let bytes = verdicts.mapv(|verdict| verdict as u8);
         let source = warp::Source {
             pixels: bytes.view(),
             window: part.window,
             nodata: None,
             mask: None,
         };
-        let mut out = Array2::from_elem(shape, 1_u8);
+        let mut out = Array2::from_elem(shape, Verdict::NoData as u8);
         self.warp.resample(&source, target, out.view_mut())?;
-        Ok(out.mapv(|byte| byte != 0))
+        Ok(out.mapv(|byte| match byte {
+            0 => Verdict::Kept,
+            1 => Verdict::LeftOut,
+            _ => Verdict::NoData,
+        }))
     }
+}
+
+fn shown(nodata: Option<f64>) -> String {
+    nodata.map_or("none".to_owned(), |nodata| nodata.to_string())
 }

@@ -57,10 +57,23 @@ impl MaskClasses {
     ///
     /// [`ErrorKind::InvalidInput`] naming a class or band that the product lacks, and what it has.
     pub fn of_manifest(&self, manifest: &Manifest) -> Result<Vec<BandMask>> {
+        self.of_platform(manifest, manifest.platform.as_deref())
+    }
+
+    /// As [`of_manifest`](Self::of_manifest), for items of one `platform` where a manifest is for several.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_manifest`](Self::of_manifest).
+    pub fn of_platform(
+        &self,
+        manifest: &Manifest,
+        platform: Option<&str>,
+    ) -> Result<Vec<BandMask>> {
         let tables = QA_BANDS.iter().filter_map(|canonical| {
             let is_it = |band: &&BandDef| band.canonical.as_deref() == Some(canonical);
             let band = manifest.bands.iter().find(is_it)?;
-            Some((band, QaTable::of_canonical(canonical)?))
+            Some((band, QaTable::of_canonical(canonical, platform)?))
         });
         let tables: Vec<(&BandDef, QaTable)> = tables.collect();
         let product = format!("{} {}", manifest.source, manifest.collection);
@@ -187,9 +200,33 @@ impl BitOr for MaskClasses {
 pub struct BandMask {
     asset: String,
     classes: Vec<String>,
+    /// What tells that a pixel holds no data.
+    no_data: Vec<Test>,
     tests: Vec<Test>,
-    /// For each value of 16 bits, whether it is left out.
-    leaves_out: Arc<[bool]>,
+    /// For each value of 16 bits, what it says.
+    says: Arc<[Verdict]>,
+}
+
+/// What a QA sample says of its pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is of no class that is left out.
+    Kept,
+    /// It is of one of the classes.
+    LeftOut,
+    /// It holds no data.
+    NoData,
+}
+
+impl Verdict {
+    fn of(value: u32, no_data: &[Test], left_out: &[Test]) -> Self {
+        let is_one = |tests: &[Test]| tests.iter().any(|test| test.holds(value));
+        match (is_one(no_data), is_one(left_out)) {
+            (true, _) => Self::NoData,
+            (false, true) => Self::LeftOut,
+            (false, false) => Self::Kept,
+        }
+    }
 }
 
 impl fmt::Debug for BandMask {
@@ -209,7 +246,8 @@ impl BandMask {
     /// [`ErrorKind::InvalidInput`] naming a class that the table lacks, and what it has; a band named before
     /// a class must be the asset's.
     pub fn new(asset: &str, table: &QaTable, classes: &MaskClasses) -> Result<Self> {
-        let mut tests = table.tests("nodata").unwrap_or_default().to_vec();
+        let no_data = table.tests("nodata").unwrap_or_default().to_vec();
+        let mut tests = Vec::new();
         for term in &classes.terms {
             let is_here = term.band.as_deref().is_none_or(|band| band == asset);
             let found = table.tests(&term.class).filter(|_| is_here);
@@ -226,7 +264,7 @@ impl BandMask {
             })?;
             tests.extend_from_slice(found);
         }
-        let is_out = |value| tests.iter().any(|test: &Test| test.holds(value));
+        let says = |value| Verdict::of(value, &no_data, &tests);
         Ok(Self {
             asset: asset.to_owned(),
             classes: classes
@@ -234,7 +272,8 @@ impl BandMask {
                 .iter()
                 .map(|term| term.class.clone())
                 .collect(),
-            leaves_out: (0..=u32::from(u16::MAX)).map(is_out).collect(),
+            says: (0..=u32::from(u16::MAX)).map(says).collect(),
+            no_data,
             tests,
         })
     }
@@ -264,6 +303,17 @@ impl BandMask {
         band: usize,
         nodata: Option<f64>,
     ) -> Result<Array2<bool>> {
+        let verdicts = self.verdicts(pixels, band, nodata)?;
+        Ok(verdicts.mapv(|verdict| verdict != Verdict::Kept))
+    }
+
+    /// As [`leave_out`](Self::leave_out), with the pixels without data apart from those of the classes.
+    pub(crate) fn verdicts(
+        &self,
+        pixels: &Pixels,
+        band: usize,
+        nodata: Option<f64>,
+    ) -> Result<Array2<Verdict>> {
         let [bands, ..] = pixels.shape();
         if band >= bands {
             let message = format!("{}: band {band} is not one of 0 to {bands}", self.asset);
@@ -271,10 +321,10 @@ impl BandMask {
         }
         let nodata = nodata.filter(|&nodata| pixels.dtype().holds(nodata));
         let in_table = |value: u16| {
-            let known = self.leaves_out.get(usize::from(value));
-            known.copied().unwrap_or(false)
+            let known = self.says.get(usize::from(value));
+            known.copied().unwrap_or(Verdict::Kept)
         };
-        let by_tests = |value: u32| self.tests.iter().any(|test| test.holds(value));
+        let by_tests = |value: u32| Verdict::of(value, &self.no_data, &self.tests);
         macro_rules! each {
             ($samples:expr, $type:ty, $value:expr) => {{
                 #[expect(
@@ -283,7 +333,10 @@ impl BandMask {
                 )]
                 let nodata = nodata.map(|nodata| nodata as $type);
                 let band = $samples.index_axis(Axis(0), band);
-                band.map(|&sample| Some(sample) == nodata || $value(sample))
+                band.map(|&sample| match Some(sample) == nodata {
+                    true => Verdict::NoData,
+                    false => $value(sample),
+                })
             }};
         }
         Ok(match pixels {

@@ -22,6 +22,7 @@ mod classes;
 mod morphology;
 mod table;
 
+pub(crate) use self::classes::Verdict;
 pub use self::{
     classes::{BandMask, MaskClasses},
     morphology::{Cleanup, Element, dilated, eroded},

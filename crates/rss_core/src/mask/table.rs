@@ -124,14 +124,20 @@ impl QaTable {
     }
 
     /// Returns the table of a band by the canonical name that manifests give it: `fmask`,
-    /// `s2cloudless_mask`, `contiguity`, `scl`, `qa_pixel` or `qa_radsat`; none for others.
-    pub fn of_canonical(canonical: &str) -> Option<Self> {
+    /// `s2cloudless_mask`, `contiguity`, `scl`, `qa_pixel` or `qa_radsat`; none for others. The item's
+    /// `platform` says which `qa_radsat`: of Landsat 8 and 9 unless it is an older one.
+    pub fn of_canonical(canonical: &str, platform: Option<&str>) -> Option<Self> {
+        let is_older = platform.is_some_and(|platform| {
+            let older = ["landsat-4", "landsat-5", "landsat-7"];
+            older.iter().any(|name| platform.eq_ignore_ascii_case(name))
+        });
         match canonical {
             "fmask" => Some(Self::fmask()),
             "s2cloudless_mask" => Some(Self::s2cloudless()),
             "contiguity" => Some(Self::contiguity()),
             "scl" => Some(Self::scl()),
             "qa_pixel" => Some(Self::qa_pixel()),
+            "qa_radsat" if is_older => Some(Self::qa_radsat_tm()),
             "qa_radsat" => Some(Self::qa_radsat()),
             _ => None,
         }
@@ -185,10 +191,6 @@ impl QaTable {
     /// Returns the bits of Landsat Collection 2's QA_PIXEL, from the [data format control
     /// book](https://www.usgs.gov/media/files/landsat-8-9-olitirs-collection-2-level-2-data-format-control-book).
     pub fn qa_pixel() -> Self {
-        let flag = |bit: u32| Test {
-            mask: 1 << bit,
-            equals: 1 << bit,
-        };
         let level = |bit: u32, value: u32| Test {
             mask: 3 << bit,
             equals: value << bit,
@@ -221,25 +223,38 @@ impl QaTable {
         table.with_clouds()
     }
 
-    /// Returns the bits of Landsat Collection 2's QA_RADSAT, from the same book: saturated
+    /// Returns the bits of Landsat Collection 2's QA_RADSAT of Landsat 8 and 9, from the same book: saturated
     /// bands, and what terrain hides.
     pub fn qa_radsat() -> Self {
-        let flag = |bit: u32| Test {
-            mask: 1 << bit,
-            equals: 1 << bit,
-        };
+        let bands = ["1", "2", "3", "4", "5", "6", "7"].into_iter().zip(0..);
+        let mut table = Self::radsat("Landsat 8-9 QA_RADSAT", bands.chain([("9", 8)]));
+        table.add("terrain_occlusion", &[flag(11)]);
+        table
+    }
+
+    /// Returns the bits of QA_RADSAT of Landsat 4, 5 and 7, from the [data format control
+    /// book](https://www.usgs.gov/media/files/landsat-4-7-collection-2-level-2-data-format-control-book) of
+    /// theirs: saturated bands (`6h` is Landsat 7's thermal band at high gain), and pixels that were dropped.
+    pub fn qa_radsat_tm() -> Self {
+        let bands = ["1", "2", "3", "4", "5", "6", "7"].into_iter().zip(0..);
+        let mut table = Self::radsat("Landsat 4-7 QA_RADSAT", bands);
+        table.add("saturated_band_6h", &[flag(8)]);
+        table.add("dropped", &[flag(9)]);
+        table
+    }
+
+    /// Makes a table of bands and their bits: `saturated` is any of them.
+    fn radsat(name: &str, bands: impl Iterator<Item = (&'static str, u32)> + Clone) -> Self {
         let mut table = Self {
-            name: "Landsat QA_RADSAT".to_owned(),
+            name: name.to_owned(),
             classes: Vec::new(),
         };
-        let bands = [1, 2, 3, 4, 5, 6, 7, 9];
-        for band in bands {
-            table.add("saturated", &[flag(band - 1)]);
+        for (_, bit) in bands.clone() {
+            table.add("saturated", &[flag(bit)]);
         }
-        for band in bands {
-            table.add(&format!("saturated_band_{band}"), &[flag(band - 1)]);
+        for (band, bit) in bands {
+            table.add(&format!("saturated_band_{band}"), &[flag(bit)]);
         }
-        table.add("terrain_occlusion", &[flag(11)]);
         table
     }
 
@@ -278,6 +293,14 @@ impl QaTable {
         let tests = tests.collect::<Vec<_>>().concat();
         self.add("clouds", &tests);
         self
+    }
+}
+
+/// Returns what tells that a bit is set.
+fn flag(bit: u32) -> Test {
+    Test {
+        mask: 1 << bit,
+        equals: 1 << bit,
     }
 }
 
@@ -373,6 +396,15 @@ mod tests {
             ["saturated", "saturated_band_9"]
         );
         assert_eq!(classes_of(&table, 1 << 11), ["terrain_occlusion"]);
+        // Bits 8 and 9 of older satellites: thermal at high gain, and a dropped pixel.
+        let older = QaTable::of_canonical("qa_radsat", Some("LANDSAT-7")).unwrap();
+        for bit in 0..16 {
+            assert_eq!(is(&older, "saturated", 1 << bit), bit <= 6, "{bit}");
+        }
+        assert_eq!(classes_of(&older, 1 << 8), ["saturated_band_6h"]);
+        assert_eq!(classes_of(&older, 1 << 9), ["dropped"]);
+        let newer = QaTable::of_canonical("qa_radsat", Some("landsat-8")).unwrap();
+        assert_eq!(newer.name(), table.name());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A manifest: what one collection of one source calls its bands.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
 use serde::Deserialize;
 
@@ -107,8 +107,8 @@ impl Manifest {
     /// Returns the manifest of a product of a source; none if it has no such product.
     pub fn builtin(source: &Source, collection: &Collection) -> Option<Self> {
         let wanted = collection.name();
-        let own: Vec<Self> = Self::all()
-            .into_iter()
+        let own: Vec<&Self> = Self::all()
+            .iter()
             .filter(|manifest| manifest.source == source.name())
             .collect();
         let exact = own.iter().find(|manifest| manifest.collection == wanted);
@@ -118,7 +118,7 @@ impl Manifest {
                 Some(Self {
                     collection: wanted.to_owned(),
                     platform: Some(platform.clone()),
-                    ..manifest.clone()
+                    ..(*manifest).clone()
                 })
             })
         };
@@ -129,11 +129,11 @@ impl Manifest {
                 .filter(|m| m.stac_collections.iter().any(|id| id == wanted));
             holders.next().map(|manifest| Self {
                 stac_collections: vec![wanted.to_owned()],
-                ..manifest.clone()
+                ..(*manifest).clone()
             })
         };
         exact
-            .cloned()
+            .map(|&manifest| manifest.clone())
             .or_else(satellite)
             .or_else(|| match collection {
                 Collection::Landsat => Self::union(wanted, &own),
@@ -144,22 +144,22 @@ impl Manifest {
 
     /// Returns the built-in manifest that fits an item: of those of its collection, and of its satellite
     /// where they name one, the one whose assets it has most of.
-    pub fn of_item(item: &stac::Item) -> Option<Self> {
-        let collection = item.collection.as_deref()?;
+    pub fn of_item(item: &stac::Item) -> Option<&'static Self> {
+        let collection = crate::stac::collection(item)?;
         let platform = crate::stac::text(item, "platform");
-        let fits = |manifest: &Self| {
-            let named = manifest.stac_collections.iter().any(|id| id == collection);
+        let fits = |manifest: &&Self| {
+            let named = manifest.stac_collections.contains(&collection);
             let satellite = match (&manifest.platform, &platform) {
                 (Some(wanted), Some(platform)) => wanted.eq_ignore_ascii_case(platform),
                 _ => true,
             };
             named && satellite
         };
-        let assets = |manifest: &Self| {
+        let assets = |manifest: &&Self| {
             let has = |band: &&BandDef| item.assets.contains_key(&band.asset);
             manifest.bands.iter().filter(has).count()
         };
-        let all = Self::all().into_iter().filter(fits);
+        let all = Self::all().iter().filter(fits);
         all.filter(|manifest| assets(manifest) > 0)
             .max_by_key(assets)
     }
@@ -169,22 +169,25 @@ impl Manifest {
         clippy::expect_used,
         reason = "the files are embedded, and a test reads each"
     )]
-    pub fn all() -> Vec<Self> {
-        PRODUCTS
-            .iter()
-            .map(|text| Self::from_yaml(text).expect("an embedded manifest"))
-            .collect()
+    pub fn all() -> &'static [Self] {
+        static ALL: LazyLock<Vec<Manifest>> = LazyLock::new(|| {
+            let texts = PRODUCTS.iter();
+            texts
+                .map(|text| Manifest::from_yaml(text).expect("an embedded manifest"))
+                .collect()
+        });
+        &ALL
     }
 
     /// Joins the manifests of single satellites.
-    fn union(name: &str, own: &[Self]) -> Option<Self> {
+    fn union(name: &str, own: &[&Self]) -> Option<Self> {
         let mut parts = own.iter().filter(|manifest| {
             manifest
                 .collection
                 .strip_prefix(name)
                 .is_some_and(|rest| rest.parse::<u8>().is_ok())
         });
-        let mut union = parts.next()?.clone();
+        let mut union = (*parts.next()?).clone();
         name.clone_into(&mut union.collection);
         let mut holders = vec![1; union.bands.len()];
         let mut count = 1;

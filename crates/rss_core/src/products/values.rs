@@ -55,16 +55,34 @@ impl Scaling {
         reason = "rounding is what is asked for"
     )]
     pub fn values<T: Sample>(self, samples: ArrayView2<'_, T>, nodata: Option<f64>) -> Array2<f32> {
+        self.each(samples, nodata, |value| value as f32)
+    }
+
+    /// As [`values`](Self::values), not rounded.
+    pub(crate) fn exact_values<T: Sample>(
+        self,
+        samples: ArrayView2<'_, T>,
+        nodata: Option<f64>,
+    ) -> Array2<f64> {
+        self.each(samples, nodata, |value| value)
+    }
+
+    fn each<T: Sample, V>(
+        self,
+        samples: ArrayView2<'_, T>,
+        nodata: Option<f64>,
+        make: impl Fn(f64) -> V,
+    ) -> Array2<V> {
         // No sample is equal to NaN.
         let nodata = nodata
             .filter(|&nodata| T::DTYPE.holds(nodata))
             .map_or(f64::NAN, |nodata| T::DTYPE.rounded(nodata));
         samples.map(|sample| {
             let number = sample.number();
-            match number == nodata {
-                true => f32::NAN,
-                false => self.apply(number) as f32,
-            }
+            make(match number == nodata {
+                true => f64::NAN,
+                false => self.apply(number),
+            })
         })
     }
 }
@@ -113,7 +131,8 @@ impl BandValues {
     ///   rule can tell.
     /// - Where neither says the offset of Sentinel-2, it follows from the
     ///   [processing baseline](https://sentiwiki.copernicus.eu/web/s2-processing): from 04.00 on,
-    ///   reflectance is (sample - 1000) / 10000, before sample / 10000.
+    ///   reflectance is (sample - 1000) / 10000, before sample / 10000. Before, an offset that the item
+    ///   states does not count.
     /// - Classes, flags and angles of a manifest are not scaled unless the manifest says so.
     ///
     /// # Errors
@@ -209,7 +228,15 @@ impl Offset {
                 why: "offset 0: the item says that it is in the samples already".to_owned(),
             });
         }
-        if let Some(value) = said.offset {
+        let stated = def.and_then(|def| def.offset);
+        let by_baseline = manifest
+            .and_then(|manifest| manifest.baseline_offset)
+            .filter(|_| def.is_some() && is_reflectance);
+        let baseline = facts::processing_baseline(item);
+        let is_before =
+            by_baseline.is_some_and(|rule| baseline.is_some_and(|baseline| baseline < rule.from));
+        // Before that baseline nothing was added, whatever the item states.
+        if let Some(value) = said.offset.filter(|&offset| offset == 0.0 || !is_before) {
             let not_yet = match applied {
                 Some(false) if value != 0.0 => ", which says that it is not in the samples yet",
                 _ => "",
@@ -220,12 +247,8 @@ impl Offset {
                 why: format!("offset {value} by the item{not_yet}"),
             });
         }
-        let stated = def.and_then(|def| def.offset);
-        let by_baseline = manifest
-            .and_then(|manifest| manifest.baseline_offset)
-            .filter(|_| def.is_some() && is_reflectance);
         if let Some(rule) = by_baseline {
-            let baseline = facts::processing_baseline(item).ok_or_else(|| {
+            let baseline = baseline.ok_or_else(|| {
                 let message = format!(
                     "item {}, asset `{key}`: its processing baseline is not stated, and the offset \
                      depends on it; expected the property s2:processing_baseline",
@@ -350,6 +373,14 @@ mod tests {
                 assert_eq!(values.scaling.scale, 0.0001);
                 assert_eq!(values.origin, ScalingOrigin::Item);
             }
+        }
+        // Before baseline 04.00 nothing was added, and what an item states is wrong.
+        for (baseline, expected) in [("02.14", 0.0), ("04.00", -0.1)] {
+            let properties = json!({"earthsearch:boa_offset_applied": false,
+                "s2:processing_baseline": baseline});
+            let old = item(properties, "red", bands.clone());
+            let values = BandValues::of(&old, "red", 0, Some(&manifest)).unwrap();
+            assert_eq!(values.scaling.offset, expected, "{baseline}");
         }
         // Where the item states no offset, the baseline decides.
         let silent = item(

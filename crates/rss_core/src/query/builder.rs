@@ -217,10 +217,8 @@ impl ImageQueryBuilder {
     /// id or limit that cannot be; the message says what was expected. As [`Session::from_env`] if
     /// no session was given.
     pub fn build(self) -> Result<ImageQuery> {
-        let manifest = match self.manifest {
-            Some(manifest) => Some(manifest),
-            None => Manifest::builtin(&self.source, &self.collection),
-        };
+        let builtin = || Manifest::builtin(&self.source, &self.collection);
+        let manifest = self.manifest.clone().or_else(builtin);
         let collections = match (&manifest, &self.collection) {
             (Some(manifest), _) => manifest.stac_collections.clone(),
             (None, Collection::Id(id)) if !id.is_empty() => vec![id.clone()],
@@ -304,6 +302,7 @@ impl ImageQueryBuilder {
                 conditions,
             },
             selection,
+            manifest: self.manifest,
             limit: self.limit,
             page_size,
             max_pages: self.max_pages,
@@ -321,6 +320,8 @@ pub struct ImageQuery {
     pub(super) url: Url,
     pub(super) check: Check,
     pub(super) selection: Selection,
+    /// The user's own.
+    pub(super) manifest: Option<Manifest>,
     pub(super) limit: Option<usize>,
     pub(super) page_size: Option<u64>,
     pub(super) max_pages: usize,

@@ -50,6 +50,7 @@ impl QueryResult {
             trust,
             items,
             selection: Selection::Guess,
+            manifest: None,
             report,
         }
     }

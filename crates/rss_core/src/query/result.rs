@@ -24,6 +24,8 @@ pub struct QueryResult {
     pub(crate) trust: Trust,
     pub(crate) items: ItemCollection,
     pub(crate) selection: Selection,
+    /// The user's own; none if the built-in ones hold.
+    pub(crate) manifest: Option<Manifest>,
     pub(super) report: SearchReport,
 }
 

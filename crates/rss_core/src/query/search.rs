@@ -66,6 +66,7 @@ impl ImageQuery {
             trust: Trust::of_catalogue(&self.url),
             items: ItemCollection::from(items),
             selection: self.selection.clone(),
+            manifest: self.manifest.clone(),
             report: pager.report,
         })
     }

@@ -58,6 +58,12 @@ pub fn text(item: &Item, name: &str) -> Option<String> {
     }
 }
 
+/// Returns the collection of an item; of one before STAC 1.0, which may lack it, the product it names.
+pub fn collection(item: &Item) -> Option<String> {
+    let stated = item.collection.clone();
+    stated.or_else(|| text(item, "odc:product"))
+}
+
 /// Returns a property as a time; without a zone it is UTC.
 pub fn time(item: &Item, name: &str) -> Option<DateTime<Utc>> {
     let properties = &item.properties;

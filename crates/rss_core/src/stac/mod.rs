@@ -12,7 +12,7 @@ pub(crate) use self::select::Selection;
 pub use self::{
     facts::{
         BandFacts, Projection, band_facts, band_facts_of, boa_offset_applied, cloud_cover,
-        datetime, file_sha256, file_size, header_bytes, interval, longitude, number,
+        collection, datetime, file_sha256, file_size, header_bytes, interval, longitude, number,
         processing_baseline, projection, requester_pays, storage_region, text, time,
     },
     lenient::{Document, Items, Next, Skipped, read},

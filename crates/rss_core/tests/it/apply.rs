@@ -1,11 +1,13 @@
 //! From a query to one picture: what is computed block by block is what the scenes' pixels say.
 
+mod files;
+
 use std::sync::{Arc, Mutex};
 
-use ndarray::{Array3, Axis};
+use ndarray::{Array3, Axis, s};
 use rss_core::{
-    Collection, Crs, DEA, ErrorKind, ImageQueryBuilder, Intersects, Location, QueryResult,
-    Resampling, Resolution, Session, SessionBuilder, Source,
+    Collection, Crs, DEA, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
+    QueryResult, Resampling, Resolution, Session, SessionBuilder, Size, Source,
     apply::{
         Apply, ApplyOptions, Block, Cube, CubeOptions, Grid, OnFailure, mosaic::Mosaic,
         reduce::Reducer, time::Grouping,
@@ -244,6 +246,99 @@ fn a_median_leaves_out_clouds_and_what_is_near() {
             &format!("count, row {row}, column {col}"),
         );
     }
+    // On a grid that reaches beyond the scenes the same pixels are left: the edge of the data is no cloud.
+    let beyond = wide.with_grid(Grid::Of(around(&stage, 20)));
+    let larger = stage.array(
+        stage
+            .cube(&["red"], &beyond)
+            .reduce(Reducer::Count, ApplyOptions::new().with_block(512)),
+    );
+    let side = SIDE as usize;
+    let inner = larger.slice(s![.., 20..20 + side, 20..20 + side]);
+    assert_eq!(inner, count);
+    assert_eq!(larger.sum(), count.sum());
+}
+
+/// The scenes' grid, with a frame of so many pixels.
+fn around(stage: &Stage, frame: u32) -> GeoBox {
+    let grid = stage.cube(&["red"], &CubeOptions::new()).grid().clone();
+    let GeoTransform([x, width, a, y, b, height]) = grid.transform.unwrap();
+    let (x, y) = (x - f64::from(frame) * width, y - f64::from(frame) * height);
+    let size = Size {
+        width: grid.size.width + 2 * frame,
+        height: grid.size.height + 2 * frame,
+    };
+    GeoBox {
+        size,
+        transform: Some(GeoTransform([x, width, a, y, b, height])),
+        ..grid
+    }
+}
+
+#[test]
+fn mosaics_do_not_depend_on_blocks() {
+    let stage = Stage::new();
+    let grid = around(&stage, 600);
+    for mosaic in [Mosaic::Count, Mosaic::Mean, Mosaic::Median, Mosaic::Min] {
+        let options = CubeOptions::new()
+            .with_grouping(Grouping::All)
+            .with_mosaic(mosaic)
+            .with_grid(Grid::Of(grid.clone()));
+        let cube = stage.cube(&["red"], &options);
+        let made = |block: u32| {
+            let options = ApplyOptions::new().with_block(block);
+            stage.array(cube.apply(options, |block: &Block<f32>| {
+                Ok(block.band("red")?.to_owned())
+            }))
+        };
+        let (small, large) = (made(512), made(2400));
+        let same = |(a, b): (&f32, &f32)| a == b || (a.is_nan() && b.is_nan());
+        assert!(small.iter().zip(&large).all(same), "{mosaic}");
+        for (row, col) in places() {
+            let mut valid: Vec<f32> = stage
+                .scenes()
+                .into_iter()
+                .map(|scene| f32::from(scene.pixel(Band::Red, col, row)))
+                .filter(|&red| red != -999.0)
+                .collect();
+            valid.sort_by(f32::total_cmp);
+            let count = valid.len();
+            let expected = match (mosaic, count) {
+                (Mosaic::Count, count) => count as f32,
+                (_, 0) => f32::NAN,
+                (Mosaic::Mean, _) => valid.iter().sum::<f32>() / count as f32,
+                (Mosaic::Min, _) => valid[0],
+                _ => f32::midpoint(valid[(count - 1) / 2], valid[count / 2]),
+            };
+            let at = (0, row as usize + 600, col as usize + 600);
+            close(
+                small[at],
+                expected,
+                &format!("{mosaic}, row {row}, column {col}"),
+            );
+        }
+        // Far from all images.
+        let none = if mosaic == Mosaic::Count {
+            0.0
+        } else {
+            f32::NAN
+        };
+        close(small[(0, 3, 3)], none, "beyond");
+    }
+    let options = CubeOptions::new()
+        .with_grouping(Grouping::All)
+        .with_mosaic(Mosaic::Median);
+    let work = stage
+        .cube(&["red"], &options)
+        .apply(ApplyOptions::new(), |block: &Block<i16>| {
+            Ok(block.band("red")?.to_owned())
+        });
+    let err = stage.session.compute(work).unwrap_err();
+    assert!(
+        err.message()
+            .contains("a mosaic by median of int16: load float32"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -306,6 +401,27 @@ fn a_cube_lies_on_the_grid_that_is_chosen() {
         .with_resampling(Resampling::Average);
     let cube = stage.cube(&["red"], &coarse);
     assert_eq!(cube.grid().size.width, 600, "{}", cube.grid());
+    let made = stage.array(cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
+        Ok(block.band("red")?.to_owned())
+    }));
+    for (time, scene) in stage.scenes().into_iter().enumerate() {
+        for (row, col) in [(0, 0), (255, 256), (256, 511), (599, 599), (300, 17)] {
+            let four = [(0, 0), (0, 1), (1, 0), (1, 1)];
+            let valid: Vec<f32> = four
+                .iter()
+                .map(|(y, x)| scene.pixel(Band::Red, 2 * col + x, 2 * row + y))
+                .filter(|&red| red != -999)
+                .map(f32::from)
+                .collect();
+            let mean = valid.iter().sum::<f32>() / valid.len() as f32;
+            // The file's own overview holds whole numbers.
+            let got = made[(time, row as usize, col as usize)];
+            assert!(
+                (got - mean).abs() < 1.0,
+                "date {time}, row {row}, column {col}: {got}, expected {mean}"
+            );
+        }
+    }
     let other =
         CubeOptions::new().with_grid(Grid::Projected(Crs::Epsg(3577), Resolution::from(30.0)));
     let cube = stage.cube(&["red"], &other);
@@ -321,6 +437,21 @@ fn a_cube_lies_on_the_grid_that_is_chosen() {
         "{}",
         cube.grid()
     );
+    let whole = stage.cube(&["red"], &CubeOptions::new()).grid().clone();
+    let (cut, whole) = (cube.grid().transform.unwrap().0, whole.transform.unwrap().0);
+    let first = |at: usize| ((cut[at] - whole[at]) / whole[at / 3 * 4 + 1]).round() as u32;
+    let (col, row) = (first(0), first(3));
+    assert!(col > 0 && row > 0, "{col}, {row}");
+    let made = stage.array(cube.apply(ApplyOptions::new(), |block: &Block<i16>| {
+        Ok(block.band("red")?.to_owned())
+    }));
+    for (time, scene) in stage.scenes().into_iter().enumerate() {
+        for (down, across) in [(0, 0), (1, 0), (63, 200), (100, 499)] {
+            let place = (time, down as usize, across as usize);
+            let sample = scene.pixel(Band::Red, col + across, row + down);
+            assert_eq!(made[place], sample, "{place:?}");
+        }
+    }
     let far = CubeOptions::new().with_bbox("10,50,11,51".parse().unwrap());
     let err = stage
         .session

@@ -362,8 +362,9 @@ impl Recorded {
 
 fn manifest(source: &str, collection: &str) -> Manifest {
     Manifest::all()
-        .into_iter()
+        .iter()
         .find(|one| one.source == source && one.collection == collection)
+        .cloned()
         .unwrap_or_else(|| panic!("no manifest of {source} {collection}"))
 }
 

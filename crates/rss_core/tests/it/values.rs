@@ -330,7 +330,7 @@ fn bits_of_landsat_are_those_that_its_items_state() {
     };
     let mut checked = 0;
     for asset in ["qa_pixel", "qa_radsat"] {
-        let table = QaTable::of_canonical(asset).unwrap();
+        let table = QaTable::of_canonical(asset, Some("landsat-8")).unwrap();
         let fields = &json["assets"][asset]["classification:bitfields"];
         for field in fields.as_array().unwrap() {
             let name = ours(asset, field["name"].as_str().unwrap());

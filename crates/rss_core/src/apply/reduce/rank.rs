@@ -59,10 +59,13 @@ impl Which {
             Self::Share(share) => {
                 let exact = share * last as f64;
                 let low = (exact.floor() as usize).min(last);
+                let between = exact - low as f64;
+                // On a sample the next does not count: it may be infinite.
+                let high = if between > 0.0 { low + 1 } else { low };
                 Place {
                     low,
-                    high: (low + 1).min(last),
-                    between: exact - low as f64,
+                    high: high.min(last),
+                    between,
                 }
             }
         }
@@ -290,6 +293,13 @@ mod tests {
     fn a_value_between_equal_infinities_is_infinite() {
         let place = Which::Share(0.3).place(2);
         assert_eq!(place.value(f32::INFINITY, f32::INFINITY), f32::INFINITY);
+        // A percentile that falls on a sample is that sample, whatever comes next.
+        for (share, count) in [(0.0, 2), (0.5, 3)] {
+            let place = Which::Share(share).place(count);
+            let at = usize::from(share > 0.0);
+            assert_eq!((place.low, place.high), (at, at));
+            assert_eq!(place.value(2.0_f32, 2.0), 2.0);
+        }
         let median = Which::Median.place(4);
         assert_eq!((median.low, median.high), (1, 2));
         assert_eq!(median.value(f64::MAX, f64::MAX), f64::MAX);

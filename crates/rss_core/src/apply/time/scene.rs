@@ -20,10 +20,7 @@ pub(super) fn duplicates(items: &[Item], times: &[DateTime<Utc>]) -> Vec<LeftOut
     for (place, item) in items.iter().enumerate() {
         if let Some(tile) = tile(item) {
             let platform = facts::text(item, "platform").unwrap_or_default();
-            // Items before STAC 1.0 may lack a collection.
-            let collection = item.collection.clone();
-            let collection = collection.or_else(|| facts::text(item, "odc:product"));
-            let collection = collection.unwrap_or_default();
+            let collection = facts::collection(item).unwrap_or_default();
             let scene = [collection, platform.to_lowercase(), tile];
             scenes.entry(scene).or_default().push(place);
         }
@@ -43,9 +40,10 @@ pub(super) fn duplicates(items: &[Item], times: &[DateTime<Utc>]) -> Vec<LeftOut
             ranked.sort_by(|a, b| b.cmp(a));
             let mut kept: Vec<(&Rank, usize)> = Vec::new();
             for (rank, place) in &ranked {
-                let better = kept
-                    .iter()
-                    .find(|(_, better)| covers(&items[*better], &items[*place]));
+                let better = kept.iter().find(|(_, better)| {
+                    let apart = (times[*better] - times[*place]).abs();
+                    apart <= ONE_PASS && covers(&items[*better], &items[*place])
+                });
                 match better {
                     Some((better_rank, better)) => left_out.push(LeftOut {
                         item: *place,
@@ -115,7 +113,8 @@ fn covers(better: &Item, other: &Item) -> bool {
         a[2].min(b[2]),
         a[3].min(b[3]),
     ];
-    area(both) >= COVERED * area(b)
+    let touch = both[0] <= both[2] && both[1] <= both[3];
+    touch && area(both) >= COVERED * area(b)
 }
 
 /// How good an item is among those of its scene: the fields in the order in which they decide.

@@ -1,0 +1,260 @@
+//! Of items that say little: the files' own grids and nodata values hold.
+
+use std::path::Path;
+
+use ndarray::{Array2, Array3, ArrayView3, s};
+use rss_core::{
+    Crs, ErrorKind, GeoBox, GeoTransform, Location, Pixels, QueryResult, Raster, Sample, Session,
+    Size, Trust,
+    apply::{
+        ApplyOptions, Block, BlockSample, Cube, CubeOptions, OnFailure, mosaic::Mosaic,
+        time::Grouping,
+    },
+    writer::CogOptions,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const SIDE: usize = 64;
+
+/// Files of one band on one lattice, and items that name nothing but them.
+struct Files {
+    dir: TempDir,
+    items: Vec<Value>,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            items: Vec::new(),
+        }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Adds the image of the next day.
+    fn add<T: Sample>(&mut self, samples: Array2<T>, nodata: Option<f64>) {
+        let path = self.path(&format!("{}.tif", self.items.len()));
+        save(&path, samples, nodata);
+        self.name(&path);
+    }
+
+    fn name(&mut self, path: &Path) {
+        let day = self.items.len() + 1;
+        self.items.push(json!({
+            "type": "Feature", "stac_version": "1.1.0", "id": format!("day-{day}"), "geometry": null,
+            "bbox": [150.98, -27.13, 150.99, -27.12],
+            "links": [], "assets": {"red": {"href": path}},
+            "properties": {"datetime": format!("2021-01-{day:02}T12:00:00Z")},
+        }));
+    }
+
+    fn found(&self, session: &Session) -> QueryResult {
+        let all = json!({"type": "FeatureCollection", "features": self.items});
+        QueryResult::from_json(session, all.to_string().as_bytes(), Trust::User).unwrap()
+    }
+
+    fn cube(&self, options: &CubeOptions) -> rss_core::Result<Cube> {
+        let session = session();
+        session.cube(&self.found(&session), options)
+    }
+}
+
+fn session() -> Session {
+    Session::builder().cpu_threads(2).build().unwrap()
+}
+
+fn save<T: Sample>(path: &Path, samples: Array2<T>, nodata: Option<f64>) {
+    let (height, width) = samples.dim();
+    let size = Size {
+        width: width.try_into().unwrap(),
+        height: height.try_into().unwrap(),
+    };
+    let transform = GeoTransform([300_000.0, 10.0, 0.0, 7_000_000.0, 0.0, -10.0]);
+    let raster = Raster {
+        pixels: T::wrap(samples.insert_axis(ndarray::Axis(0))),
+        geobox: GeoBox {
+            size,
+            crs: Some(Crs::Epsg(32756)),
+            transform: Some(transform),
+        },
+        nodata,
+        sparse: Vec::new(),
+    };
+    raster.save(path).unwrap();
+}
+
+/// All samples of a cube of one band, a date in each plane.
+fn all<T: BlockSample>(cube: &Cube, options: ApplyOptions) -> rss_core::Result<Array3<T>> {
+    let work = cube.apply(options, |block: &Block<T>| {
+        Ok(block.band("red")?.to_owned())
+    });
+    let (raster, _) = session().compute(work)?;
+    let view: ArrayView3<'_, T> = raster.pixels.view().unwrap();
+    Ok(view.to_owned())
+}
+
+/// Samples that differ, and one without data.
+fn noise(seed: i16, missing: i16) -> Array2<i16> {
+    let mut samples = Array2::from_shape_fn((SIDE, SIDE), |(row, col)| {
+        seed + i16::try_from(row * SIDE + col).unwrap() % 997
+    });
+    samples[(5, 9)] = missing;
+    samples
+}
+
+#[test]
+fn a_files_nodata_holds_where_the_catalogue_has_none() {
+    let mut files = Files::new();
+    let (whole, half) = (
+        noise(100, -1),
+        noise(2000, -1).slice(s![.., ..SIDE / 2]).to_owned(),
+    );
+    files.add(whole.clone(), Some(-1.0));
+    files.add(half.clone(), Some(-1.0));
+    let cube = files.cube(&CubeOptions::new()).unwrap();
+    assert_eq!(cube.bands()[0].nodata, Some(-1.0));
+    let made = all::<i16>(&cube, ApplyOptions::new()).unwrap();
+    assert_eq!(made.slice(s![0, .., ..]), whole);
+    assert_eq!(made.slice(s![1, .., ..SIDE / 2]), half);
+    assert!(
+        made.slice(s![1, .., SIDE / 2..])
+            .iter()
+            .all(|&red| red == -1)
+    );
+    let made = all::<f32>(&cube, ApplyOptions::new()).unwrap();
+    let missing = made.iter().filter(|red| red.is_nan()).count();
+    assert_eq!(missing, 2 + SIDE * SIDE / 2);
+}
+
+#[test]
+fn whole_numbers_have_one_nodata_value_or_none() {
+    let mut files = Files::new();
+    files.add(noise(100, -1), Some(-1.0));
+    files.add(noise(200, -2), Some(-2.0));
+    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let err = all::<i16>(&cube, ApplyOptions::new()).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::InvalidInput);
+    let said = "item day-2, asset red: its nodata value is -2, the cube's is -1: load float32";
+    assert!(err.message().contains(said), "{err}");
+    let made = all::<f32>(&cube, ApplyOptions::new()).unwrap();
+    assert!(made[(0, 5, 9)].is_nan() && made[(1, 5, 9)].is_nan());
+    assert_eq!(made.iter().filter(|red| red.is_nan()).count(), 2);
+
+    // Without one all samples count, and there is no way to say that a pixel has none.
+    let mut files = Files::new();
+    files.add(noise(100, -1), None);
+    files.add(noise(200, -2), None);
+    let cube = files.cube(&CubeOptions::new()).unwrap();
+    assert_eq!(cube.bands()[0].nodata, None);
+    let made = all::<i16>(&cube, ApplyOptions::new()).unwrap();
+    assert_eq!((made[(0, 5, 9)], made[(1, 5, 9)]), (-1, -2));
+    files.add(noise(300, -3).slice(s![..7, ..]).to_owned(), None);
+    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let err = all::<i16>(&cube, ApplyOptions::new()).unwrap_err();
+    assert!(
+        err.message().contains("band red has no nodata value"),
+        "{err}"
+    );
+    let made = all::<f32>(&cube, ApplyOptions::new()).unwrap();
+    assert_eq!((made[(2, 5, 9)], made[(2, 6, 0)]), (-3.0, 300.0 + 384.0));
+    assert!(made[(2, 7, 0)].is_nan());
+}
+
+#[test]
+fn doubles_hold_what_floats_would_round() {
+    let mut files = Files::new();
+    let exact = 16_777_217_i32;
+    files.add(Array2::from_elem((SIDE, SIDE), exact), None);
+    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let made = all::<f64>(&cube, ApplyOptions::new()).unwrap();
+    assert!(made.iter().all(|&red| red == f64::from(exact)));
+    let rounded = all::<f32>(&cube, ApplyOptions::new()).unwrap();
+    assert_eq!(rounded[(0, 0, 0)], 16_777_216.0);
+}
+
+#[test]
+fn missing_pixels_become_the_nodata_value_that_is_chosen() {
+    let mut files = Files::new();
+    files.add(noise(100, -1), Some(-1.0));
+    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let options = ApplyOptions::new().with_nodata(-9999.0);
+    let made = all::<f32>(&cube, options.clone()).unwrap();
+    assert_eq!(made[(0, 5, 9)], -9999.0);
+    assert_eq!(made.iter().filter(|&&red| red == -9999.0).count(), 1);
+    // Tiles that are larger than the blocks that would be chosen, and the nodata value of the file.
+    let path = files.path("made.tif");
+    let location = Location::parse(path.to_str().unwrap()).unwrap();
+    let work = cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
+        Ok(block.band("red")?.to_owned())
+    });
+    let how = CogOptions::new().with_tile(2048).with_nodata(-9999.0);
+    session().compute_cog(work, &location, &how).unwrap();
+    let raster = session()
+        .open(&location, rss_core::Backend::AsyncTiff)
+        .unwrap();
+    assert_eq!(raster.profile().nodata, Some(-9999.0));
+    let read = raster.read(&rss_core::ReadRequest::new()).unwrap();
+    let Pixels::F32(samples) = read.pixels else {
+        panic!("{:?}", read.pixels.dtype());
+    };
+    assert_eq!(samples, made);
+}
+
+#[test]
+fn a_file_of_unknown_grid_that_is_missing_follows_the_policy() {
+    let mut files = Files::new();
+    files.add(noise(100, -1), Some(-1.0));
+    files.name(&files.path("gone.tif"));
+    let err = files.cube(&CubeOptions::new()).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::NotFound);
+    assert!(err.message().contains("item day-2, asset red"), "{err}");
+    let options = CubeOptions::new().with_on_failure(OnFailure::Hole);
+    let cube = files.cube(&options).unwrap();
+    let work = cube.apply(ApplyOptions::new(), |block: &Block<i16>| {
+        Ok(block.band("red")?.to_owned())
+    });
+    let (raster, report) = session().compute(work).unwrap();
+    let holes: Vec<_> = report.holes.iter().map(|hole| hole.item.as_str()).collect();
+    assert_eq!(holes, ["day-2"]);
+    let view: ArrayView3<'_, i16> = raster.pixels.view().unwrap();
+    assert_eq!(view.slice(s![0, .., ..]), noise(100, -1));
+    assert!(view.slice(s![1, .., ..]).iter().all(|&red| red == -1));
+    // Of files that are all missing there is no grid to put holes on.
+    let mut files = Files::new();
+    files.name(&files.path("gone.tif"));
+    let err = files.cube(&options).unwrap_err();
+    assert!(err.message().contains("item day-1, asset red"), "{err}");
+}
+
+#[test]
+fn a_mosaic_of_all_images_counts_their_memory() {
+    let mut files = Files::new();
+    for day in 0..12 {
+        files.add(Array2::from_elem((512, 512), 100_i16 + day), Some(-1.0));
+    }
+    // Twelve images of 1 MiB as float32, and what is read of them.
+    let session = Session::builder()
+        .cpu_threads(2)
+        .budget_bytes(16 << 20)
+        .build()
+        .unwrap();
+    let made = |mosaic| {
+        let options = CubeOptions::new()
+            .with_grouping(Grouping::All)
+            .with_mosaic(mosaic);
+        let cube = session.cube(&files.found(&session), &options).unwrap();
+        session.compute(cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
+            Ok(block.band("red")?.to_owned())
+        }))
+    };
+    assert!(made(Mosaic::FirstValid).is_ok());
+    let err = made(Mosaic::Median).unwrap_err();
+    assert!(
+        err.message().contains("more than the budget of 16 MB"),
+        "{err}"
+    );
+}
