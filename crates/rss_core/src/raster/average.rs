@@ -14,6 +14,9 @@ pub trait Average: Copy {
     fn mean(sum: Self::Total, count: u8) -> Self;
     /// Returns true if the sample is a number, and not `hole`.
     fn is_data(self, hole: Option<Self>) -> bool;
+    /// Returns a sample that is data where this one is the hole: the next higher, or the next lower where
+    /// there is none.
+    fn higher(self) -> Self;
 }
 
 macro_rules! whole_numbers {
@@ -51,6 +54,15 @@ macro_rules! whole_numbers {
             fn is_data(self, hole: Option<Self>) -> bool {
                 hole.is_none_or(|hole| self as $compare != hole as $compare)
             }
+
+            /// Of 64 bits the next one may be the same as f64.
+            fn higher(self) -> Self {
+                let steps = || std::iter::successors(Some(1), |step: &$type| step.checked_mul(2));
+                let up = steps().filter_map(|step| self.checked_add(step));
+                let down = steps().filter_map(|step| self.checked_sub(step));
+                let beside = up.chain(down).find(|other| other.is_data(Some(self)));
+                beside.unwrap_or(self)
+            }
         }
     )*};
 }
@@ -78,6 +90,15 @@ impl Average for f32 {
     fn is_data(self, hole: Option<Self>) -> bool {
         !self.is_nan() && Some(self) != hole
     }
+
+    fn higher(self) -> Self {
+        // As GDAL: what is smaller than this is 0 to some.
+        if self == 0.0 {
+            return Self::MIN_POSITIVE;
+        }
+        let up = self.next_up();
+        if up.is_finite() { up } else { self.next_down() }
+    }
 }
 
 impl Average for f64 {
@@ -96,6 +117,15 @@ impl Average for f64 {
     #[inline]
     fn is_data(self, hole: Option<Self>) -> bool {
         !self.is_nan() && Some(self) != hole
+    }
+
+    fn higher(self) -> Self {
+        // As GDAL: what is smaller than this is 0 to some.
+        if self == 0.0 {
+            return Self::MIN_POSITIVE;
+        }
+        let up = self.next_up();
+        if up.is_finite() { up } else { self.next_down() }
     }
 }
 
@@ -117,6 +147,10 @@ macro_rules! complex_numbers {
                 let magnitude = |one: Self| f64::from(one.re).hypot(f64::from(one.im));
                 let here = magnitude(self);
                 !here.is_nan() && hole.is_none_or(|hole| magnitude(hole) != here)
+            }
+
+            fn higher(self) -> Self {
+                Self::new(self.re.higher(), self.im)
             }
         }
     )*};

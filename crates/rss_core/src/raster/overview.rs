@@ -8,7 +8,8 @@ use super::{Resampling, Sample};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is made
-/// of fewer. What holds no data does not count; where nothing does, there is none.
+/// of fewer. What holds no data does not count; where nothing does, there is none, and there alone: a mean
+/// that is nodata by chance becomes the next higher sample, as gdaladdo makes it.
 ///
 /// Nearest is the top left one of four, bilinear the same as average.
 ///
@@ -94,7 +95,12 @@ fn average<T: Sample>(from: ArrayView2<'_, T>, hole: Option<T>, mut out: ArrayVi
             sums.iter().for_each(|&one| sum += one);
             let count = counts.iter().sum();
             if count > 0 {
-                *out = T::mean(sum, count);
+                let mean = T::mean(sum, count);
+                *out = if mean.is_data(hole) {
+                    mean
+                } else {
+                    mean.higher()
+                };
             }
         }
     }
@@ -166,6 +172,7 @@ mod tests {
     use num_complex::Complex;
 
     use super::*;
+    use crate::raster::DataType;
 
     #[test]
     fn an_overview_is_of_what_holds_data() {
@@ -216,10 +223,16 @@ mod tests {
                 let valid: Vec<f64> = four.iter().map(|one| one.number()).collect();
                 let valid: Vec<f64> = valid.into_iter().filter(|&one| one != hole).collect();
                 let mean = valid.iter().sum::<f64>() / valid.len() as f64;
-                let expected = match valid.len() {
-                    0 => hole,
-                    _ if T::DTYPE.is_float() => mean,
-                    _ => (mean + 0.5).floor(),
+                let mean = match T::DTYPE.is_float() {
+                    true => mean,
+                    false => (mean + 0.5).floor(),
+                };
+                let expected = match (valid.len(), T::DTYPE) {
+                    (0, _) => hole,
+                    (_, DataType::F32) if mean == hole => f64::from((hole as f32).next_up()),
+                    (_, DataType::F64) if mean == hole => hole.next_up(),
+                    _ if mean == hole => hole + 1.0,
+                    _ => mean,
                 };
                 assert_eq!(found, T::of_number(expected), "{four:?}");
             }
@@ -239,6 +252,31 @@ mod tests {
         let large = [65535.0, 65534.0, 0.0, 1.0, 40000.0, 65535.0, 3.0];
         check::<u16>(&large, 0.0);
         check::<u32>(&large, 65535.0);
+    }
+
+    /// What `gdaladdo -r average` of GDAL 3.6.2 makes of them; of 64 bits it makes as much as of 32.
+    #[test]
+    fn a_mean_that_is_nodata_by_chance_is_not_lost() {
+        fn check<T: Sample + PartialEq + std::fmt::Debug>([a, b]: [f64; 2], hole: f64, expected: T) {
+            let [a, b] = [a, b].map(T::of_number);
+            let samples = array![[[a, b], [b, a]]];
+            for resampling in [Resampling::Average, Resampling::Bilinear] {
+                let half = halved(samples.view(), resampling, Some(hole)).unwrap();
+                assert_eq!(half[(0, 0, 0)], expected, "{a:?} {b:?}");
+            }
+        }
+        check::<i16>([-1.0, 1.0], 0.0, 1);
+        check::<i16>([-3.0, 1.0], -1.0, 0);
+        check::<u8>([1.0, 3.0], 2.0, 3);
+        check::<u8>([253.0, 255.0], 254.0, 255);
+        check::<u16>([1.0, 3.0], 2.0, 3);
+        check::<f32>([-1.0, 1.0], 0.0, 1.175_494_4e-38);
+        check::<f32>([1.0, 3.0], 2.0, 2.000_000_2);
+        check::<f64>([1.0, 3.0], 2.0, 2.0_f64.next_up());
+        check::<i64>([1.0, 3.0], 2.0, 3);
+        // The next number that is another one as a float, which nodata is given as.
+        let large = f64::from(1 << 30) * f64::from(1 << 30);
+        check::<i64>([large - 1024.0, large + 1024.0], large, (1 << 60) + 256);
     }
 
     #[test]

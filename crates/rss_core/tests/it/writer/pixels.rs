@@ -40,10 +40,17 @@ fn reference(level: &Array3<f64>, dtype: DataType, resampling: Resampling) -> Ar
             Resampling::Max => four.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             _ => {
                 let mean = four.iter().sum::<f64>() / four.len() as f64;
-                match dtype {
+                let mean = match dtype {
                     DataType::F32 => f64::from(mean as f32),
                     DataType::F64 => mean,
                     _ => (mean + 0.5).floor(),
+                };
+                // One that is nodata by chance goes up, as gdaladdo lets it.
+                match dtype {
+                    _ if mean != NODATA => mean,
+                    DataType::F32 => f64::from((NODATA as f32).next_up()),
+                    DataType::F64 => NODATA.next_up(),
+                    _ => NODATA + 1.0,
                 }
             }
         }
@@ -239,6 +246,50 @@ fn overviews_are_made_as_asked() {
         check(session, path, *shape, options);
     });
     assert_eq!(cases.len(), 6 * 4 * 2);
+}
+
+/// A mean may be nodata by chance, where all samples hold data.
+#[test]
+fn a_mean_that_is_nodata_by_chance_is_gdaladdos() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let board = |low: i8, high: i8| {
+        Array3::from_shape_fn((1, 64, 64), move |(_, row, col)| {
+            if (row + col) % 2 == 0 { low } else { high }
+        })
+    };
+    let (about_zero, about_two) = (board(-1, 1), board(1, 3));
+    let as_u8 = |one: i8| u8::try_from(one).unwrap();
+    for (pixels, nodata) in [
+        (Pixels::I16(about_zero.mapv(i16::from)), 0.0),
+        (Pixels::F32(about_zero.mapv(f32::from)), 0.0),
+        (Pixels::U8(about_two.mapv(as_u8)), 2.0),
+        (Pixels::U16(about_two.mapv(|one| as_u8(one).into())), 2.0),
+        (Pixels::F32(about_two.mapv(f32::from)), 2.0),
+    ] {
+        let dtype = pixels.dtype();
+        let raster = rss_core::Raster {
+            pixels,
+            geobox: super::grid(64, 64),
+            nodata: Some(nodata),
+            sparse: Vec::new(),
+        };
+        let (ours, theirs) = (dir.path().join("ours.tif"), dir.path().join("theirs.tif"));
+        let options = CogOptions::new().with_overviews(Overviews::Count(1), Resampling::Average);
+        session.save_cog(&local(&ours), &raster, &options).unwrap();
+        raster.save(&theirs).unwrap();
+        let [ours, theirs] = [&ours, &theirs].map(|path| path.to_str().unwrap());
+        let Some(_) = super::gdal("gdaladdo", &["-q", "-r", "average", theirs, "2"]) else {
+            return;
+        };
+        let first = |path: &str| {
+            let place = ["-valonly", "-overview", "1", path, "0", "0"];
+            let done = super::gdal("gdallocationinfo", &place).unwrap();
+            String::from_utf8(done.stdout).unwrap()
+        };
+        assert_eq!(first(ours), first(theirs), "{dtype} {nodata}");
+        assert_ne!(first(ours).trim(), nodata.to_string(), "{dtype}");
+    }
 }
 
 /// GDAL's plain copy of a file that holds complex samples.
