@@ -16,6 +16,10 @@ use crate::raster::Resampling;
 const NARROW: f64 = 1.0 / 0.95;
 /// How near to a whole number a scale is taken to be it.
 const WHOLE: f64 = 0.05;
+/// Up to so many pixels along an axis, a sum in 32 bits is less than a twentieth of a sample of 16 bits beside
+/// the exact one; where weights are halves, quarters or eighths it is exact, so that halves are rounded
+/// alike.
+const FEW: f64 = 4.0;
 /// The least sum of weights that a pixel is made of.
 const LEAST_WEIGHT: f64 = 1e-6;
 
@@ -56,6 +60,18 @@ impl Kernel {
     /// Returns where the points lie in a pixel whose places it takes: the centre, or two corners.
     pub(super) fn offsets(&self) -> &'static [f64] {
         if self.is_area() { &[0.0, 1.0] } else { &[0.5] }
+    }
+
+    /// Returns true if a pixel is made of so few that the type for sums of few holds them.
+    pub(super) fn takes_few(&self) -> bool {
+        (0..2).all(|axis| {
+            let most = if self.is_area() {
+                self.steps[axis] + 1.0
+            } else {
+                2.0 * self.radius(axis)
+            };
+            most <= FEW
+        })
     }
 
     /// Returns how far the kernel reaches along an axis, in pixels of the source.

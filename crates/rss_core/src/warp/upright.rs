@@ -134,6 +134,20 @@ pub(super) fn sums<T: Real>(
     kernel: &Kernel,
     rulers: &Rulers,
     plane: &Plane<'_, T>,
+    tile: Tile<'_, T>,
+) -> usize {
+    if kernel.takes_few() {
+        summed::<T, T::Sum>(kernel, rulers, plane, tile)
+    } else {
+        summed::<T, f64>(kernel, rulers, plane, tile)
+    }
+}
+
+/// Does what [`sums`] does, in sums of some type.
+fn summed<T: Real, S: Sum>(
+    kernel: &Kernel,
+    rulers: &Rulers,
+    plane: &Plane<'_, T>,
     mut tile: Tile<'_, T>,
 ) -> usize {
     let Window {
@@ -142,8 +156,8 @@ pub(super) fn sums<T: Real>(
         width,
         height,
     } = tile.window;
-    let cols = Axis::<T::Sum>::new(kernel, 0, &rulers.cols, col..col + width, plane);
-    let rows = Axis::<T::Sum>::new(kernel, 1, &rulers.rows, row..row + height, plane);
+    let cols = Axis::<S>::new(kernel, 0, &rulers.cols, col..col + width, plane);
+    let rows = Axis::<S>::new(kernel, 1, &rulers.rows, row..row + height, plane);
     let reach = cols.reach();
     let is_whole = plane.is_whole(
         in_source(&reach, plane.window.col),
@@ -154,8 +168,8 @@ pub(super) fn sums<T: Real>(
         rulers,
         plane,
         cols,
-        sums: vec![T::Sum::ZERO; reach.len()],
-        values: vec![T::Sum::ZERO; width as usize],
+        sums: vec![S::ZERO; reach.len()],
+        values: vec![S::ZERO; width as usize],
         holes: vec![0; reach.len()],
         reach,
         counts: Counts::new(),
@@ -294,23 +308,23 @@ impl<S: Sum> Axis<S> {
 }
 
 /// What makes the rows of a tile.
-struct Worker<'a, T: Real> {
+struct Worker<'a, T: Real, S> {
     kernel: &'a Kernel,
     rulers: &'a Rulers,
     plane: &'a Plane<'a, T>,
-    cols: Axis<T::Sum>,
+    cols: Axis<S>,
     /// The columns of the window that are taken.
     reach: Range<usize>,
     /// The rows that a row of the target is made of, summed.
-    sums: Vec<T::Sum>,
+    sums: Vec<S>,
     /// How many pixels without data the columns up to one have in these rows; zeros where none is known to
     /// have any.
     holes: Vec<u32>,
-    values: Vec<T::Sum>,
+    values: Vec<S>,
     counts: Counts<T>,
 }
 
-impl<T: Real> Worker<'_, T> {
+impl<T: Real, S: Sum> Worker<'_, T, S> {
     /// Writes a row of which no pixel misses one.
     fn whole_row(&mut self, out: &mut [T]) -> usize {
         let first = self.reach.start;
@@ -370,7 +384,7 @@ impl<T: Real> Worker<'_, T> {
     }
 
     /// Sums the rows of the window that a row is made of.
-    fn sum_rows(&mut self, taps: Taps, weights: &[T::Sum]) {
+    fn sum_rows(&mut self, taps: Taps, weights: &[S]) {
         let rows = self.plane.rows.get(taps.start..taps.end());
         let rows: Vec<&[T]> = rows
             .unwrap_or_default()
@@ -381,10 +395,10 @@ impl<T: Real> Worker<'_, T> {
             (&[a, b], &[p, q]) => add([a, b], [p, q], &mut self.sums),
             (&[a, b, c, d], &[p, q, r, s]) => add([a, b, c, d], [p, q, r, s], &mut self.sums),
             _ => {
-                self.sums.fill(T::Sum::ZERO);
+                self.sums.fill(S::ZERO);
                 for (row, &weight) in rows.iter().zip(weights) {
                     for (sum, &sample) in self.sums.iter_mut().zip(*row) {
-                        *sum += T::Sum::of_sample(sample) * weight;
+                        *sum += S::of_sample(sample) * weight;
                     }
                 }
             }
@@ -425,16 +439,16 @@ fn one<T: Real>(
 }
 
 /// Sums N rows into one.
-fn add<T: Real, const N: usize>(rows: [&[T]; N], weights: [T::Sum; N], sums: &mut [T::Sum]) {
+fn add<T: Real, S: Sum, const N: usize>(rows: [&[T]; N], weights: [S; N], sums: &mut [S]) {
     let length = sums.len();
     let rows = rows.map(|row| row.get(..length).unwrap_or_default());
     if rows.iter().any(|row| row.len() != length) {
         return;
     }
     for (i, sum) in sums.iter_mut().enumerate() {
-        let mut total = T::Sum::ZERO;
+        let mut total = S::ZERO;
         for (row, weight) in rows.iter().zip(weights) {
-            total += T::Sum::of_sample(row[i]) * weight;
+            total += S::of_sample(row[i]) * weight;
         }
         *sum = total;
     }
@@ -482,4 +496,59 @@ fn sum<S: Sum>(sums: &[S], axis: &Axis<S>, first: usize, taps: &Taps) -> S {
         total += sum * weight;
     }
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use crate::{
+        geo::{Crs, GeoBox, Window},
+        raster::Resampling,
+        warp::{Source, Warp},
+    };
+
+    /// A sum of hundreds of large samples takes more than 24 bits.
+    #[test]
+    fn what_is_the_same_everywhere_stays_it_over_large_areas() {
+        const CONSTANT: u16 = 65_528;
+        for (factor, resampling) in [
+            (300.0, Resampling::Average),
+            (500.0, Resampling::Average),
+            (1000.0, Resampling::Average),
+            (300.0, Resampling::Bilinear),
+            (300.0, Resampling::Cubic),
+        ] {
+            let bounds = [0.0, 0.0, 2.0 * factor, 2.0 * factor];
+            let from = GeoBox::of_bounds(Crs::Epsg(32755), bounds, 1.0).unwrap();
+            let whole = Window::whole(from.size);
+            let shape = (whole.height as usize, whole.width as usize);
+            let pixels = Array2::from_elem(shape, CONSTANT);
+            // Other parts of the pixels at the edges, and scales that are not whole.
+            for (shift, stretch) in [(0.0, 1.0), (0.3, 1.0), (0.3, 0.997)] {
+                let mut to = from.with_resolution(factor).unwrap();
+                if let Some(transform) = &mut to.transform {
+                    transform.0[0] += shift;
+                    transform.0[1] *= stretch;
+                }
+                let mut mask = Array2::from_elem(shape, true);
+                for has_hole in [false, true] {
+                    mask[(3, 5)] = !has_hole;
+                    let source = Source {
+                        pixels: pixels.view(),
+                        window: whole,
+                        nodata: None,
+                        mask: Some(mask.view()),
+                    };
+                    let warp = Warp::new(&from, &to, resampling, 0.125).unwrap();
+                    let mut out = Array2::from_elem((2, 2), 0_u16);
+                    let count = warp
+                        .resample(&source, &Window::whole(to.size), out.view_mut())
+                        .unwrap();
+                    assert_eq!(count, 4);
+                    assert_eq!(out, Array2::from_elem((2, 2), CONSTANT), "{factor} {shift}");
+                }
+            }
+        }
+    }
 }
