@@ -21,7 +21,7 @@ pub struct Statistics {
     pub mean: f64,
     /// The standard deviation, of all samples and not of a share of them.
     pub stddev: f64,
-    /// How many samples are valid: numbers, and not nodata.
+    /// How many samples are valid: finite numbers, and not nodata.
     pub valid: u64,
     /// How many samples there are.
     pub samples: u64,
@@ -74,7 +74,7 @@ impl Lanes {
     #[inline]
     fn add(&mut self, numbers: [f64; LANES]) {
         for (lane, number) in numbers.into_iter().enumerate() {
-            let is_valid = !number.is_nan() & (number != self.hole);
+            let is_valid = number.is_finite() & (number != self.hole);
             let distance = if is_valid { number - self.start } else { 0.0 };
             self.valid[lane] += if is_valid { 1.0 } else { 0.0 };
             self.sum[lane] += distance;
@@ -101,9 +101,9 @@ impl Lanes {
 impl Moments {
     /// Sums up samples.
     pub(super) fn of<T: Sample>(samples: ArrayView2<'_, T>, nodata: Option<f64>) -> Self {
-        // Nothing equals NaN: without nodata every number is valid.
+        // Nothing equals NaN: without nodata every finite number is valid.
         let hole = nodata.unwrap_or(f64::NAN);
-        let valid = |number: &f64| !number.is_nan() && *number != hole;
+        let valid = |number: &f64| number.is_finite() && *number != hole;
         let all = samples.len() as u64;
         let Some(start) = samples.iter().map(|one| one.number()).find(valid) else {
             return Self {
@@ -210,6 +210,35 @@ mod tests {
             let stddev = (squares / valid.len() as f64).sqrt();
             assert!((found.stddev - stddev).abs() < 1e-9, "{found:?}");
         }
+    }
+
+    /// An infinite sample has no mean with others, and no distance from one.
+    #[test]
+    fn what_is_not_finite_is_not_valid() {
+        for strange in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            for at in [0, 3, 19] {
+                let mut samples = Array2::from_elem((2, 10), 1.5_f32);
+                samples[(0, 1)] = 4.5;
+                samples[(at / 10, at % 10)] = strange;
+                let whole = Moments::of(samples.view(), None);
+                let mut parts = Moments::default();
+                for part in samples.rows() {
+                    let part = part.insert_axis(ndarray::Axis(0));
+                    parts.merge(&Moments::of(part, None));
+                }
+                for found in [whole, parts] {
+                    let found = found.statistics().unwrap();
+                    assert_eq!((found.valid, found.samples), (19, 20));
+                    assert_eq!([found.min, found.max], [1.5, 4.5]);
+                    let mean = 1.5 + 3.0 / 19.0;
+                    assert!((found.mean - mean).abs() < 1e-12, "{found:?}");
+                    let stddev = 3.0 * (18.0_f64 / (19.0 * 19.0)).sqrt();
+                    assert!((found.stddev - stddev).abs() < 1e-12, "{found:?}");
+                }
+            }
+        }
+        let nothing = Array2::from_elem((3, 3), f64::INFINITY);
+        assert_eq!(Moments::of(nothing.view(), None).statistics(), None);
     }
 
     #[test]
