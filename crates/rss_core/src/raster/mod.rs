@@ -245,6 +245,13 @@ pub trait Sample: Copy + private::Sealed {
     fn wrap(array: Array3<Self>) -> Pixels;
 }
 
+/// Returns the sample that means no data, which of complex ones has no imaginary part, as GDAL compares
+/// them; none where no sample can be it. NaN needs no telling.
+pub(crate) fn hole<T: Sample>(nodata: Option<f64>) -> Option<T> {
+    let nodata = nodata.filter(|&nodata| T::DTYPE.holds(nodata) && !nodata.is_nan());
+    nodata.map(T::of_number)
+}
+
 mod private {
     /// Keeps [`super::Sample`] closed.
     pub trait Sealed: super::average::Average {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ndarray::{Array3, ArrayView1, ArrayView2, ArrayView3, ArrayViewMut2, Axis, s};
 
-use super::{Resampling, Sample};
+use super::{Resampling, Sample, hole};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is made
@@ -58,13 +58,6 @@ pub(crate) fn check_overview(resampling: Resampling) -> Result<()> {
         ErrorKind::Unsupported,
         "overviews by cubic: expected nearest, bilinear, average, mode, min or max",
     ))
-}
-
-/// Returns the sample that means "no data"; none if no sample can be it.
-fn hole<T: Sample>(nodata: Option<f64>) -> Option<T> {
-    let nodata = nodata?;
-    let hole = T::of_number(nodata);
-    (hole.number() == nodata).then_some(hole)
 }
 
 fn nearest<T: Sample>(from: ArrayView2<'_, T>, mut out: ArrayViewMut2<'_, T>) {
@@ -143,18 +136,14 @@ fn first_by<T: Sample>(samples: &[T], better: impl Fn(T, T) -> bool) -> Option<T
     samples.iter().copied().reduce(pick)
 }
 
-/// Returns the most frequent sample; of several the first.
+/// Returns the most frequent sample; of several the first. All of them are data.
 fn most_frequent<T: Sample>(samples: &[T]) -> Option<T> {
     let (first, rest) = samples.split_first()?;
-    if rest.iter().all(|one| one.number() == first.number()) {
+    let is_same = |one: &T, other: &T| !one.is_data(Some(*other));
+    if rest.iter().all(|one| is_same(one, first)) {
         return Some(*first);
     }
-    let times = |one: &T| {
-        let same = samples
-            .iter()
-            .filter(|other| other.number() == one.number());
-        same.count()
-    };
+    let times = |one: &T| samples.iter().filter(|other| is_same(other, one)).count();
     let most = samples.iter().map(times).max()?;
     samples.iter().find(|one| times(one) == most).copied()
 }
@@ -285,5 +274,22 @@ mod tests {
         let samples = array![[[part(1.0, 2.0), part(3.0, -2.0)]]];
         let mean = halved(samples.view(), Resampling::Average, None).unwrap();
         assert_eq!(mean, array![[[part(2.0, 0.0)]]]);
+        let by_chance = halved(samples.view(), Resampling::Average, Some(2.0)).unwrap();
+        assert_eq!(by_chance, array![[[part(2.0_f32.next_up(), 0.0)]]]);
+    }
+
+    /// As long as another number is no number, and nodata may be below zero.
+    #[test]
+    fn complex_nodata_is_a_number_and_not_a_magnitude() {
+        let part = |re, im| Complex::<f64>::new(re, im);
+        let samples = array![[[part(3.0, 4.0), part(5.0, 0.0)]]];
+        let mean = halved(samples.view(), Resampling::Average, Some(5.0)).unwrap();
+        assert_eq!(mean, array![[[part(3.0, 4.0)]]]);
+        let samples = array![[[part(-9999.0, 0.0), part(1.0, 1.0)]]];
+        let mean = halved(samples.view(), Resampling::Average, Some(-9999.0)).unwrap();
+        assert_eq!(mean, array![[[part(1.0, 1.0)]]]);
+        let samples = array![[[part(3.0, 4.0), part(5.0, 0.0)], [part(5.0, 0.0), part(4.0, 3.0)]]];
+        let mode = halved(samples.view(), Resampling::Mode, None).unwrap();
+        assert_eq!(mode, array![[[part(5.0, 0.0)]]]);
     }
 }

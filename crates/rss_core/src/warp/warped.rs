@@ -3,11 +3,11 @@
 use ndarray::{Array2, ArrayViewMut2, Zip};
 use num_complex::Complex;
 
-use super::{Source, Warp};
+use super::{Source, Warp, sample::Real as _};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
-    raster::{Resampling, Sample},
+    raster::{Resampling, Sample, hole},
 };
 
 /// A sample that can be warped: any.
@@ -30,24 +30,12 @@ macro_rules! warped {
                 target: &Window,
                 out: ArrayViewMut2<'_, Self>,
             ) -> Result<usize> {
-                Ok(warp.real(source, nodata(source.nodata), target, out))
+                Ok(warp.real(source, hole(source.nodata), target, out))
             }
         }
     )*};
 }
 warped!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
-
-/// Returns the sample that means no data; none where no sample can be it. NaN needs no telling.
-fn nodata<T: Sample>(nodata: Option<f64>) -> Option<T> {
-    let nodata = nodata.filter(|&nodata| T::DTYPE.holds(nodata) && !nodata.is_nan());
-    nodata.map(T::of_number)
-}
-
-/// Returns true if a sample is data, beside what a mask says.
-fn is_data<T: Sample>(sample: &T, nodata: Option<f64>) -> bool {
-    let number = sample.number();
-    !number.is_nan() && nodata != Some(number)
-}
 
 /// Complex samples are warped as two numbers, which are there or not together.
 macro_rules! warped_complex {
@@ -69,7 +57,9 @@ macro_rules! warped_complex {
                         format!("complex samples by {resampling}: expected nearest, bilinear or average"),
                     ));
                 }
-                let mut mask = source.pixels.map(|sample| is_data(sample, source.nodata));
+                let hole = hole::<Self>(source.nodata);
+                let is_data = |sample: &Self| !sample.is_nan() && hole != Some(*sample);
+                let mut mask = source.pixels.map(is_data);
                 if let Some(shown) = &source.mask {
                     mask.zip_mut_with(shown, |shows, also| *shows &= *also);
                 }
@@ -96,7 +86,11 @@ macro_rules! warped_complex {
                 let (im, _) = part(|sample| sample.im);
                 Zip::from(&mut out).and(&re).and(&im).for_each(|out, &re, &im| {
                     if !re.is_nan() {
-                        *out = Complex::new(re, im);
+                        let made = Complex::new(re, im);
+                        *out = match hole == Some(made) {
+                            true => Complex::new(re.beside(), im),
+                            false => made,
+                        };
                     }
                 });
                 Ok(count)
@@ -154,5 +148,37 @@ mod tests {
             err.message(),
             "complex samples by cubic: expected nearest, bilinear or average"
         );
+    }
+
+    /// gdalwarp compares both parts too, the imaginary one with 0.
+    #[test]
+    fn complex_nodata_is_a_number_and_not_a_magnitude() {
+        let from = GeoBox::of_bounds(Crs::Epsg(32755), [0.0, 0.0, 2.0, 1.0], 1.0).unwrap();
+        let to = from.with_resolution(2.0).unwrap();
+        let number = |re, im| Complex::<f64>::new(re, im);
+        for (pair, nodata, expected) in [
+            ([number(-9999.0, 0.0), number(1.0, 2.0)], -9999.0, number(1.0, 2.0)),
+            ([number(5.0, 0.0), number(3.0, 4.0)], 5.0, number(3.0, 4.0)),
+            ([number(-5.0, 0.0), number(0.0, 5.0)], 5.0, number(-2.5, 2.5)),
+            // What is nodata by chance is beside it.
+            (
+                [number(4.0, 1.0), number(6.0, -1.0)],
+                5.0,
+                number(5.0_f64.next_down(), 0.0),
+            ),
+        ] {
+            let pixels = Array2::from_shape_fn((1, 2), |(_, x)| pair[x]);
+            let source = Source {
+                pixels: pixels.view(),
+                window: Window::whole(from.size),
+                nodata: Some(nodata),
+                mask: None,
+            };
+            let warp = Warp::new(&from, &to, Resampling::Average, 0.125).unwrap();
+            let mut out = Array2::from_elem((1, 1), number(0.0, 0.0));
+            let whole = Window::whole(to.size);
+            let count = warp.resample(&source, &whole, out.view_mut()).unwrap();
+            assert_eq!((count, out[(0, 0)]), (1, expected), "{pair:?}");
+        }
     }
 }

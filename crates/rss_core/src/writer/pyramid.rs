@@ -150,10 +150,8 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
         let size = T::DTYPE.size();
         T::put_le([T::of_number(nodata)].iter(), &mut fill[..size]);
         pixels.iter().all(|one| {
-            one.number() == nodata && {
-                T::put_le([*one].iter(), &mut bytes[..size]);
-                bytes == fill
-            }
+            T::put_le([*one].iter(), &mut bytes[..size]);
+            bytes == fill
         })
     }
 
