@@ -1,6 +1,7 @@
 //! Tags of the [GeoTIFFs](https://docs.ogc.org/is/19-008r4/19-008r4.html) that are written: directories of
 //! entries, and where the pixels lie. Little-endian, classic and BigTIFF.
 
+use super::Sealed as _;
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
@@ -286,6 +287,16 @@ pub(crate) fn sample_format(dtype: DataType) -> (usize, usize) {
     (format, dtype.size() * 8)
 }
 
+/// Returns [GDAL's nodata](https://gdal.org/en/stable/drivers/raster/gtiff.html#nodata-value) of samples of a
+/// type. Of 64-bit whole numbers it reads whole numbers only: an exponent ends them, and all digits count.
+pub(crate) fn nodata(dtype: DataType, value: f64) -> String {
+    match dtype {
+        DataType::U64 if dtype.holds(value) => u64::of_number(value).to_string(),
+        DataType::I64 if dtype.holds(value) => i64::of_number(value).to_string(),
+        _ => number(value),
+    }
+}
+
 /// Returns a number as GDAL reads it back exactly, in 24 characters at most.
 pub(crate) fn number(value: f64) -> String {
     if value.is_nan() {
@@ -309,6 +320,24 @@ fn too_large(err: std::num::TryFromIntError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodata_of_whole_numbers_has_all_its_digits() {
+        for (dtype, value, text) in [
+            (DataType::I64, 1e13, "10000000000000"),
+            (DataType::U64, 2_f64.powi(60), "1152921504606846976"),
+            // What is nearest to the ends as a float lies beyond them.
+            (DataType::U64, 2_f64.powi(64), "18446744073709551615"),
+            (DataType::I64, 2_f64.powi(63), "9223372036854775807"),
+            (DataType::I64, -(2_f64.powi(63)), "-9223372036854775808"),
+            (DataType::F64, 1e13, "1e13"),
+            // A file may state what none of its samples can be.
+            (DataType::U64, -9999.0, "-9999"),
+            (DataType::I64, f64::NAN, "nan"),
+        ] {
+            assert_eq!(nodata(dtype, value), text, "{dtype}");
+        }
+    }
 
     #[test]
     fn numbers_are_short_and_exact() {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::Result,
-    raster::tiff::{Form, LONG, LONG8, Tags, number, sample_format},
+    raster::tiff::{Form, LONG, LONG8, Tags, nodata, number, sample_format},
 };
 
 /// Characters of the longest number in the metadata.
@@ -147,8 +147,8 @@ fn tags(plan: &Plan, filter: Filter, level: usize, metadata: &str) -> Result<Tag
             tags.ascii(42112, metadata);
         }
     }
-    if let Some(nodata) = plan.nodata {
-        tags.ascii(42113, &number(nodata));
+    if let Some(value) = plan.nodata {
+        tags.ascii(42113, &nodata(plan.dtype, value));
     }
     Ok(tags)
 }

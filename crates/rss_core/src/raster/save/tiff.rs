@@ -10,7 +10,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     raster::{
         DataType, Raster,
-        tiff::{Form, Tags, number, sample_format},
+        tiff::{Form, Tags, nodata, sample_format},
     },
 };
 
@@ -67,8 +67,8 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
     }
     tags.short(339, vec![format; bands])?;
     tags.georeference(&raster.geobox)?;
-    if let Some(nodata) = raster.nodata {
-        tags.ascii(42113, &number(nodata));
+    if let Some(value) = raster.nodata {
+        tags.ascii(42113, &nodata(dtype, value));
     }
 
     // The strips follow the IFD, so their offsets are known once the IFD's length is.

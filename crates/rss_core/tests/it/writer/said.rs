@@ -161,6 +161,39 @@ fn an_image_without_data_says_so() {
     );
 }
 
+/// GDAL reads nodata of 64-bit samples as a whole number.
+#[test]
+fn nodata_of_64_bits_is_read_as_it_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, path) = (session(), dir.path().join("a.tif"));
+    let large = 2_f64.powi(60);
+    for (dtype, nodata, expected) in [
+        (DataType::I64, 1e13, "10000000000000"),
+        (DataType::U64, 1e13, "10000000000000"),
+        (DataType::I64, -large, "-1152921504606846976"),
+        (DataType::U64, large, "1152921504606846976"),
+        (DataType::I64, i64::MIN as f64, "-9223372036854775808"),
+        (DataType::U64, u64::MAX as f64, "18446744073709551615"),
+    ] {
+        let mut raster = raster(dtype, 1, 60, 40);
+        raster.nodata = Some(nodata);
+        for is_cog in [true, false] {
+            if is_cog {
+                let options = CogOptions::new();
+                session.save_cog(&local(&path), &raster, &options).unwrap();
+            } else {
+                raster.save(&path).unwrap();
+            }
+            let file = session.open(&local(&path), Backend::AsyncTiff).unwrap();
+            assert_eq!(file.profile().nodata, Some(nodata));
+            let Some(info) = info(&path, &[]) else { return };
+            // What is past 63 bits is listed as text.
+            let found = info["bands"][0]["noDataValue"].to_string();
+            assert_eq!(found.trim_matches('"'), expected, "{dtype} {is_cog}");
+        }
+    }
+}
+
 /// Grids: degrees or metres by the code and not by the numbers, turned ones, and none.
 #[test]
 fn grids_are_read_as_they_were_written() {
