@@ -21,7 +21,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     ///
     /// # Errors
     ///
-    /// As of [`Apply::blocks`] and of [`Cog::create`].
+    /// As of [`Apply::blocks`], [`Cog::create`], [`Cog::write`] and [`Cog::finish`]. Nothing is left behind: an
+    /// upload is aborted before the error is returned.
     pub async fn cog(
         mut self,
         location: &Location,
@@ -40,28 +41,27 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
             options.bands = self.options.names.iter().map(Band::named).collect();
         }
         let mut report = self.report();
-        let mut writer: Option<(Cog, usize)> = None;
         let mut blocks = std::pin::pin!(self.blocks());
-        while let Some(block) = blocks.try_next().await? {
-            let bands = block.samples.dim().0;
-            if writer.is_none() {
-                let cog = Cog::create(&session, location, grid.clone(), O::DTYPE, bands, &options)
-                    .await?;
-                writer = Some((cog, bands));
-            }
-            let Some((cog, expected)) = &mut writer else {
-                continue;
-            };
-            check_bands(*expected, bands, &block.window)?;
-            cog.write(block.window, O::wrap(block.samples)).await?;
-            report.add(block.holes);
-        }
-        match writer {
-            Some((cog, _)) => Ok((cog.finish().await?, report)),
-            None => Err(Error::new(
+        // It says how many bands there are.
+        let Some(first) = blocks.try_next().await? else {
+            return Err(Error::new(
                 ErrorKind::InvalidInput,
                 "a grid without pixels: nothing was computed",
-            )),
-        }
+            ));
+        };
+        let bands = first.samples.dim().0;
+        let mut cog = Cog::create(&session, location, grid, O::DTYPE, bands, &options).await?;
+        let writing = async {
+            let mut next = Some(first);
+            while let Some(block) = next {
+                check_bands(bands, block.samples.dim().0, &block.window)?;
+                cog.write(block.window, O::wrap(block.samples)).await?;
+                report.add(block.holes);
+                next = blocks.try_next().await?;
+            }
+            Ok(())
+        };
+        let written = writing.await;
+        Ok((cog.end(written).await?, report))
     }
 }

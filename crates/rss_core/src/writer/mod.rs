@@ -387,6 +387,18 @@ impl Cog {
         }
     }
 
+    /// Finishes if everything was written; else gives up, and returns the error once nothing is left behind.
+    pub(crate) async fn end(self, written: Result<()>) -> Result<CogReport> {
+        match written {
+            Ok(()) => self.finish().await,
+            Err(err) => {
+                // The first error says more.
+                let _ = self.abort().await;
+                Err(err)
+            }
+        }
+    }
+
     async fn complete(&mut self) -> Result<CogReport> {
         if self.is_broken {
             return Err(broken());
@@ -514,7 +526,8 @@ impl Cog {
 ///
 /// # Errors
 ///
-/// As [`Cog::create`], [`Cog::write`] and [`Cog::finish`].
+/// As [`Cog::create`], [`Cog::write`] and [`Cog::finish`]. Nothing is left behind: an upload is aborted before
+/// the error is returned.
 pub async fn save(
     session: &Session,
     location: &Location,
@@ -536,16 +549,22 @@ pub async fn save(
     let nodata = raster.nodata.filter(|&nodata| dtype.holds(nodata));
     options.nodata = options.nodata.or(nodata);
     let mut cog = Cog::create(session, location, grid, dtype, bands, &options).await?;
-    for row in (0..size.height).step_by(options.tile as usize) {
+    let written = write_rows(&mut cog, &raster.pixels, size, options.tile).await;
+    cog.end(written).await
+}
+
+/// Writes all pixels, a row of tiles at a time.
+async fn write_rows(cog: &mut Cog, pixels: &Pixels, size: Size, tile: u32) -> Result<()> {
+    for row in (0..size.height).step_by(tile as usize) {
         let window = Window {
             col: 0,
             row,
             width: size.width,
-            height: options.tile.min(size.height - row),
+            height: tile.min(size.height - row),
         };
-        cog.write(window, rows(&raster.pixels, &window)?).await?;
+        cog.write(window, rows(pixels, &window)?).await?;
     }
-    cog.finish().await
+    Ok(())
 }
 
 /// Copies some rows of pixels.

@@ -14,7 +14,7 @@ use rss_core::{
     },
     date,
     mask::Cleanup,
-    writer::CogOptions,
+    writer::{CogOptions, Compression},
 };
 use rss_testbed::{Band, Fault, Rule, Scene, Scenes, Service, Testbed};
 
@@ -573,6 +573,38 @@ fn a_closure_may_fail_and_its_size_is_checked() {
         err.message().contains("more than the budget of 1 MB"),
         "{err}"
     );
+}
+
+/// The upload is aborted when the error is returned, and not some time after.
+#[test]
+fn a_block_that_fails_leaves_no_upload() {
+    let stage = Stage::new();
+    stage.bed.add_bucket("maps");
+    let cube = stage.cube(&["red"], &CubeOptions::new().reflectance());
+    let location = Location::parse("s3://maps/a.tif").unwrap();
+    // 21 MB of the first block, as they are: two parts of the object.
+    let work = cube.apply(ApplyOptions::new().with_block(512), |block: &Block<f32>| {
+        if block.window().row >= 1024 {
+            block.band("none")?;
+        }
+        let (_, _, height, width) = block.data().dim();
+        Ok(Array3::from_elem((20, height, width), 1.5_f32))
+    });
+    let options = CogOptions::new().with_compression(Compression::None);
+    stage.bed.clear_log();
+    // What is spawned and not waited for does not run once the future is done.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let err = runtime.block_on(work.cog(&location, &options)).unwrap_err();
+    assert_eq!(stage.bed.uploads("maps"), []);
+    assert!(err.message().contains("none"), "{err}");
+    let log = stage.bed.requests(Service::S3);
+    let of_maps = log.iter().filter(|one| one.path.contains("maps"));
+    let methods: Vec<&str> = of_maps.map(|one| one.method.as_str()).collect();
+    assert!(methods.contains(&"POST"), "{methods:?}");
+    assert_eq!(methods.last(), Some(&"DELETE"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rss_core::{
-    Crs, DataType, ErrorKind, Location, Pixels, Resampling, Session, Window,
+    Crs, DataType, ErrorKind, Location, Pixels, Raster, Resampling, Session, Window,
     writer::{self, Cog, CogOptions, Compression, Overviews},
 };
 use rss_testbed::{Fault, Rule, Service, Testbed};
@@ -314,6 +314,43 @@ async fn a_bucket_that_refuses_ends_the_write() {
         assert_eq!(bed.uploads("maps"), []);
         assert!(bed.keys("maps", "").is_empty());
     }
+}
+
+/// Nobody is left to wait for an abort once the error is returned: it has happened.
+#[tokio::test]
+async fn a_raster_that_a_bucket_refuses_leaves_no_upload() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.add_bucket("maps");
+    let session = Session::builder()
+        .s3_endpoint(&bed.s3_endpoint())
+        .retries(0)
+        .cpu_threads(1)
+        .build()
+        .unwrap();
+    bed.fault(Rule::new(Fault::status(403)).on(Service::S3).method("PUT"));
+    // 67 MB: the writer learns of the first part when it waits for the fifth.
+    let geobox = grid(4096, 8192);
+    let raster = Raster {
+        pixels: Pixels::zeros(DataType::I16, 1, geobox.size).unwrap(),
+        geobox,
+        nodata: None,
+        sparse: Vec::new(),
+    };
+    let options = CogOptions::new().with_compression(Compression::None);
+    let location = Location::parse("s3://maps/a.tif").unwrap();
+    let saved = writer::save(&session, &location, &raster, &options).await;
+    assert_eq!(bed.uploads("maps"), []);
+    let err = saved.unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Denied, "{err:?}");
+    assert_eq!(err.location(), Some("s3://maps/a.tif"));
+    let methods: Vec<String> = bed
+        .requests(Service::S3)
+        .into_iter()
+        .map(|request| request.method)
+        .collect();
+    // One was begun, and it was the server that was asked to forget it.
+    assert_eq!(methods.first().map(String::as_str), Some("POST"));
+    assert_eq!(methods.last().map(String::as_str), Some("DELETE"));
 }
 
 #[tokio::test]
