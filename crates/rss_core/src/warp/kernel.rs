@@ -3,7 +3,7 @@
 //! What is here works for every place, near edges and holes too, one pixel at a time; the ways that are
 //! fast where all pixels are there must agree with it.
 
-use std::ops::Range;
+use std::{collections::HashMap, marker::PhantomData, ops::Range};
 
 use super::{
     plane::{EDGE, Plane, floor},
@@ -404,8 +404,9 @@ pub(super) struct Counts<T> {
     bins: Vec<u32>,
     /// Which of the bins are not zero.
     used: Vec<usize>,
-    /// Of others, in the order in which they came.
-    seen: Vec<(T, u32)>,
+    /// Of others, by their bits.
+    seen: HashMap<u64, u32>,
+    samples: PhantomData<T>,
 }
 
 impl<T: Real> Counts<T> {
@@ -413,19 +414,17 @@ impl<T: Real> Counts<T> {
         Self {
             bins: Vec::new(),
             used: Vec::new(),
-            seen: Vec::new(),
+            seen: HashMap::new(),
+            samples: PhantomData,
         }
     }
 
     /// Counts a sample, and returns how often it has been seen.
     fn add(&mut self, sample: T) -> u32 {
         let Some(bin) = sample.bin() else {
-            if let Some((_, count)) = self.seen.iter_mut().find(|(seen, _)| *seen == sample) {
-                *count += 1;
-                return *count;
-            }
-            self.seen.push((sample, 1));
-            return 1;
+            let count = self.seen.entry(sample.bits()).or_insert(0);
+            *count += 1;
+            return *count;
         };
         if self.bins.is_empty() {
             self.bins = vec![0; BINS];
@@ -455,6 +454,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::geo::{Size, Window};
 
     #[test]
     fn a_kernel_widens_as_gdalwarp_does() {
@@ -485,6 +485,44 @@ mod tests {
         assert!(Side::of(-2.0, -1.0, 10).is_none());
         assert!(Side::of(11.0, 12.0, 10).is_none());
         assert!(Side::of(f64::NAN, 12.0, 10).is_none());
+    }
+
+    /// Returns the mode of all of some samples.
+    fn mode<T: Real>(samples: &[T], width: u32) -> Option<T> {
+        let rows: Vec<&[T]> = samples.chunks(width as usize).collect();
+        let size = Size {
+            width,
+            height: u32::try_from(rows.len()).unwrap(),
+        };
+        let plane = Plane {
+            rows: &rows,
+            mask: None,
+            nodata: None,
+            window: Window::whole(size),
+            size,
+        };
+        let ends = [size.width, size.height].map(f64::from);
+        let area = Area::between(&plane, [0.0, 0.0], ends).unwrap();
+        let kernel = Kernel::new(Resampling::Mode, ends);
+        kernel.area(&plane, &area, &mut Counts::new())
+    }
+
+    #[test]
+    fn of_several_modes_the_one_that_comes_to_be_it_first_is_taken() {
+        assert_eq!(mode(&[7_u32, 5, 5, 7], 2), Some(5));
+        assert_eq!(mode(&[7_u8, 5, 5, 7], 2), Some(5));
+        assert_eq!(mode(&[-9_i64, 5, 5, -9, -9, 4], 3), Some(-9));
+        assert_eq!(mode(&[1.5_f32, f32::NAN, f32::NAN, 2.5], 2), Some(1.5));
+        // Zeros are equal, whatever their sign.
+        assert_eq!(mode(&[3.0_f64, 3.0, 0.0, -0.0, -0.0, 4.0], 3), Some(0.0));
+    }
+
+    /// A million samples that all differ: where each is looked for among those before, this ends after minutes.
+    #[test]
+    fn a_mode_of_many_samples_takes_no_longer_for_each() {
+        let mut samples: Vec<u32> = (0..1 << 20).collect();
+        samples[1 << 19] = 77;
+        assert_eq!(mode(&samples, 1 << 10), Some(77));
     }
 
     proptest! {

@@ -28,6 +28,8 @@ pub(super) trait Real: Cell + PartialOrd {
     fn beside(self) -> Self;
     /// Returns the number of the sample among all of its type, if they are few.
     fn bin(self) -> Option<usize>;
+    /// Returns bits that are those of all samples that equal this one, and of no other number.
+    fn bits(self) -> u64;
 }
 
 /// How many samples [`Real::bin`] tells apart at most.
@@ -182,6 +184,10 @@ macro_rules! small {
             fn bin(self) -> Option<usize> {
                 usize::try_from(i32::from(self) - i32::from(<$type>::MIN)).ok()
             }
+
+            fn bits(self) -> u64 {
+                self as u64
+            }
         }
     )*};
 }
@@ -240,6 +246,10 @@ macro_rules! large {
             fn bin(self) -> Option<usize> {
                 None
             }
+
+            fn bits(self) -> u64 {
+                self as u64
+            }
         }
     )*};
 }
@@ -288,6 +298,11 @@ macro_rules! floats {
 
             fn bin(self) -> Option<usize> {
                 None
+            }
+
+            fn bits(self) -> u64 {
+                // Zero has two signs.
+                if self == 0.0 { 0 } else { self.to_bits() as u64 }
             }
         }
     )*};
