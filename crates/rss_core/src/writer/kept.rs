@@ -36,6 +36,11 @@ impl Gauge {
     pub(super) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
+
+    #[cfg(test)]
+    pub(super) fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
 }
 
 /// The tiles that are kept.

@@ -72,7 +72,7 @@ pub struct CogReport {
     /// Of each band, where they are asked for; none where no sample is valid.
     pub statistics: Vec<Option<Statistics>>,
     /// The most bytes that were held at once: parts of overviews, what was compressed and not yet written,
-    /// and what was on its way to a bucket. Blocks that were given are not counted.
+    /// and what was on its way to a bucket, the header too. Blocks that were given are not counted.
     pub peak_bytes: u64,
     /// Bytes of overviews that went through a temporary file, because memory had no room for them.
     pub spilled_bytes: u64,
@@ -350,12 +350,10 @@ impl Cog {
     }
 
     async fn append(&mut self, pieces: Vec<Bytes>) -> Result<()> {
-        let bytes: usize = pieces.iter().map(Bytes::len).sum();
-        if let Some(sink) = &mut self.sink {
-            sink.append(pieces).await?;
+        match &mut self.sink {
+            Some(sink) => sink.append(pieces).await,
+            None => Ok(()),
         }
-        self.gauge.remove(bytes);
-        Ok(())
     }
 
     /// Writes the overviews and the header, and gives the file its name: only then it is there.
@@ -435,6 +433,7 @@ impl Cog {
             ));
         }
         if let Some(sink) = self.sink.take() {
+            self.gauge.add(header.len());
             sink.finish(header.into()).await?;
         }
         let tiles = self.tables.iter().map(|table| table.offsets.len() as u64);

@@ -13,6 +13,7 @@ use tempfile::NamedTempFile;
 use crate::{
     error::{Error, ErrorKind, Result},
     raster,
+    writer::kept::Gauge,
 };
 
 #[derive(Debug)]
@@ -22,10 +23,11 @@ pub(in crate::writer) struct FileSink {
     /// The same file, for threads that may wait.
     file: Arc<File>,
     path: PathBuf,
+    gauge: Arc<Gauge>,
 }
 
 impl FileSink {
-    pub(super) fn create(path: &Path, header_bytes: u64) -> Result<Self> {
+    pub(super) fn create(path: &Path, header_bytes: u64, gauge: &Arc<Gauge>) -> Result<Self> {
         let at = |err: io::Error| raster::io_error(err).at(path.display());
         if path.is_dir() {
             return Err(at(io::ErrorKind::IsADirectory.into()));
@@ -37,15 +39,18 @@ impl FileSink {
             temporary,
             file: Arc::new(file),
             path: path.to_owned(),
+            gauge: Arc::clone(gauge),
         })
     }
 
     pub(super) async fn append(&mut self, pieces: Vec<Bytes>) -> Result<()> {
-        let file = Arc::clone(&self.file);
+        let (file, gauge) = (Arc::clone(&self.file), Arc::clone(&self.gauge));
         let write = move || {
-            pieces
-                .iter()
-                .try_for_each(|piece| (&*file).write_all(piece))
+            pieces.into_iter().try_for_each(|piece| {
+                (&*file).write_all(&piece)?;
+                gauge.remove(piece.len());
+                Ok(())
+            })
         };
         waiting(write)
             .await
@@ -57,11 +62,13 @@ impl FileSink {
             temporary,
             file,
             path,
+            gauge,
         } = self;
         let name = path.display().to_string();
         let write = move || {
             (&*file).seek(SeekFrom::Start(0))?;
             (&*file).write_all(&header)?;
+            gauge.remove(header.len());
             temporary.persist(&path).map_err(|err| err.error)?;
             Ok(())
         };
@@ -74,4 +81,25 @@ async fn waiting(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Resu
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the file system was lost"))?
         .map_err(raster::io_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn bytes_are_counted_until_they_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tif");
+        let gauge = Arc::new(Gauge::default());
+        let mut sink = FileSink::create(&path, 3, &gauge).unwrap();
+        gauge.add(9);
+        let pieces = vec![Bytes::from_static(b"tile"), Bytes::from_static(b"tile2")];
+        sink.append(pieces).await.unwrap();
+        assert_eq!((gauge.now(), gauge.peak()), (0, 9));
+        gauge.add(3);
+        sink.finish(Bytes::from_static(b"now")).await.unwrap();
+        assert_eq!((gauge.now(), gauge.peak()), (0, 9));
+        assert_eq!(std::fs::read(&path).unwrap(), b"nowtiletile2");
+    }
 }

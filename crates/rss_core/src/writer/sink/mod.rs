@@ -1,6 +1,7 @@
 //! Where the bytes of a file go: a file of this machine, or an object of a bucket.
 //!
-//! Bytes come one after another, but for the header, which comes first in the file and is known last.
+//! Bytes come one after another, but for the header, which comes first in the file and is known last. Who gives
+//! them has counted them; a sink takes them off the count when they are gone.
 
 mod file;
 mod object;
@@ -30,7 +31,10 @@ impl Sink {
         gauge: &Arc<Gauge>,
     ) -> Result<Self> {
         match location {
-            Location::Local(path) => Ok(Self::File(FileSink::create(path, header_bytes)?)),
+            Location::Local(path) => {
+                let sink = FileSink::create(path, header_bytes, gauge)?;
+                Ok(Self::File(sink))
+            }
             Location::Http(_) => {
                 Err(invalid("an address that can only be read; name the bucket").at(location))
             }

@@ -87,6 +87,10 @@ impl ObjectSink {
             location: location.clone(),
             runtime: Handle::try_current().ok(),
         };
+        Self::to(target, header_bytes, most_bytes, gauge)
+    }
+
+    fn to(target: Target, header_bytes: u64, most_bytes: u64, gauge: &Arc<Gauge>) -> Result<Self> {
         let most = (header_bytes.saturating_add(most_bytes)).div_ceil(MOST_PARTS);
         let part_bytes = PART_BYTES.max(most.next_multiple_of(1 << 20));
         let held_parts = header_bytes.div_ceil(part_bytes).max(1);
@@ -111,7 +115,6 @@ impl ObjectSink {
 
     pub(super) async fn append(&mut self, pieces: Vec<Bytes>) -> Result<()> {
         for mut piece in pieces {
-            self.gauge.add(piece.len());
             let held = piece.split_to(self.held_room.min(piece.len()));
             if !held.is_empty() {
                 self.held_room -= held.len();
@@ -148,8 +151,10 @@ impl ObjectSink {
         if self.upload.is_none() {
             let part = std::mem::take(&mut self.part);
             let payload: PutPayload = start.chain(part).collect();
+            let bytes = payload.content_length();
             let Target { whole, path, .. } = &self.target;
             let put = whole.put_opts(path, payload, PutOptions::default()).await;
+            self.gauge.remove(bytes);
             return match put {
                 Ok(_) => Ok(()),
                 Err(err) => Err(self.target.failed(&err)),
@@ -310,6 +315,43 @@ impl Drop for Upload {
         if let Some(runtime) = runtime {
             // Nobody is there any more to be told of an error.
             runtime.spawn(forget(under_way, target, id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::{ObjectStoreExt, memory::InMemory};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bytes_are_counted_once_until_they_are_gone() {
+        // In one request, and in parts: the first one goes last, and the last one is short.
+        for megabytes in [3, 43] {
+            let store = Arc::new(InMemory::new());
+            let gauge = Arc::new(Gauge::default());
+            let target = Target {
+                parts: Arc::clone(&store) as Arc<dyn MultipartStore>,
+                whole: Arc::clone(&store) as Arc<dyn ObjectStore>,
+                path: Path::from("a.tif"),
+                location: Location::parse("s3://maps/a.tif").unwrap(),
+                runtime: None,
+            };
+            let (header, all) = (1000, megabytes << 20);
+            let mut sink = ObjectSink::to(target, header, all, &gauge).unwrap();
+            // As much as there is, at once: it is counted while it is sent.
+            let pieces: Vec<Bytes> = (0..megabytes).map(|_| vec![7_u8; 1 << 20].into()).collect();
+            gauge.add(pieces.iter().map(Bytes::len).sum());
+            sink.append(pieces).await.unwrap();
+            assert_eq!(gauge.peak(), all);
+            let header: Bytes = vec![1; 1000].into();
+            gauge.add(header.len());
+            sink.finish(header).await.unwrap();
+            assert!(gauge.peak() <= all + 1000, "{}", gauge.peak());
+            assert_eq!(gauge.now(), 0);
+            let object = store.get(&Path::from("a.tif")).await.unwrap();
+            assert_eq!(object.meta.size, all + 1000);
         }
     }
 }

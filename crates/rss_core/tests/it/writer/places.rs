@@ -1,7 +1,7 @@
 //! Files and objects get the same bytes, whatever the order of blocks, threads and memory.
 
 use rss_core::{
-    Backend, DataType, Location, Pixels, Raster, ReadRequest, Session, Window, reader,
+    Backend, DataType, Location, Pixels, Raster, ReadRequest, Session, Size, Window, reader,
     writer::{self, Cog, CogOptions, CogReport, Compression, Predictor},
 };
 use rss_testbed::{Request, Service, Testbed};
@@ -196,6 +196,60 @@ async fn memory_does_not_grow_with_the_image() {
     // 256 KiB of overviews; 6 + 2 tiles of 128 KiB; two rows of parts.
     let bound = (256 + 8 * 128 + 2 * 512) * 1024;
     assert!(peaks.iter().all(|&peak| peak < bound), "{peaks:?}");
+}
+
+/// What the server has not got is held here. An object takes six parts: the first one, which waits for the
+/// header, one that is filled, and four on their way.
+#[tokio::test]
+async fn memory_does_not_grow_with_an_object() {
+    const PART: u64 = 8 * MIB as u64;
+    const WIDTH: u32 = 2048;
+    const TILE: u64 = 512 * 512 * 2;
+    let bed = Testbed::builder().start().unwrap();
+    bed.add_bucket("maps");
+    let options = CogOptions::new().with_compression(Compression::None);
+    for height in [16_384, 32_768] {
+        let session = Session::builder()
+            .s3_endpoint(&bed.s3_endpoint())
+            .cpu_threads(2)
+            .budget_bytes(MIB as u64)
+            .build()
+            .unwrap();
+        let grid = grid(WIDTH, height);
+        let location = bucket("a.tif");
+        let mut cog = Cog::create(&session, &location, grid, DataType::I16, 1, &options)
+            .await
+            .unwrap();
+        // Tiles that are compressed while a write returns, and not counted as long as they are not.
+        let under_way = (2 * 2 + 2) * TILE;
+        let (mut given, mut most) = (0, 0);
+        for row in (0..height).step_by(512) {
+            let size = Size {
+                width: WIDTH,
+                height: 512,
+            };
+            let window = Window {
+                col: 0,
+                row,
+                width: WIDTH,
+                height: 512,
+            };
+            let pixels = Pixels::zeros(DataType::I16, 1, size).unwrap();
+            cog.write(window, pixels).await.unwrap();
+            given += u64::from(WIDTH) * 512 * 2;
+            let uploads = bed.uploads("maps");
+            let arrived = uploads.first().map_or(0, |(_, parts)| *parts as u64 * PART);
+            most = most.max(given - arrived);
+        }
+        let report = cog.finish().await.unwrap();
+        structure::check(&bed.object("maps", "a.tif").unwrap(), &report);
+        // Beside the parts: what is under way, with two rows of parts of overviews, and a batch of these.
+        let bound = 6 * PART + 2 * under_way + 4 * MIB as u64;
+        assert!(most <= bound, "{most} of {given}");
+        assert!(report.peak_bytes <= bound, "{report:?}");
+        assert!(report.peak_bytes >= most - under_way, "{most}: {report:?}");
+        assert!(given > bound, "too small to tell");
+    }
 }
 
 #[tokio::test]
