@@ -4,7 +4,7 @@
 use super::Sealed as _;
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::GeoBox,
+    geo::{Crs, GeoBox, GeoTransform},
     raster::DataType,
 };
 
@@ -145,15 +145,24 @@ impl Tags {
         is_apart
     }
 
-    /// Adds the tags that say where the pixels lie. A CRS that has no EPSG code is left out.
+    /// Adds the tags that say where the pixels lie, as much as is known. A CRS that has no EPSG code is left
+    /// out.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for a code that a GeoTIFF cannot name.
+    /// [`ErrorKind::Unsupported`] for a code that a GeoTIFF cannot name, and for one of which neither a list
+    /// nor a transform tells whether it is in degrees.
     pub(crate) fn georeference(&mut self, geobox: &GeoBox) -> Result<()> {
-        let Some(transform) = geobox.transform else {
-            return Ok(());
-        };
+        if let Some(transform) = &geobox.transform {
+            self.transform(transform);
+        }
+        match &geobox.crs {
+            Some(crs) => self.crs(crs, geobox),
+            None => Ok(()),
+        }
+    }
+
+    fn transform(&mut self, transform: &GeoTransform) {
         let g = transform.0;
         if g[2] == 0.0 && g[4] == 0.0 && g[5] < 0.0 && g[1] > 0.0 {
             self.double(33550, [g[1], -g[5], 0.0]);
@@ -168,9 +177,9 @@ impl Tags {
             ];
             self.double(34264, rows.concat());
         }
-        let Some(crs) = geobox.crs.as_ref() else {
-            return Ok(());
-        };
+    }
+
+    fn crs(&mut self, crs: &Crs, geobox: &GeoBox) -> Result<()> {
         let Some(code) = crs.epsg() else {
             return Ok(());
         };
@@ -185,12 +194,17 @@ impl Tags {
             ));
         }
         // Of a code that is not known, an extent that fits the globe in degrees says it.
-        let is_geographic = crs.is_geographic().unwrap_or_else(|| {
-            let [x, y] =
-                transform.apply(f64::from(geobox.size.width), f64::from(geobox.size.height));
+        let by_extent = || {
+            let [left, low, right, high] = geobox.bounds()?;
             let fits = |a: f64, b: f64, most: f64| a.abs() <= most && b.abs() <= most;
-            fits(g[0], x, 360.0) && fits(g[3], y, 90.5)
-        });
+            Some(fits(left, right, 360.0) && fits(low, high, 90.5))
+        };
+        let is_geographic = crs.is_geographic().or_else(by_extent).ok_or_else(|| {
+            let message = format!(
+                "EPSG:{code} is not known, and without a transform nothing says whether it is in degrees"
+            );
+            Error::new(ErrorKind::Unsupported, message)
+        })?;
         let (model, key) = if is_geographic { (2, 2048) } else { (1, 3072) };
         let code = usize::try_from(code).map_err(too_large)?;
         let keys = [

@@ -1,7 +1,7 @@
 //! What a file says of itself, as GDAL lists it.
 
 use rss_core::{
-    Backend, Crs, DataType, GeoTransform, Raster,
+    Backend, Crs, DataType, ErrorKind, GeoTransform, Raster,
     writer::{Band, CogOptions, Compression, Statistics},
 };
 use serde_json::Value;
@@ -237,4 +237,45 @@ fn grids_are_read_as_they_were_written() {
         let found: Vec<f64> = serde_json::from_value(info["geoTransform"].clone()).unwrap();
         assert_eq!(found, transform.0);
     }
+}
+
+/// A CRS is said where the pixels have no place in it yet: ground control points may come from elsewhere.
+#[test]
+fn a_crs_is_written_without_a_transform() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, path) = (session(), dir.path().join("a.tif"));
+    for (code, start) in [(32_756, "PROJCRS"), (4326, "GEOGCRS")] {
+        let mut raster = raster(DataType::U8, 1, 60, 40);
+        raster.geobox.crs = Some(Crs::Epsg(code));
+        raster.geobox.transform = None;
+        for is_cog in [true, false] {
+            if is_cog {
+                let options = CogOptions::new();
+                session.save_cog(&local(&path), &raster, &options).unwrap();
+            } else {
+                raster.save(&path).unwrap();
+            }
+            let file = session.open(&local(&path), Backend::AsyncTiff).unwrap();
+            assert_eq!(file.profile().crs, raster.geobox.crs);
+            assert_eq!(file.profile().transform, None);
+            let Some(info) = info(&path, &[]) else {
+                continue;
+            };
+            let wkt = info["coordinateSystem"]["wkt"].as_str().unwrap_or_default();
+            assert!(wkt.starts_with(start), "{wkt}");
+            assert!(wkt.contains(&format!("ID[\"EPSG\",{code}]]")), "{wkt}");
+            assert_eq!(info.get("geoTransform"), None, "{is_cog}");
+        }
+    }
+    // A code of no list, which may be in degrees or not.
+    let mut raster = raster(DataType::U8, 1, 60, 40);
+    raster.geobox.crs = Some(Crs::Epsg(1024));
+    raster.geobox.transform = None;
+    let saved = session.save_cog(&local(&path), &raster, &CogOptions::new());
+    let err = saved.unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Unsupported);
+    assert_eq!(
+        err.message(),
+        "EPSG:1024 is not known, and without a transform nothing says whether it is in degrees"
+    );
 }
