@@ -323,6 +323,34 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// Writes each number of a row less the one before it
+/// ([TIFF's predictor 2](https://www.adobe.io/open/standards/TIFF.html), section 14).
+pub(crate) fn differences(row: &[u8], size: usize, out: &mut [u8]) {
+    macro_rules! differences {
+        ($type:ty) => {{
+            const SIZE: usize = size_of::<$type>();
+            let ((row, _), (out, _)) = (row.as_chunks::<SIZE>(), out.as_chunks_mut::<SIZE>());
+            let (Some(first), Some((start, out))) = (row.first(), out.split_first_mut()) else {
+                return;
+            };
+            *start = *first;
+            let after = row.get(1..).unwrap_or_default();
+            for ((out, before), here) in out.iter_mut().zip(row).zip(after) {
+                let here = <$type>::from_le_bytes(*here);
+                *out = here
+                    .wrapping_sub(<$type>::from_le_bytes(*before))
+                    .to_le_bytes();
+            }
+        }};
+    }
+    match size {
+        1 => differences!(u8),
+        2 => differences!(u16),
+        4 => differences!(u32),
+        _ => differences!(u64),
+    }
+}
+
 fn too_large(err: std::num::TryFromIntError) -> Error {
     Error::new(
         ErrorKind::Unsupported,
@@ -351,6 +379,19 @@ mod tests {
         ] {
             assert_eq!(nodata(dtype, value), text, "{dtype}");
         }
+    }
+
+    #[test]
+    fn differences_borrow_across_bytes() {
+        let row: Vec<u8> = [256_u16, 255, 1000]
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
+        let mut coded = vec![0; row.len()];
+        differences(&row, 2, &mut coded);
+        let (values, _) = coded.as_chunks::<2>();
+        let values: Vec<u16> = values.iter().copied().map(u16::from_le_bytes).collect();
+        assert_eq!(values, [256, u16::MAX, 745]);
     }
 
     #[test]

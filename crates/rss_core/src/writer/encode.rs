@@ -6,7 +6,7 @@ use ndarray::ArrayView2;
 use super::{options::Compression, plan::Filter};
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::Sample,
+    raster::{Sample, tiff::differences},
 };
 
 /// Compresses tiles one after another, in memory that it keeps.
@@ -145,34 +145,6 @@ impl Coder {
 
 fn failed() -> Error {
     Error::new(ErrorKind::Unavailable, "a tile cannot be compressed")
-}
-
-/// Writes each number of a row less the one before it
-/// ([TIFF's predictor 2](https://www.adobe.io/open/standards/TIFF.html), section 14).
-fn differences(row: &[u8], size: usize, out: &mut [u8]) {
-    macro_rules! differences {
-        ($type:ty) => {{
-            const SIZE: usize = size_of::<$type>();
-            let ((row, _), (out, _)) = (row.as_chunks::<SIZE>(), out.as_chunks_mut::<SIZE>());
-            let (Some(first), Some((start, out))) = (row.first(), out.split_first_mut()) else {
-                return;
-            };
-            *start = *first;
-            let after = row.get(1..).unwrap_or_default();
-            for ((out, before), here) in out.iter_mut().zip(row).zip(after) {
-                let here = <$type>::from_le_bytes(*here);
-                *out = here
-                    .wrapping_sub(<$type>::from_le_bytes(*before))
-                    .to_le_bytes();
-            }
-        }};
-    }
-    match size {
-        1 => differences!(u8),
-        2 => differences!(u16),
-        4 => differences!(u32),
-        _ => differences!(u64),
-    }
 }
 
 /// Writes the highest bytes of all floats of a row, then the next ones

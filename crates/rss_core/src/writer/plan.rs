@@ -50,7 +50,7 @@ pub(super) struct Plan {
     pub(super) bands: usize,
     /// Pixels a side.
     pub(super) tile: usize,
-    /// Full resolution first.
+    /// Full resolution first, which is always there.
     pub(super) levels: Vec<Level>,
     pub(super) form: Form,
     pub(super) compression: Compression,
@@ -205,7 +205,7 @@ impl Plan {
 
     /// Returns the level of full resolution.
     pub(super) fn full(&self) -> Level {
-        Level::new(self.grid.size, u32::try_from(self.tile).unwrap_or(u32::MAX))
+        self.levels[0]
     }
 
     pub(super) fn has_overviews(&self) -> bool {

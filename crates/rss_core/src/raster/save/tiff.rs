@@ -10,7 +10,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     raster::{
         DataType, Raster,
-        tiff::{Form, Tags, nodata, sample_format},
+        tiff::{Form, Tags, differences, nodata, sample_format},
     },
 };
 
@@ -30,9 +30,11 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
 
     let mut samples = raster.pixels.to_le_bytes();
     if predictor == 2 {
-        samples
-            .chunks_mut(row_bytes.max(1))
-            .for_each(|row| difference(row, dtype.size()));
+        let mut row = vec![0; row_bytes];
+        for out in samples.chunks_exact_mut(row_bytes.max(1)) {
+            row.copy_from_slice(out);
+            differences(&row, dtype.size(), out);
+        }
     }
     let mut compressor = Compressor::new(CompressionLvl::default());
     let strips = samples
@@ -89,38 +91,4 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
     out.write_all(&header)
         .and_then(|()| strips.iter().try_for_each(|strip| out.write_all(strip)))
         .map_err(io_error)
-}
-
-/// Replaces each sample of a row by its difference to the one before (predictor 2).
-fn difference(row: &mut [u8], size: usize) {
-    for end in (2 * size..=row.len()).rev().step_by(size) {
-        let (before, this) = row.split_at_mut(end - size);
-        let previous = &before[before.len() - size..];
-        let mut borrow = 0_u16;
-        for (byte, &other) in this[..size].iter_mut().zip(previous) {
-            let difference = 0x100 + u16::from(*byte) - u16::from(other) - borrow;
-            *byte = difference.to_le_bytes()[0];
-            borrow = u16::from(difference < 0x100);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn differences_borrow_across_bytes() {
-        let row: Vec<u8> = [256_u16, 255, 1000]
-            .iter()
-            .flat_map(|v| v.to_le_bytes())
-            .collect();
-        let mut coded = row.clone();
-        difference(&mut coded, 2);
-        let values: Vec<u16> = coded
-            .chunks(2)
-            .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
-            .collect();
-        assert_eq!(values, [256, u16::MAX, 745]);
-    }
 }
