@@ -164,7 +164,7 @@ impl Pixels {
             Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "{bands} x {} x {} pixels do not fit memory",
+                    "{bands} x {} x {} pixels do not fit the address space",
                     size.height, size.width
                 ),
             )

@@ -5,6 +5,12 @@ use std::{fmt, str::FromStr};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How a pixel is made of those of another grid. Pixels without data do not count in any of them.
+///
+/// # Areas
+///
+/// The area of a pixel is the box of the source's rows and columns between the places of its top left and its
+/// bottom right corner, as gdalwarp takes it. Where the two grids lie alike it is the pixel. Where one is turned
+/// on the other it is not: at 45 degrees the two corners lie above each other, and the box is one column wide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Resampling {
@@ -15,13 +21,13 @@ pub enum Resampling {
     Bilinear,
     /// Cubic convolution of the 4 x 4 around, with a = -0.5.
     Cubic,
-    /// The mean of the area.
+    /// The mean of the [area](Self#areas), in which a pixel counts as much as is covered of it.
     Average,
-    /// The most frequent value of the area.
+    /// The most frequent value of the [area](Self#areas).
     Mode,
-    /// The least value of the area.
+    /// The least value of the [area](Self#areas).
     Min,
-    /// The greatest value of the area.
+    /// The greatest value of the [area](Self#areas).
     Max,
 }
 

@@ -252,7 +252,7 @@ pub(super) fn weights<S: Sum, const N: usize>(part: S) -> [S; N] {
 /// The pixels of the source between two corners of a pixel of the target.
 ///
 /// The two are the top left and the bottom right one, and the area is upright: so gdalwarp takes it, also
-/// where the pixel is turned.
+/// where the pixel is turned and the area is another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     cols: Side,

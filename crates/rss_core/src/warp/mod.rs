@@ -74,7 +74,7 @@ pub(crate) struct Source<'a, T> {
 
 impl Warp {
     /// Makes a warp. A place is as near to the exact one as `max_error_pixels` of the source; 0 makes all
-    /// exact, which is slow.
+    /// exact: each is projected.
     ///
     /// # Errors
     ///

@@ -24,7 +24,7 @@ pub struct WarpOptions {
     /// How pixels are made of pixels; nearest by default.
     pub resampling: Resampling,
     /// How far a pixel's place may be from the exact one, in pixels of the source; 0.125 by default, as
-    /// gdalwarp's `-et`. With 0 all are exact, at many times the cost.
+    /// gdalwarp's `-et`. With 0 all are exact: each is projected, and none is taken from others.
     pub max_error_pixels: f64,
 }
 
@@ -91,10 +91,11 @@ impl Raster {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no transform that can be undone, or
-    /// the pixels do not fit memory; [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into
-    /// degrees, where it is not that of both, and for complex samples by other ways than nearest, bilinear
-    /// and average.
+    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no transform that can be undone, if the
+    /// raster's pixels are not as many as its grid has, if `max_error_pixels` is no number from 0 up, and if
+    /// the bytes of the result do not fit the address space; [`ErrorKind::Unsupported`] naming a CRS that
+    /// cannot be turned into degrees, where it is not that of both, and for complex samples by other ways than
+    /// nearest, bilinear and average.
     pub fn warp(&self, to: &GeoBox, options: impl Into<WarpOptions>) -> Result<Self> {
         let WarpOptions {
             resampling,

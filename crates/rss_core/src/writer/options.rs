@@ -15,8 +15,7 @@ pub enum Compression {
     None,
     /// DEFLATE, which every reader knows, at a level from 1 (fast) to 12 (small).
     Deflate(u8),
-    /// ZSTD, faster to read and to write than DEFLATE, at a level from 1 (fast) to 22 (small). Readers
-    /// built without it refuse the file.
+    /// ZSTD, at a level from 1 (fast) to 22 (small). Readers built without it refuse the file.
     Zstd(u8),
     /// LZW, for readers that know nothing else.
     Lzw,
