@@ -230,8 +230,11 @@ impl Drop for Options {
     }
 }
 
-/// How far samples may be apart: fields differ by up to 600, and places by a part of a pixel.
+/// How far nearly all samples may be apart: fields differ by up to 600, and places by a part of a pixel.
 const NEAR: u16 = 80;
+/// How far any may be: nearest may take the pixel beside, of another field, other noise, and another place on
+/// the hills.
+const FAR: u16 = 700;
 
 /// Checks that both made the same pixels, and says how nearly. Places are approximated by both, each in its
 /// own way, so that nearest now and then takes the pixel beside; `tests/it/warp.rs` compares exact ones.
@@ -243,14 +246,31 @@ fn check(ours: &Raster, theirs: &Dataset, resampling: Resampling) -> String {
         .read_as::<i16>((0, 0), (width, height), (width, height), None)
         .unwrap();
     let ours = ours.pixels.view::<i16>().unwrap();
-    let (mut same, mut near, mut valid) = (0_usize, 0_usize, 0_usize);
+    let (mut same, mut near, mut valid, mut lone) = (0_usize, 0_usize, 0_usize, 0_usize);
+    let mut most = 0;
+    // No sample of the scene is 0, which the target holds where nothing is written.
+    let is_data = |sample: i16| sample != 0 && f64::from(sample) != NODATA;
     for (&a, &b) in ours.iter().zip(theirs.data()) {
         same += usize::from(a == b);
         near += usize::from(a.abs_diff(b) <= NEAR);
-        valid += usize::from(b != 0 && b != -999);
+        valid += usize::from(is_data(b));
+        match (is_data(a), is_data(b)) {
+            (true, true) => most = most.max(a.abs_diff(b)),
+            (false, false) => {}
+            _ => lone += 1,
+        }
     }
     let all = ours.len();
     let share = |count: usize| count as f64 / all as f64;
+    assert!(
+        most <= FAR,
+        "{resampling}: a pixel is {most} beside gdalwarp's"
+    );
+    assert!(
+        share(lone) < 0.01,
+        "{resampling}: {} of the pixels are there in one of both",
+        share(lone)
+    );
     assert!(
         share(near) > 0.95,
         "{resampling}: {} of the pixels are not gdalwarp's",
@@ -258,7 +278,7 @@ fn check(ours: &Raster, theirs: &Dataset, resampling: Resampling) -> String {
     );
     assert!(share(valid) > 0.4, "{resampling}: the target is empty");
     format!(
-        "{:.2} % the same, {:.2} % within {NEAR}",
+        "{:.2} % the same, {:.2} % within {NEAR}, all within {most}",
         100.0 * share(same),
         100.0 * share(near)
     )

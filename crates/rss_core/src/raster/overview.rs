@@ -246,7 +246,11 @@ mod tests {
     /// What `gdaladdo -r average` of GDAL 3.6.2 makes of them; of 64 bits it makes as much as of 32.
     #[test]
     fn a_mean_that_is_nodata_by_chance_is_not_lost() {
-        fn check<T: Sample + PartialEq + std::fmt::Debug>([a, b]: [f64; 2], hole: f64, expected: T) {
+        fn check<T: Sample + PartialEq + std::fmt::Debug>(
+            [a, b]: [f64; 2],
+            hole: f64,
+            expected: T,
+        ) {
             let [a, b] = [a, b].map(T::of_number);
             let samples = array![[[a, b], [b, a]]];
             for resampling in [Resampling::Average, Resampling::Bilinear] {
@@ -288,7 +292,10 @@ mod tests {
         let samples = array![[[part(-9999.0, 0.0), part(1.0, 1.0)]]];
         let mean = halved(samples.view(), Resampling::Average, Some(-9999.0)).unwrap();
         assert_eq!(mean, array![[[part(1.0, 1.0)]]]);
-        let samples = array![[[part(3.0, 4.0), part(5.0, 0.0)], [part(5.0, 0.0), part(4.0, 3.0)]]];
+        let samples = array![[
+            [part(3.0, 4.0), part(5.0, 0.0)],
+            [part(5.0, 0.0), part(4.0, 3.0)]
+        ]];
         let mode = halved(samples.view(), Resampling::Mode, None).unwrap();
         assert_eq!(mode, array![[[part(5.0, 0.0)]]]);
     }

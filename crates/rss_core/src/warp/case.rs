@@ -122,3 +122,90 @@ fn scales(there: &Transformer, back: &Transformer, from: Size, to: Size) -> [f64
         middle.filter(|scale| *scale > 0.0).unwrap_or(1.0)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geo::{Crs, GeoTransform};
+
+    fn grid(code: u32, transform: [f64; 6], side: u32) -> GeoBox {
+        GeoBox {
+            size: Size {
+                width: side,
+                height: side,
+            },
+            crs: Some(Crs::Epsg(code)),
+            transform: Some(GeoTransform(transform)),
+        }
+    }
+
+    fn scales_of(from: &GeoBox, to: &GeoBox) -> [f64; 2] {
+        let there = Transformer::new(to, from).unwrap();
+        case(there, from, to, 0.125).unwrap().1
+    }
+
+    /// Where `gdaltransform` of GDAL 3.6.2 puts the middle of each side of the pixel about the target's centre,
+    /// which is about the source's.
+    #[test]
+    fn a_width_is_that_of_a_pixel_on_the_source() {
+        for (from, to, expected) in [
+            (
+                grid(32755, [600_000.0, 10.0, 0.0, 6_100_000.0, 0.0, -10.0], 400),
+                grid(
+                    3577,
+                    [1_458_250.0, 37.0, 0.0, -3_940_978.0, 0.0, -37.0],
+                    100,
+                ),
+                [3.706_83, 3.691_17],
+            ),
+            (
+                grid(4326, [13.4, 1e-4, 0.0, 52.5, 0.0, -1e-4], 400),
+                grid(32633, [391_450.0, 25.0, 0.0, 5_816_851.0, 0.0, -25.0], 100),
+                [3.680_61, 2.247_24],
+            ),
+            (
+                grid(3857, [1_391_000.0, 20.0, 0.0, 5_146_000.0, 0.0, -20.0], 400),
+                grid(32633, [293_652.0, 30.0, 0.0, 4_640_141.0, 0.0, -30.0], 100),
+                [2.011_20, 2.018_71],
+            ),
+            (
+                grid(32633, [390_000.0, 10.0, 0.0, 5_820_000.0, 0.0, -10.0], 400),
+                grid(4326, [13.389, 0.0004, 0.0, 52.521, 0.0, -0.0004], 100),
+                [2.716_76, 4.449_25],
+            ),
+            (
+                grid(32755, [770_000.0, 10.0, 0.0, 6_350_000.0, 0.0, -10.0], 400),
+                grid(32756, [209_726.0, 30.0, 0.0, 6_349_022.0, 0.0, -30.0], 100),
+                [2.999_65, 2.999_65],
+            ),
+        ] {
+            let found = scales_of(&from, &to);
+            for (found, expected) in found.into_iter().zip(expected) {
+                assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_alone_is_no_change_of_scale() {
+        let from = grid(32755, [600_000.0, 10.0, 0.0, 6_100_000.0, 0.0, -10.0], 400);
+        // Pixels of 20 m by 50 m, turned about the middle of the source.
+        let to = |angle: f64| {
+            let (sin, cos) = angle.sin_cos();
+            let (right, down) = ([20.0 * cos, 20.0 * sin], [50.0 * sin, -50.0 * cos]);
+            let start = |middle: f64, axis: usize| middle - 20.0 * (right[axis] + down[axis]);
+            let (x, y) = (start(602_000.0, 0), start(6_098_000.0, 1));
+            grid(32755, [x, right[0], down[0], y, right[1], down[1]], 40)
+        };
+        for angle in [0.0, 0.5, 1.0, 2.2, 4.0] {
+            let found = scales_of(&from, &to(angle));
+            let expected = [
+                (2.0 * angle.cos()).hypot(5.0 * angle.sin()),
+                (2.0 * angle.sin()).hypot(5.0 * angle.cos()),
+            ];
+            for (found, expected) in found.into_iter().zip(expected) {
+                assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+            }
+        }
+    }
+}

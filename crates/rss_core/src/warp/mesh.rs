@@ -136,9 +136,8 @@ impl Mesh {
     fn flat(&self, cell: &Cell) -> Option<[[f64; 2]; 4]> {
         let (left, top) = (f64::from(cell.col), f64::from(cell.row));
         let side = f64::from(cell.side);
-        let place = |[along, down]: [f64; 2]| {
-            self.there.place([left + along * side, top + down * side])
-        };
+        let place =
+            |[along, down]: [f64; 2]| self.there.place([left + along * side, top + down * side]);
         let (corners, error) = bend(place)?;
         (error <= self.max_error).then_some(corners)
     }

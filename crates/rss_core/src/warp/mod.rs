@@ -419,6 +419,7 @@ mod tests {
             let count = warp.resample(&source, &whole, out.view_mut()).unwrap();
             let valid: Vec<f32> = out.iter().copied().filter(|&pixel| pixel != -1.0).collect();
             prop_assert_eq!(valid.len(), count);
+            prop_assert!(count > 0);
             prop_assert!(valid.iter().all(|pixel| (pixel - 7.0).abs() < 1e-4), "{:?}", valid);
         }
     }

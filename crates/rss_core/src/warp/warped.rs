@@ -157,9 +157,17 @@ mod tests {
         let to = from.with_resolution(2.0).unwrap();
         let number = |re, im| Complex::<f64>::new(re, im);
         for (pair, nodata, expected) in [
-            ([number(-9999.0, 0.0), number(1.0, 2.0)], -9999.0, number(1.0, 2.0)),
+            (
+                [number(-9999.0, 0.0), number(1.0, 2.0)],
+                -9999.0,
+                number(1.0, 2.0),
+            ),
             ([number(5.0, 0.0), number(3.0, 4.0)], 5.0, number(3.0, 4.0)),
-            ([number(-5.0, 0.0), number(0.0, 5.0)], 5.0, number(-2.5, 2.5)),
+            (
+                [number(-5.0, 0.0), number(0.0, 5.0)],
+                5.0,
+                number(-2.5, 2.5),
+            ),
             // What is nodata by chance is beside it.
             (
                 [number(4.0, 1.0), number(6.0, -1.0)],

@@ -1,6 +1,13 @@
 //! Rasters on other grids, beside what gdalwarp makes of the same files.
 
-use std::{path::Path, process::Command, thread};
+#![expect(clippy::panic, reason = "a failed test panics")]
+
+use std::{
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
 
 use ndarray::Array3;
 use rss_core::{Bbox, Crs, GeoBox, Pixels, Raster, Resampling, Resolution, Size, WarpOptions};
@@ -165,18 +172,41 @@ fn gdalwarp(
     to: &GeoBox,
     resampling: Resampling,
     error: f64,
-    scale: Option<f64>,
+    scale: Option<[f64; 2]>,
 ) -> Vec<f64> {
     let out = file.with_extension(format!("{}.{resampling}.{error}.bin", to.size.width));
     let [left, bottom, right, top] = to.bounds().unwrap();
-    let mut command = Command::new("gdalwarp");
-    command.args(["-q", "-overwrite", "-of", "ENVI", "-ovr", "NONE"]);
-    command.args(["-et", &error.to_string()]);
+    let mut command = command(kind, resampling, error, scale);
+    command.args(["-overwrite", "-of", "ENVI"]);
     command.args(["-t_srs", &to.crs.clone().unwrap().to_string()]);
     command.arg("-te");
     command.args([left, bottom, right, top].map(|edge| format!("{edge:?}")));
     command.arg("-ts");
     command.args([to.size.width, to.size.height].map(|side| side.to_string()));
+    run(command.arg(file).arg(&out));
+    numbers(&out, kind)
+}
+
+/// Returns what gdalwarp makes of a file where a target lies that is there, and holds nodata.
+fn gdalwarp_onto(
+    file: &Path,
+    kind: Kind,
+    target: &Path,
+    resampling: Resampling,
+    scale: Option<[f64; 2]>,
+) -> Vec<f64> {
+    run(command(kind, resampling, 0.0, scale).arg(file).arg(target));
+    let out = target.with_extension("bin");
+    let mut plain = Command::new("gdal_translate");
+    run(plain.args(["-q", "-of", "ENVI"]).arg(target).arg(&out));
+    numbers(&out, kind)
+}
+
+/// Returns the arguments of gdalwarp that say how, and not from where to where.
+fn command(kind: Kind, resampling: Resampling, error: f64, scale: Option<[f64; 2]>) -> Command {
+    let mut command = Command::new("gdalwarp");
+    command.args(["-q", "-ovr", "NONE"]);
+    command.args(["-et", &error.to_string()]);
     command.args([
         "-r",
         if resampling == Resampling::Nearest {
@@ -189,17 +219,21 @@ fn gdalwarp(
         command.args(["-dstnodata", &nodata.to_string().to_lowercase()]);
     }
     if let Some(scale) = scale {
-        for axis in ["XSCALE", "YSCALE"] {
+        for (axis, scale) in ["XSCALE", "YSCALE"].into_iter().zip(scale) {
             command.args(["-wo", &format!("{axis}={}", 1.0 / scale)]);
         }
     }
-    let said = command.arg(file).arg(&out).output().unwrap();
-    assert!(
-        said.status.success(),
-        "{}",
-        String::from_utf8_lossy(&said.stderr)
-    );
-    let bytes = std::fs::read(&out).unwrap();
+    command
+}
+
+fn run(command: &mut Command) {
+    let said = command.output().unwrap();
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{command:?}: {err}");
+}
+
+fn numbers(file: &Path, kind: Kind) -> Vec<f64> {
+    let bytes = std::fs::read(file).unwrap();
     match kind {
         Kind::Uint8 => bytes.iter().map(|&byte| f64::from(byte)).collect(),
         Kind::Int16 | Kind::Int16Whole => {
@@ -272,8 +306,52 @@ fn has_gdalwarp() -> bool {
 }
 
 /// Returns the width of a kernel to give to gdalwarp, which estimates it from the bounds of each chunk.
-fn scale_of(factor: f64, resampling: Resampling) -> Option<f64> {
-    is_linear(resampling).then_some(factor.max(1.0))
+fn scale_of(factor: f64, resampling: Resampling) -> Option<[f64; 2]> {
+    is_linear(resampling).then_some([factor.max(1.0); 2])
+}
+
+/// Returns the width of a kernel between two CRS: the size, on the source, of the pixel about the middle of the
+/// target, whose places are `gdaltransform`'s. One that is nearly whole is, as in gdalwarp.
+fn scale_between(from: &GeoBox, to: &GeoBox) -> [f64; 2] {
+    let (f, t) = (from.transform.unwrap().0, to.transform.unwrap().0);
+    let middle = [to.size.width, to.size.height].map(|side| f64::from(side) / 2.0);
+    let ends = [[-0.5, 0.0], [0.5, 0.0], [0.0, -0.5], [0.0, 0.5]].map(|[right, down]| {
+        let x = t[0] + (middle[0] + right) * t[1];
+        let y = t[3] + (middle[1] + down) * t[5];
+        format!("{x:?} {y:?}\n")
+    });
+    let name = |grid: &GeoBox| grid.crs.clone().unwrap().to_string();
+    let mut command = Command::new("gdaltransform");
+    command.args(["-output_xy", "-s_srs", &name(to), "-t_srs", &name(from)]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(ends.concat().as_bytes()).unwrap();
+    drop(input);
+    let said = child.wait_with_output().unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    let places: Vec<[f64; 2]> = text
+        .lines()
+        .map(|line| {
+            let mut both = line
+                .split_whitespace()
+                .map(|one| one.parse::<f64>().unwrap());
+            let (x, y) = (both.next().unwrap(), both.next().unwrap());
+            [(x - f[0]) / f[1], (y - f[3]) / f[5]]
+        })
+        .collect();
+    let [left, right, up, down] = places[..] else {
+        panic!("{text}")
+    };
+    [0, 1].map(|axis| {
+        let scale = (right[axis] - left[axis]).hypot(down[axis] - up[axis]);
+        let whole = scale.round();
+        let is_whole = scale > 1.0 && (scale - whole).abs() < 0.05;
+        if is_whole { whole } else { scale.max(1.0) }
+    })
 }
 
 fn is_linear(resampling: Resampling) -> bool {
@@ -340,24 +418,26 @@ fn exact_warps_are_gdalwarps() {
                 if (number + i + turn) % 2 == 0 {
                     continue;
                 }
-                // The width of a kernel cannot be told to the last digit where scales change from place to
-                // place.
-                if is_linear(resampling) && from != to && factor > 2.0 {
-                    continue;
-                }
                 let to_grid = target(to, at, factor, is_area(resampling));
                 let options = WarpOptions::from(resampling).with_max_error_pixels(0.0);
                 let ours = raster.warp(&to_grid, options).unwrap().pixels.to_f64();
-                let scale = scale_of(factor, resampling);
+                let is_told = is_linear(resampling) && from != to && factor > 2.0;
+                let scale = match is_told {
+                    true => Some(scale_between(&raster.geobox, &to_grid)),
+                    false => scale_of(factor, resampling),
+                };
                 let theirs = gdalwarp(&file, kind, &to_grid, resampling, 0.0, scale);
                 let tally = compare(&ours, &theirs, kind);
                 let picks = matches!(
                     resampling,
                     Resampling::Nearest | Resampling::Mode | Resampling::Min | Resampling::Max
                 );
+                // Where scales change from place to place, a width is told to some digits only.
                 let (share, most) = match (picks, kind.is_float()) {
                     (true, _) => (0, 0.0),
+                    (_, false) if is_told => (tally.valid / 50, 1.0),
                     (_, false) => (tally.valid / 200, 1.0),
+                    (_, true) if is_told => (tally.valid, 1e-5),
                     (_, true) => (tally.valid / 1000, 1e-5),
                 };
                 let is_right = tally.lone == 0
@@ -411,5 +491,93 @@ fn approximated_warps_are_near_gdalwarps() {
         }
         wrong
     });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns a grid about the middle of another one, turned against the clock. No corner lies on one of theirs.
+fn turned(from: &GeoBox, angle: f64, metres: f64, side: u32) -> GeoBox {
+    let middle = from.size;
+    let [x, y] = from.transform.unwrap().apply(
+        f64::from(middle.width) / 2.0 + 0.3,
+        f64::from(middle.height) / 2.0 + 0.1,
+    );
+    let (sin, cos) = angle.sin_cos();
+    let (right, down) = ([metres * cos, metres * sin], [metres * sin, -metres * cos]);
+    let half = f64::from(side) / 2.0;
+    GeoBox {
+        size: Size {
+            width: side,
+            height: side,
+        },
+        crs: from.crs.clone(),
+        transform: Some(rss_core::GeoTransform([
+            x - half * (right[0] + down[0]),
+            right[0],
+            down[0],
+            y - half * (right[1] + down[1]),
+            right[1],
+            down[1],
+        ])),
+    }
+}
+
+/// gdalwarp turns onto a file that is there. What is made of an area is of the box between two corners, by both.
+#[test]
+fn turned_targets_are_gdalwarps() {
+    if !has_gdalwarp() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let mut wrong = Vec::new();
+    for (number, (kind, factor, angle)) in [
+        (Kind::Int16, 1.0, 0.35),
+        (Kind::Float32, 3.7, 0.35),
+        (Kind::Uint8, 2.0, 2.4),
+        (Kind::Float32Nan, 1.0, -1.2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (raster, file) = source(folder.path(), number, 32755, [149.1, -35.3], kind);
+        let side = (200.0 / factor) as u32;
+        let to_grid = turned(&raster.geobox, angle, METRES * factor, side);
+        for resampling in Resampling::ALL {
+            let options = WarpOptions::from(resampling).with_max_error_pixels(0.0);
+            let warped = raster.warp(&to_grid, options).unwrap();
+            let nodata = kind.nodata().unwrap();
+            let shape = (1, side as usize, side as usize);
+            let pixels = match kind {
+                Kind::Int16 => Pixels::I16(Array3::from_elem(shape, nodata as i16)),
+                Kind::Uint8 => Pixels::U8(Array3::from_elem(shape, nodata as u8)),
+                _ => Pixels::F32(Array3::from_elem(shape, nodata as f32)),
+            };
+            let empty = Raster {
+                pixels,
+                ..warped.clone()
+            };
+            let target = folder
+                .path()
+                .join(format!("{number}.{resampling}.onto.tif"));
+            empty.save(&target).unwrap();
+            let scale = scale_of(factor, resampling);
+            let theirs = gdalwarp_onto(&file, kind, &target, resampling, scale);
+            let tally = compare(&warped.pixels.to_f64(), &theirs, kind);
+            let picks = !is_linear(resampling) && resampling != Resampling::Average;
+            let (share, most) = match (picks, kind.is_float()) {
+                (true, _) => (0, 0.0),
+                (_, false) => (tally.valid / 200, 1.0),
+                (_, true) => (tally.valid / 1000, 1e-5),
+            };
+            let is_right = tally.lone == 0
+                && tally.differ <= share
+                && tally.most <= most
+                && tally.valid * 2 > tally.pixels;
+            if !is_right {
+                wrong.push(format!(
+                    "x {factor} {angle} {kind:?} {resampling}: {tally:?}"
+                ));
+            }
+        }
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -254,9 +254,12 @@ fn a_mean_that_is_nodata_by_chance_is_gdaladdos() {
     let dir = tempfile::tempdir().unwrap();
     let session = session();
     let board = |low: i8, high: i8| {
-        Array3::from_shape_fn((1, 64, 64), move |(_, row, col)| {
-            if (row + col) % 2 == 0 { low } else { high }
-        })
+        Array3::from_shape_fn(
+            (1, 64, 64),
+            move |(_, row, col)| {
+                if (row + col) % 2 == 0 { low } else { high }
+            },
+        )
     };
     let (about_zero, about_two) = (board(-1, 1), board(1, 3));
     let as_u8 = |one: i8| u8::try_from(one).unwrap();
