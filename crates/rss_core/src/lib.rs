@@ -116,7 +116,9 @@ pub use self::{
     query::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
     },
-    raster::{Complex, DataType, Format, NpyStack, Pixels, Raster, Resampling, Sample, Sparse},
+    raster::{
+        Complex, DataType, Format, NpyStack, Pixels, Raster, Resampling, Sample, Sparse, Stretch,
+    },
     reader::{
         Backend, BandProfile, ColorInterp, Entry, Masking, OpenOptions, Profile, RasterReader,
         ReadRequest,

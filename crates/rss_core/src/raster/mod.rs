@@ -24,7 +24,7 @@ pub(crate) use self::save::{io_error, temporary};
 pub use self::{
     dtype::DataType,
     resampling::Resampling,
-    save::{Format, NpyStack},
+    save::{Format, NpyStack, Stretch},
 };
 use crate::{
     error::{Error, ErrorKind, Result},

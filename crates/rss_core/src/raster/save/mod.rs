@@ -15,7 +15,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-pub use self::npy_stack::NpyStack;
+pub use self::{npy_stack::NpyStack, png::Stretch};
 use super::Raster;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -74,15 +74,17 @@ impl Raster {
     /// disk is full. Nothing is left behind.
     pub fn save(&self, path: &Path) -> Result<()> {
         let format = Format::of_path(path)?;
-        let at = |err: io::Error| io_error(err).at(path.display());
-        let mut file = temporary(path)?;
-        let mut out = BufWriter::new(file.as_file_mut());
-        self.write_as(&mut out, format)
-            .map_err(|err| err.at(path.display()))?;
-        out.flush().map_err(at)?;
-        drop(out);
-        file.persist(path).map_err(|err| at(err.error))?;
-        Ok(())
+        whole(path, |out| self.write_as(out, format))
+    }
+
+    /// Writes a picture with a stretch of your own; see [`Format::Png`]. Returns what is black and white in each
+    /// band that shows.
+    ///
+    /// # Errors
+    ///
+    /// As [`Raster::save`]; [`ErrorKind::InvalidInput`] if the stretch has no width.
+    pub fn save_png(&self, path: &Path, stretch: Stretch) -> Result<Vec<[f64; 2]>> {
+        whole(path, |out| png::write(self, stretch, out))
     }
 
     /// Writes this raster to `out` in a format.
@@ -96,9 +98,24 @@ impl Raster {
             Format::GeoTiff => tiff::write(self, out),
             Format::Npy => npy::write(self, out),
             Format::Bin => out.write_all(&self.pixels.to_le_bytes()).map_err(io_error),
-            Format::Png => png::write(self, out),
+            Format::Png => png::write(self, Stretch::default(), out).map(|_| ()),
         }
     }
+}
+
+/// Writes a file that has its name when it is whole.
+fn whole<T>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&mut std::fs::File>) -> Result<T>,
+) -> Result<T> {
+    let at = |err: io::Error| io_error(err).at(path.display());
+    let mut file = temporary(path)?;
+    let mut out = BufWriter::new(file.as_file_mut());
+    let written = write(&mut out).map_err(|err| err.at(path.display()))?;
+    out.flush().map_err(at)?;
+    drop(out);
+    file.persist(path).map_err(|err| at(err.error))?;
+    Ok(written)
 }
 
 /// Makes a file beside `path` that may take its name.

@@ -7,10 +7,71 @@ use crate::{
     raster::Raster,
 };
 
-/// The shares of the samples that become black and white.
-const STRETCH: [f64; 2] = [0.02, 0.98];
+/// Which values become black and white in a picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Stretch {
+    /// Of each band by itself, the values that have such shares of its valid samples below them, from 0 to 1.
+    /// Usually 0.02 and 0.98.
+    Shares {
+        /// Below black.
+        black: f64,
+        /// Below white.
+        white: f64,
+    },
+    /// These, in every band. Black may be the greater one.
+    Range {
+        /// What becomes black.
+        black: f64,
+        /// What becomes white.
+        white: f64,
+    },
+}
 
-pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
+impl Default for Stretch {
+    fn default() -> Self {
+        Self::Shares {
+            black: 0.02,
+            white: 0.98,
+        }
+    }
+}
+
+impl Stretch {
+    fn check(self) -> Result<()> {
+        let (black, white, is_right) = match self {
+            Self::Shares { black, white } => {
+                let share = 0.0..=1.0;
+                (
+                    black,
+                    white,
+                    share.contains(&black) && share.contains(&white),
+                )
+            }
+            Self::Range { black, white } => {
+                let is_right = black.is_finite() && white.is_finite() && black != white;
+                (black, white, is_right)
+            }
+        };
+        match is_right {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "a stretch from {black} to {white}: expected two shares from 0 to 1, or two numbers"
+                ),
+            )),
+        }
+    }
+}
+
+/// Draws a raster, and returns what is black and white in each band that shows.
+pub(super) fn write(
+    raster: &Raster,
+    stretch: Stretch,
+    out: &mut impl Write,
+) -> Result<Vec<[f64; 2]>> {
+    stretch.check()?;
     let [count, height, width] = raster.pixels.shape();
     let bands = if count >= 3 { 3 } else { 1 };
     let area = height * width;
@@ -20,7 +81,7 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
     let planes: Vec<Plane<'_>> = samples
         .chunks(area.max(1))
         .take(bands)
-        .map(|samples| Plane::new(samples, valid))
+        .map(|samples| Plane::new(samples, stretch, valid))
         .collect();
     let mut bytes = Vec::with_capacity(area * (bands + 1));
     for pixel in 0..area {
@@ -51,7 +112,8 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
     });
     let mut writer = encoder.write_header().map_err(failed)?;
     writer.write_image_data(&bytes).map_err(failed)?;
-    writer.finish().map_err(failed)
+    writer.finish().map_err(failed)?;
+    Ok(planes.iter().map(|plane| [plane.low, plane.high]).collect())
 }
 
 /// One band and the values that become black and white.
@@ -62,7 +124,17 @@ struct Plane<'a> {
 }
 
 impl<'a> Plane<'a> {
-    fn new(samples: &'a [f64], valid: impl Fn(f64) -> bool) -> Self {
+    fn new(samples: &'a [f64], stretch: Stretch, valid: impl Fn(f64) -> bool) -> Self {
+        let shares = match stretch {
+            Stretch::Shares { black, white } => [black, white],
+            Stretch::Range { black, white } => {
+                return Self {
+                    samples,
+                    low: black,
+                    high: white,
+                };
+            }
+        };
         let mut sorted: Vec<f64> = samples.iter().copied().filter(|&v| valid(v)).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         let at = |share: f64| {
@@ -74,19 +146,79 @@ impl<'a> Plane<'a> {
         };
         Self {
             samples,
-            low: at(STRETCH[0]),
-            high: at(STRETCH[1]),
+            low: at(shares[0]),
+            high: at(shares[1]),
         }
     }
 
     fn shade(&self, value: f64) -> u8 {
         let span = self.high - self.low;
-        let share = if span > 0.0 {
+        let share = if span != 0.0 {
             (value - self.low) / span
         } else {
             0.5
         };
         // A float to integer cast saturates, so values outside the stretch become black or white.
         (share * 255.0).round() as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+    use crate::{
+        geo::{GeoBox, Size},
+        raster::Pixels,
+    };
+
+    /// Draws four pixels, of which the last is nodata, and returns each one's grey and alpha.
+    fn drawn(stretch: Stretch) -> Result<(Vec<[f64; 2]>, Vec<u8>)> {
+        let raster = Raster {
+            pixels: Pixels::I16(array![[[0, 50, 100, -999]]]),
+            geobox: GeoBox {
+                size: Size {
+                    width: 4,
+                    height: 1,
+                },
+                crs: None,
+                transform: None,
+            },
+            nodata: Some(-999.0),
+            sparse: Vec::new(),
+        };
+        let mut file = Vec::new();
+        let told = write(&raster, stretch, &mut file)?;
+        let mut reader = png::Decoder::new(std::io::Cursor::new(file))
+            .read_info()
+            .unwrap();
+        let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+        reader.next_frame(&mut bytes).unwrap();
+        Ok((told, bytes))
+    }
+
+    #[test]
+    fn a_stretch_says_what_is_black_and_white() {
+        let range = |black, white| drawn(Stretch::Range { black, white });
+        let (told, greys) = range(0.0, 200.0).unwrap();
+        assert_eq!(told, [[0.0, 200.0]]);
+        assert_eq!(greys, [0, 255, 64, 255, 128, 255, 0, 0]);
+        // The other way round, and no wider than what is there.
+        let (_, greys) = range(100.0, 50.0).unwrap();
+        assert_eq!(greys, [255, 255, 255, 255, 0, 255, 0, 0]);
+        let (told, greys) = drawn(Stretch::default()).unwrap();
+        assert_eq!(told, [[0.0, 100.0]]);
+        assert_eq!(greys, [0, 255, 128, 255, 255, 255, 0, 0]);
+        for (black, white) in [(3.0, 3.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
+            assert!(range(black, white).is_err(), "{black} {white}");
+        }
+        assert!(
+            drawn(Stretch::Shares {
+                black: 0.0,
+                white: 2.0
+            })
+            .is_err()
+        );
     }
 }
