@@ -11,9 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rss_core::{
     ErrorKind, Format, GeoBox, Location, Raster, Resampling, Session, SessionBuilder, Size, Window,
-    zarr::{
-        Arrangement, Array, Cube, CubeOptions, Icechunk, Image, Layout, Root, Steps, Use, Written,
-    },
+    apply::time::Grouping,
+    zarr::{Arrangement, Array, Cube, CubeOptions, Icechunk, Image, Layout, Root, Use, Written},
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -147,7 +146,7 @@ fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
         .with_layout(layout)
         .with_overviews(args.overviews, args.resampling.parse::<Resampling>()?);
     if args.solar_days {
-        options = options.with_steps(Steps::SolarDays);
+        options = options.with_grouping(Grouping::SolarDay);
     }
     if let Some(nodata) = args.nodata {
         options = options.with_nodata(nodata);

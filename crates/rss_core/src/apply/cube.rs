@@ -72,12 +72,12 @@ pub(super) struct Inner {
     pub(super) options: CubeOptions,
 }
 
-/// One item.
-#[derive(Debug)]
+/// One item. Parts of a cube share its files.
+#[derive(Clone, Debug)]
 pub(super) struct Image {
     /// For each band of the cube; none where the item lacks it.
-    pub(super) bands: Vec<Option<Source>>,
-    pub(super) masks: Vec<(Source, BandMask)>,
+    pub(super) bands: Vec<Option<Arc<Source>>>,
+    pub(super) masks: Arc<[(Source, BandMask)]>,
     /// True if a mask is missing: then nothing of the image may show.
     pub(super) hidden: bool,
 }
@@ -149,7 +149,7 @@ impl Cube {
         for (place, band) in bands.iter_mut().enumerate() {
             let sources = of_kept
                 .iter()
-                .filter_map(|(_, image)| image.bands.get(place)?.as_ref());
+                .filter_map(|(_, image)| image.bands.get(place)?.as_deref());
             band.nodata = nodata_of(found.session(), &grid, sources).await;
         }
         let steps = grouped.groups.iter().map(|group| Step {
@@ -278,7 +278,7 @@ impl Make<'_> {
             };
             let mut source = self.source(item, asset, &band.asset, resampling)?;
             (source.said, source.nodata) = (said, nodata);
-            sources.push(Some(source));
+            sources.push(Some(Arc::new(source)));
         }
         let mut masks = Vec::new();
         let mut hidden = false;
@@ -308,7 +308,7 @@ impl Make<'_> {
         }
         let image = Image {
             bands: sources,
-            masks,
+            masks: masks.into(),
             hidden,
         };
         Ok((image, holes))

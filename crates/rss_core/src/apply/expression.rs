@@ -136,27 +136,20 @@ impl Cube {
         reducer: Option<Reducer>,
         mut options: ApplyOptions,
     ) -> Result<Apply<f32>> {
+        let texts = formulas.iter().map(|one| one.formula.unparse());
+        let mut how = texts.collect::<Vec<_>>().join(", ");
+        if let Some(reducer) = reducer {
+            how = format!("{reducer} of {how}");
+        }
         for band in formulas.iter().flat_map(Expression::bands) {
             place_of(self.bands(), band)?;
         }
-        if options.names.is_empty() {
-            options.names = match reducer {
-                Some(_) => formulas
-                    .iter()
-                    .map(|formula| formula.name.clone())
-                    .collect(),
-                None => formulas
-                    .iter()
-                    .flat_map(|formula| {
-                        self.steps()
-                            .iter()
-                            .map(|step| format!("{} {}", formula.name, step.label))
-                    })
-                    .collect(),
-            };
+        let names: Vec<String> = formulas.iter().map(|one| one.name.clone()).collect();
+        if options.names.is_empty() && reducer.is_some() {
+            options.names.clone_from(&names);
         }
         let formulas = formulas.to_vec();
-        Ok(self.apply(options, move |block: &Block<f32>| {
+        let work = self.apply(options, move |block: &Block<f32>| {
             let (times, _, height, width) = block.data().dim();
             let each = if reducer.is_some() { 1 } else { times };
             let mut out = Array3::from_elem((formulas.len() * each, height, width), f32::NAN);
@@ -172,7 +165,12 @@ impl Cube {
                 }
             }
             Ok(out)
-        }))
+        });
+        let work = work.told(how);
+        Ok(match reducer {
+            Some(_) => work,
+            None => work.each_date(names),
+        })
     }
 }
 

@@ -101,7 +101,7 @@ impl Inner {
     fn source(&self, at: At) -> Option<&Source> {
         let image = self.images.get(at.step)?.get(at.image)?;
         match at.layer {
-            Layer::Band(band) => image.bands.get(band)?.as_ref(),
+            Layer::Band(band) => image.bands.get(band)?.as_deref(),
             Layer::Mask(mask) => image.masks.get(mask).map(|(source, _)| source),
         }
     }

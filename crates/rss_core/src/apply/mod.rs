@@ -14,6 +14,8 @@ mod expression;
 mod load;
 pub mod mosaic;
 mod options;
+#[cfg(feature = "zarr")]
+mod part;
 pub mod reduce;
 mod report;
 mod run;
@@ -22,6 +24,8 @@ pub mod time;
 
 #[cfg(feature = "expression")]
 pub use self::expression::Expression;
+#[cfg(feature = "zarr")]
+pub(crate) use self::part::Stored;
 pub use self::{
     block::{Block, BlockSample},
     cube::{Cube, CubeBand, Step},

@@ -32,8 +32,9 @@ const LARGEST_BLOCK: u32 = 1024;
 /// The least one: a tile of a COG.
 const LEAST_BLOCK: u32 = 512;
 
-type Compute<O> = Arc<dyn Fn(&Inner, Loaded) -> Result<(Array3<O>, Vec<Hole>)> + Send + Sync>;
-type Planning = Arc<
+pub(super) type Compute<O> =
+    Arc<dyn Fn(&Inner, Loaded) -> Result<(Array3<O>, Vec<Hole>)> + Send + Sync>;
+pub(super) type Planning = Arc<
     dyn Fn(Arc<Inner>, Window, u32) -> futures::future::BoxFuture<'static, Result<Plan>>
         + Send
         + Sync,
@@ -44,10 +45,14 @@ type Planning = Arc<
 /// Dropping the future of a result cancels it.
 #[must_use = "nothing is computed before a result is asked for"]
 pub struct Apply<O> {
-    cube: Cube,
+    pub(super) cube: Cube,
     pub(super) options: ApplyOptions,
-    plan: Planning,
-    compute: Compute<O>,
+    /// What computes it, in words; none of a closure.
+    pub(super) how: Option<String>,
+    /// What is made for each date, if that is what bands are.
+    pub(super) each_date: Option<Vec<String>>,
+    pub(super) plan: Planning,
+    pub(super) compute: Compute<O>,
 }
 
 impl<O> fmt::Debug for Apply<O> {
@@ -55,6 +60,8 @@ impl<O> fmt::Debug for Apply<O> {
         f.debug_struct("Apply")
             .field("cube", &self.cube)
             .field("options", &self.options)
+            .field("how", &self.how)
+            .field("each_date", &self.each_date)
             .finish_non_exhaustive()
     }
 }
@@ -110,6 +117,8 @@ impl Cube {
         Apply {
             cube: self.clone(),
             options,
+            how: None,
+            each_date: None,
             plan: Arc::new(|inner, window, halo| {
                 Box::pin(async move { inner.plan::<T>(window, halo).await })
             }),
@@ -129,7 +138,7 @@ impl Cube {
     /// Reduces all dates to one, each band by itself. Bands keep their names.
     pub fn reduce(&self, reducer: Reducer, options: ApplyOptions) -> Apply<f32> {
         let options = self.named(options);
-        self.apply(options, move |block: &Block<f32>| {
+        let work = self.apply(options, move |block: &Block<f32>| {
             let data = block.data();
             let (_, bands, height, width) = data.dim();
             let mut out = Array3::zeros((bands, height, width));
@@ -137,7 +146,8 @@ impl Cube {
                 out.assign(&reduce_f32(data.index_axis(Axis(1), band), reducer)?);
             }
             Ok(out)
-        })
+        });
+        work.told(reducer.to_string())
     }
 
     /// Reduces all bands to one, each date by itself. The bands of the result are the dates, by their labels.
@@ -145,7 +155,7 @@ impl Cube {
         if options.names.is_empty() {
             options.names = self.steps().iter().map(|step| step.label.clone()).collect();
         }
-        self.apply(options, move |block: &Block<f32>| {
+        let work = self.apply(options, move |block: &Block<f32>| {
             let data = block.data();
             let (times, _, height, width) = data.dim();
             let mut out = Array3::zeros((times, height, width));
@@ -153,15 +163,18 @@ impl Cube {
                 out.assign(&reduce_f32(data.index_axis(Axis(0), time), reducer)?);
             }
             Ok(out)
-        })
+        });
+        let work = work.told(format!("{reducer} of bands"));
+        work.each_date([reducer.to_string()])
     }
 
     /// Makes the geometric median of all dates: the bands of a pixel stay together. Bands keep their names.
     pub fn geomedian(&self, geomedian: Geomedian, options: ApplyOptions) -> Apply<f32> {
         let options = self.named(options);
-        self.apply(options, move |block: &Block<f32>| {
+        let work = self.apply(options, move |block: &Block<f32>| {
             geomedian.of(block.data())
-        })
+        });
+        work.told("geomedian".to_owned())
     }
 
     fn named(&self, mut options: ApplyOptions) -> ApplyOptions {
@@ -226,6 +239,31 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         &self.cube
     }
 
+    /// Says that each of `names` is made for each date: the bands are all dates of the first, then all of the
+    /// next. Bands without a name of their own are called so: `ndvi 2021-01-03`.
+    ///
+    /// A result that is written as Zarr is then an array (time, y, x) for each name, and not one of a single
+    /// date for each band.
+    pub fn each_date(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        if self.options.names.is_empty() {
+            let steps = self.cube.steps();
+            let of_name = |name: &String| {
+                let labels = steps.iter().map(|step| format!("{name} {}", step.label));
+                labels.collect::<Vec<_>>()
+            };
+            self.options.names = names.iter().flat_map(of_name).collect();
+        }
+        self.each_date = Some(names);
+        self
+    }
+
+    /// Says what computes it.
+    pub(super) fn told(mut self, how: String) -> Self {
+        self.how = Some(how);
+        self
+    }
+
     /// Returns the nodata value of the result.
     pub fn nodata(&self) -> Option<f64> {
         let usual = O::DTYPE.is_float().then_some(f64::NAN);
@@ -249,8 +287,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         };
         let inner = Arc::clone(&self.cube.0);
         let at_once = inner.session.settings().cpu_threads.max(1) * 2;
+        let nodata = self.gaps();
         let (plan, compute, halo) = (self.plan, self.compute, self.options.halo);
-        let nodata = self.options.nodata.filter(|_| O::DTYPE.is_float());
         let planned = stream::iter(windows).then({
             let inner = Arc::clone(&inner);
             move |window| {
@@ -276,26 +314,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 let task = planned.map(|(window, plan, share)| {
                     // On its own: it goes on while the one before is written.
                     Held(tokio::spawn(async move {
-                        let loaded = inner.load(plan).await?;
-                        let session = inner.session.clone();
-                        let made = session.cpu(move || compute(&inner, loaded)).await?;
-                        let (mut samples, holes) = made?;
-                        if let Some(nodata) = nodata {
-                            let nodata = O::of_number(nodata);
-                            let is_missing = |sample: &O| sample.number().is_nan();
-                            samples.mapv_inplace(|sample| match is_missing(&sample) {
-                                true => nodata,
-                                false => sample,
-                            });
-                        }
-                        Ok::<_, Error>((
-                            Computed {
-                                window,
-                                samples,
-                                holes,
-                            },
-                            share,
-                        ))
+                        let computed = made_of(inner, window, plan, compute, nodata).await?;
+                        Ok::<_, Error>((computed, share))
                     }))
                 });
                 async move {
@@ -361,6 +381,11 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         Ok((raster, report))
     }
 
+    /// Returns what NaN becomes, if that is not what it stays.
+    pub(super) fn gaps(&self) -> Option<f64> {
+        self.options.nodata.filter(|_| O::DTYPE.is_float())
+    }
+
     pub(super) fn report(&self) -> ApplyReport {
         ApplyReport {
             blocks: 0,
@@ -374,6 +399,33 @@ impl ApplyReport {
         self.blocks += 1;
         self.holes.extend(holes);
     }
+}
+
+/// Loads what a block needs, and computes it. NaN becomes `nodata`.
+pub(super) async fn made_of<O: Sample + Send + Sync + 'static>(
+    inner: Arc<Inner>,
+    window: Window,
+    plan: Plan,
+    compute: Compute<O>,
+    nodata: Option<f64>,
+) -> Result<Computed<O>> {
+    let loaded = inner.load(plan).await?;
+    let session = inner.session.clone();
+    let made = session.cpu(move || compute(&inner, loaded)).await?;
+    let (mut samples, holes) = made?;
+    if let Some(nodata) = nodata {
+        let nodata = O::of_number(nodata);
+        let is_missing = |sample: &O| sample.number().is_nan();
+        samples.mapv_inplace(|sample| match is_missing(&sample) {
+            true => nodata,
+            false => sample,
+        });
+    }
+    Ok(Computed {
+        window,
+        samples,
+        holes,
+    })
 }
 
 fn too_large(window: &Window, bytes: u64, budget: u64) -> Error {

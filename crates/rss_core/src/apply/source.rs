@@ -40,7 +40,7 @@ pub(super) struct Source {
 /// An open file, and the way from a level of it to the cube's grid.
 #[derive(Debug)]
 pub(super) struct Opened {
-    reader: Arc<dyn RasterReader>,
+    pub(super) reader: Arc<dyn RasterReader>,
     level: usize,
     warp: Warp,
     scaling: Scaling,

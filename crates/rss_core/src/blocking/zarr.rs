@@ -9,7 +9,7 @@ use crate::{
     geo::Window,
     raster::{Raster, Sample},
     session::Session,
-    zarr::{Array, ArraySpec, Cube, CubeOptions, Image, PixelIndex, Root, Written},
+    zarr::{Array, ArraySpec, Cube, CubeOptions, Images, PixelIndex, Root, Written},
 };
 
 impl Session {
@@ -22,7 +22,7 @@ impl Session {
     pub fn create_cube(
         &self,
         root: impl Into<Root>,
-        images: Vec<Image>,
+        images: impl Into<Images>,
         options: &CubeOptions,
     ) -> Result<Written> {
         self.wait(Cube::create(self, root, images, options))
@@ -36,7 +36,7 @@ impl Session {
     pub fn append_cube(
         &self,
         root: impl Into<Root>,
-        images: Vec<Image>,
+        images: impl Into<Images>,
         options: &CubeOptions,
     ) -> Result<Written> {
         self.wait(Cube::append(self, root, images, options))

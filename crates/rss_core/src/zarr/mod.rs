@@ -20,7 +20,7 @@ pub use self::{
     array::{Array, ArraySpec},
     codec::{Codec, Compressor, Shuffle},
     cube::{
-        Cube, CubeBand, CubeOptions, Image, PixelIndex, Pixels, Steps, TimeStep, WriteProgress,
+        Cube, CubeBand, CubeOptions, Image, Images, PixelIndex, Pixels, TimeStep, WriteProgress,
         Written,
     },
     icechunk::{Commit, Icechunk},

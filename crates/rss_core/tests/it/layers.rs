@@ -77,7 +77,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "zarr",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
-            "reader",
+            "reader", "apply",
         ],
     ),
     (

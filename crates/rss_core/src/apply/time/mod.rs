@@ -61,24 +61,19 @@ impl Grouping {
         }
     }
 
-    /// Returns the first day of the group that an item is in; none for [`Grouping::Item`].
-    fn day(self, item: &Item, time: DateTime<Utc>) -> Result<Option<NaiveDate>> {
+    /// Returns the first day of the group that an image of a time is in; none for [`Grouping::Item`]. Its
+    /// longitude in degrees is asked for where the sun decides.
+    pub(crate) fn day(
+        self,
+        time: DateTime<Utc>,
+        longitude: impl FnOnce() -> Result<f64>,
+    ) -> Result<Option<NaiveDate>> {
         let utc = time.date_naive();
         Ok(match self {
             Self::Item => None,
             Self::All => Some(NaiveDate::MIN),
             Self::Day => Some(utc),
-            Self::SolarDay => {
-                let longitude = facts::longitude(item).ok_or_else(|| {
-                    let message = format!(
-                        "item {} has neither bbox nor geometry, which tell its solar day; group by day \
-                         instead",
-                        item.id
-                    );
-                    Error::new(ErrorKind::InvalidInput, message)
-                })?;
-                Some(solar_day(time, longitude))
-            }
+            Self::SolarDay => Some(solar_day(time, longitude()?)),
             Self::Month => utc.with_day(1),
             Self::Season => {
                 let first = utc.with_day(1);
@@ -269,7 +264,15 @@ pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
         if !stays[place] {
             continue;
         }
-        let day = options.by.day(item, time)?;
+        let day = options.by.day(time, || {
+            facts::longitude(item).ok_or_else(|| {
+                let message = format!(
+                    "item {} has neither bbox nor geometry, which tell its solar day; group by day instead",
+                    item.id
+                );
+                Error::new(ErrorKind::InvalidInput, message)
+            })
+        })?;
         let own = day.is_none().then_some((time, item.id.as_str(), place));
         let group = groups.entry((day, own)).or_insert_with(|| Group {
             label: day.map_or_else(|| item.id.clone(), |day| options.by.label(day)),

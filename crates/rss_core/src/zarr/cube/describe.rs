@@ -28,6 +28,9 @@ pub(super) const ITEM: &str = "item";
 /// The attribute of the group that says how the cube is cut: what an append goes on with.
 pub(super) const LAYOUT: &str = "rss:layout";
 
+/// The attribute of the group that says what the samples are made by, where they are not those of the files.
+pub(super) const MADE: &str = "rss:made";
+
 /// What a band is.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -1,10 +1,10 @@
 //! What a cube is made of: images, each of a date, with a file for each band.
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, Utc};
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{GeoBox, solar_day},
+    geo::GeoBox,
     location::Location,
     query::QueryResult,
     raster::Raster,
@@ -96,19 +96,16 @@ impl Image {
         Ok(images)
     }
 
-    /// Returns the day at the image's place by the sun: noon is when it stands highest.
-    pub(super) fn solar_day(&self, grid: &GeoBox) -> Result<NaiveDate> {
-        let longitude = match self.longitude {
-            Some(longitude) => longitude,
-            None => {
-                let bbox = grid.bbox()?;
-                let east = match bbox.crosses_antimeridian() {
-                    true => bbox.east() + 360.0,
-                    false => bbox.east(),
-                };
-                f64::midpoint(bbox.west(), east)
-            }
+    /// Returns the longitude of the image's middle in degrees, from its grid if nothing else says it.
+    pub(super) fn middle(&self, grid: &GeoBox) -> Result<f64> {
+        if let Some(longitude) = self.longitude {
+            return Ok(longitude);
+        }
+        let bbox = grid.bbox()?;
+        let east = match bbox.crosses_antimeridian() {
+            true => bbox.east() + 360.0,
+            false => bbox.east(),
         };
-        Ok(solar_day(self.time, longitude))
+        Ok(f64::midpoint(bbox.west(), east))
     }
 }

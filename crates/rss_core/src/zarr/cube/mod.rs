@@ -1,9 +1,14 @@
 //! Cubes: images of one grid and many dates, as arrays (time, y, x) with what it takes to understand them.
 
+mod computed;
+mod copied;
+mod cut;
 mod describe;
+mod fresh;
 mod images;
 mod options;
 mod plan;
+mod samples;
 mod shards;
 mod write;
 
@@ -16,7 +21,8 @@ use serde_json::{Map, Value};
 pub use self::{
     describe::{CubeBand, TimeStep},
     images::{Image, Pixels},
-    options::{CubeOptions, Steps, WriteProgress},
+    options::{CubeOptions, WriteProgress},
+    samples::Images,
     write::Written,
 };
 use super::{
@@ -82,9 +88,13 @@ fn without_band<T>(samples: ArrayD<T>, arrangement: Arrangement) -> Result<Array
 }
 
 impl Cube {
-    /// Writes images as a new cube, a shard at a time, and opens it. A write that was stopped, by whatever,
-    /// goes on when it is called again with the same images and options; until it is done nothing can be
-    /// opened.
+    /// Writes a new cube, a shard at a time. A write that was stopped, by whatever, goes on when it is called
+    /// again with the same images and options; until it is done nothing can be opened.
+    ///
+    /// [`Image`]s are copied: they share their pixels. A cube or a result of [`apply`](crate::apply) lies on any
+    /// grid, and is computed shard by shard as it would be block by block: all of its steps are taken. A
+    /// result is one date, the first one's, of all items, unless
+    /// [`Apply::each_date`](crate::apply::Apply::each_date) says that its bands are dates.
     ///
     /// Costs one request for each file's header and those of its tiles; each shard is written once, whole.
     /// Shards are made side by side within the session's
@@ -116,32 +126,33 @@ impl Cube {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if images do not fit together, naming the one and how it differs, if an
-    /// option cannot be, or a group or other write is there; what reading the files and writing the shards
-    /// give.
+    /// option cannot be, or a group or other write is there; what reading the files, computing and writing
+    /// the shards give.
     pub async fn create(
         session: &Session,
         root: impl Into<Root>,
-        images: Vec<Image>,
+        images: impl Into<Images>,
         options: &CubeOptions,
     ) -> Result<Written> {
-        write::create(session, &root.into(), images, options).await
+        write::create(session, &root.into(), images.into(), options).await
     }
 
     /// Adds images to a cube as later dates. Those that are in it already are left out. Readers see the
     /// cube as it was until all is written. Layout and grid are the cube's; of `options` what makes a date
-    /// and who is told of progress counts.
+    /// and who is told of progress counts. What is computed must be so as the cube was: on its grid, with the
+    /// same mask, values and formula.
     ///
     /// # Errors
     ///
     /// As [`Cube::create`]; [`ErrorKind::NotFound`] if no cube is there; [`ErrorKind::InvalidInput`] if an
-    /// image is not later than the cube's last date.
+    /// image is not later than the cube's last date, or made in another way.
     pub async fn append(
         session: &Session,
         root: impl Into<Root>,
-        images: Vec<Image>,
+        images: impl Into<Images>,
         options: &CubeOptions,
     ) -> Result<Written> {
-        write::append(session, &root.into(), images, options).await
+        write::append(session, &root.into(), images.into(), options).await
     }
 
     /// Opens a cube that [`Cube::create`] has written. Costs four requests.
@@ -206,7 +217,7 @@ impl Cube {
         };
         let mut levels = Vec::with_capacity(overviews + 1);
         for number in 0..=overviews.min(64) {
-            let path = write::level_path(number, overviews);
+            let path = cut::level_path(number, overviews);
             let arrays = match arrangement {
                 Arrangement::Bands => names.clone(),
                 Arrangement::Stacked => vec![describe::STACK.to_owned()],
@@ -238,9 +249,9 @@ impl Cube {
                 Some(band_of(name, array))
             })
             .collect();
-        let time = below(&write::level_path(0, overviews), "time");
+        let time = below(&cut::level_path(0, overviews), "time");
         let array = Array::of_document(place.clone(), &time, find(&time)?)?;
-        let item = below(&write::level_path(0, overviews), describe::ITEM);
+        let item = below(&cut::level_path(0, overviews), describe::ITEM);
         let items = place.read(&below(&item, "c/0")).await?;
         let items = items.as_deref().and_then(describe::texts_of);
         let steps = steps_of(&array, &items.unwrap_or_default()).await?;

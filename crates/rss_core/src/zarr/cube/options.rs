@@ -3,19 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::super::layout::Layout;
-use crate::{geo::GeoBox, raster::Resampling};
-
-/// What becomes a date of a cube.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Steps {
-    /// Each image.
-    #[default]
-    Images,
-    /// The images of one day, as the sun tells it at their place: of two that cover a pixel the earlier
-    /// one shows.
-    SolarDays,
-}
+use crate::{apply::time::Grouping, geo::GeoBox, raster::Resampling};
 
 /// How far a write is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,17 +19,18 @@ pub struct WriteProgress {
 
 type Watch = Arc<dyn Fn(WriteProgress) + Send + Sync>;
 
-/// How a cube is written.
+/// How a cube is written. What is computed brings its grid and its dates: `grouping` and `grid` are for images
+/// that are copied.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CubeOptions {
     /// Chunks, shards, compression.
     pub layout: Layout,
-    /// What becomes a date.
-    pub steps: Steps,
+    /// What becomes a date: of two images of one that cover a pixel the earlier one shows.
+    pub grouping: Grouping,
     /// The grid; none is that of all images together. Images must lie on its pixels, not inside of it.
     pub grid: Option<GeoBox>,
-    /// The value of samples without data; none is what the files say.
+    /// The value of samples without data; none is what the files say, and NaN where floats are computed.
     pub nodata: Option<f64>,
     /// How many overviews are made, each half as wide and high as the one before.
     pub overviews: usize,
@@ -54,7 +43,7 @@ impl Default for CubeOptions {
     fn default() -> Self {
         Self {
             layout: Layout::default(),
-            steps: Steps::default(),
+            grouping: Grouping::Item,
             grid: None,
             nodata: None,
             overviews: 0,
@@ -68,7 +57,7 @@ impl fmt::Debug for CubeOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CubeOptions")
             .field("layout", &self.layout)
-            .field("steps", &self.steps)
+            .field("grouping", &self.grouping)
             .field("grid", &self.grid)
             .field("nodata", &self.nodata)
             .field("overviews", &self.overviews)
@@ -78,7 +67,7 @@ impl fmt::Debug for CubeOptions {
 }
 
 impl CubeOptions {
-    /// Makes the usual options.
+    /// Makes the usual options: each image is a date.
     pub fn new() -> Self {
         Self::default()
     }
@@ -92,8 +81,8 @@ impl CubeOptions {
 
     /// Sets what becomes a date.
     #[must_use]
-    pub fn with_steps(mut self, steps: Steps) -> Self {
-        self.steps = steps;
+    pub fn with_grouping(mut self, grouping: Grouping) -> Self {
+        self.grouping = grouping;
         self
     }
 

@@ -8,9 +8,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{
     describe::{CubeBand, TimeStep},
     images::{Image, Pixels},
-    options::{CubeOptions, Steps},
+    options::CubeOptions,
 };
 use crate::{
+    apply::time::Grouping,
     error::{Error, ErrorKind, Result},
     geo::{Extent, GeoBox, Lattice, Window},
     raster::Raster,
@@ -158,7 +159,7 @@ impl Plan {
             .collect::<Result<_>>()?;
         Ok(Self {
             bands,
-            steps: steps(placed, options.steps)?,
+            steps: steps(placed, options.grouping)?,
             lattice,
             extent,
         })
@@ -215,12 +216,15 @@ fn names_of(images: &[Image], existing: Option<&[CubeBand]>) -> Result<Vec<Strin
 }
 
 /// Names of bands become names of arrays, which are folders.
-fn check_names(names: &[String]) -> Result<()> {
+pub(super) fn check_names(names: &[String]) -> Result<()> {
     let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     if names.is_empty() {
         return wrong("the images have no bands".to_owned());
     }
-    for name in names {
+    for (number, name) in names.iter().enumerate() {
+        if names[..number].contains(name) {
+            return wrong(format!("two bands are called `{name}`"));
+        }
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.+".contains(c);
         let reserved = ["x", "y", "time", "band", "data", super::describe::GRID];
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
@@ -344,14 +348,15 @@ fn agree(known: &mut Option<CubeBand>, band: &CubeBand, options: &CubeOptions) -
 type Placed = (Image, Bands, Option<GeoBox>);
 
 /// Puts images in the order of their dates.
-fn steps(mut placed: Vec<Placed>, by: Steps) -> Result<Vec<Step>> {
+fn steps(mut placed: Vec<Placed>, by: Grouping) -> Result<Vec<Step>> {
     placed.sort_by(|(a, ..), (b, ..)| (a.time, &a.id).cmp(&(b.time, &b.id)));
     let mut groups: Vec<Vec<Placed>> = Vec::new();
     let mut days: BTreeMap<NaiveDate, usize> = BTreeMap::new();
     for (image, sources, grid) in placed {
-        let day = match (by, &grid) {
-            (Steps::SolarDays, Some(grid)) => Some(image.solar_day(grid)?),
-            _ => None,
+        let day = match &grid {
+            Some(grid) => by.day(image.time, || image.middle(grid))?,
+            // It has no pixels.
+            None => None,
         };
         let known = day.and_then(|day| days.get(&day).copied());
         match known.and_then(|known| groups.get_mut(known)) {

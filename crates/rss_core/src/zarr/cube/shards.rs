@@ -1,27 +1,28 @@
-//! The shards of a write: which there are, and what samples each holds.
+//! The shards of a write: which there are, which of them are made together, and their bytes.
 
-use std::{collections::HashSet, ops::Range, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
 
-use futures::{StreamExt, TryStreamExt, stream};
-use ndarray::{Array3, ArrayD, Axis, s};
+use bytes::Bytes;
+use ndarray::{Array3, ArrayD, ArrayView3, Axis, concatenate, s};
 
 use super::{
-    plan::{Open, Source},
+    samples::{Part, Together},
     write::Work,
 };
 use crate::{
+    apply::Hole,
     error::{Error, ErrorKind, Result},
     geo::Window,
-    raster::{DataType, Sample, halved, with_type},
-    reader::ReadRequest,
+    raster::{DataType, Pixels, Sample, halved, with_type},
     zarr::{
         array::Array,
         layout::{Arrangement, Block},
     },
 };
-
-/// Windows of images that one shard reads at once.
-const READS: usize = 8;
 
 /// One shard to write.
 #[derive(Clone, Debug)]
@@ -35,6 +36,14 @@ pub(super) struct Job {
     pub(super) dtype: DataType,
 }
 
+/// Shards that are made together, and the bytes that takes.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// At least one, all of one type and window.
+    pub(super) jobs: Vec<Job>,
+    pub(super) bytes: u64,
+}
+
 impl Work {
     /// Returns the shards to write, level by level: neighbours in space and all bands of a place come one
     /// after the other, since they read the same files.
@@ -43,7 +52,7 @@ impl Work {
         for (number, level) in self.levels.iter().enumerate() {
             let size = level.grid.size;
             let mut jobs = Vec::new();
-            for (band, said) in self.plan.bands.iter().enumerate() {
+            for (band, said) in self.bands.iter().enumerate() {
                 let array = &level.arrays[self.array_of(band)];
                 let Some(&[time, .., y, x]) = array.shard() else {
                     let message = "an array that is not in shards";
@@ -110,124 +119,200 @@ impl Work {
         job.times.start >= self.before && there.contains(&array.key_of(&job.key))
     }
 
+    /// Returns shards of one level as they are made together.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if one does not fit the budget; what planning its samples gives.
+    pub(super) async fn batches(&self, jobs: Vec<Job>, budget: u64) -> Result<Vec<Batch>> {
+        let together = match jobs.first() {
+            Some(job) if job.level == 0 => self.source.together(),
+            // Made of the level before.
+            _ => Together::None,
+        };
+        let mut batches = Vec::new();
+        for jobs in grouped(jobs, together) {
+            let bytes = self.bytes(&jobs).await?;
+            // Apart they take less at once, so that several are under way.
+            if together == Together::Bands && bytes > budget / 4 {
+                let mut of_bands: Vec<Vec<Job>> = Vec::new();
+                for job in jobs {
+                    match of_bands.iter_mut().find(|one| one[0].band == job.band) {
+                        Some(one) => one.push(job),
+                        None => of_bands.push(vec![job]),
+                    }
+                }
+                for jobs in of_bands {
+                    let bytes = self.bytes(&jobs).await?;
+                    batches.push(Batch { jobs, bytes });
+                }
+            } else {
+                batches.push(Batch { jobs, bytes });
+            }
+        }
+        match batches.iter().find(|batch| batch.bytes > budget) {
+            Some(batch) => Err(self.too_large(batch, budget)),
+            None => Ok(batches),
+        }
+    }
+
+    fn too_large(&self, batch: &Batch, budget: u64) -> Error {
+        let level = batch.jobs.first().map_or(0, |job| job.level);
+        let mut names: Vec<&str> = batch
+            .jobs
+            .iter()
+            .filter_map(|job| self.levels[level].specs.get(self.array_of(job.band)))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        names.dedup();
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "a shard of {} takes {} MB while it is written, more than the budget of {} MB: choose a \
+                 smaller shard or a larger budget",
+                names.join(", "),
+                batch.bytes / 1_000_000,
+                budget / 1_000_000
+            ),
+        )
+    }
+
     /// Returns the bytes of a shard's samples.
     pub(super) fn samples(&self, job: &Job) -> u64 {
         let pixels = u64::from(job.window.width) * u64::from(job.window.height);
         pixels * job.times.len() as u64 * job.dtype.size() as u64
     }
 
-    /// Returns the bytes of memory that writing a shard takes at most: its samples, what they are made of,
-    /// and what they are encoded to.
-    pub(super) fn bytes(&self, job: &Job) -> u64 {
-        let samples = self.samples(job);
-        let made_of = match job.level {
-            // Windows as they are read, compressed and not.
-            0 => samples / job.times.len().max(1) as u64 * 2 * READS.min(job.times.len()) as u64,
-            _ => samples * 4,
+    /// Returns the bytes of memory that writing shards takes at most: their samples, what they are made of,
+    /// and what one at a time is encoded to.
+    async fn bytes(&self, jobs: &[Job]) -> Result<u64> {
+        let Some(job) = jobs.first() else {
+            return Ok(0);
         };
-        samples * 2 + made_of
-    }
-
-    pub(super) async fn write_shard<T>(self: &Arc<Self>, job: &Job) -> Result<()>
-    where
-        T: Sample + Send + Sync + 'static,
-    {
-        let samples: Array3<T> = match job.level {
-            0 => self.read_images(job).await?,
-            _ => self.read_finer(job).await?,
-        };
-        let mut samples = samples.into_dyn();
-        if self.cut.layout.arrangement == Arrangement::Stacked {
-            samples = samples.insert_axis(Axis(1));
+        if job.level > 0 {
+            return Ok(self.samples(job) * 6);
         }
-        let array = self.levels[job.level].arrays[self.array_of(job.band)].clone();
-        let encoder = array.clone();
-        let session = &self.place.session;
-        let pieces = session
-            .cpu(move || encoder.encode(&samples.view()))
-            .await??;
-        array.put(&job.key, pieces).await
-    }
-
-    fn fill(&self, band: usize) -> f64 {
-        self.plan.bands[band].nodata.unwrap_or(0.0)
-    }
-
-    /// Reads the samples of a shard from images, and from the cube what was there before an append.
-    async fn read_images<T>(&self, job: &Job) -> Result<Array3<T>>
-    where
-        T: Sample + Send + Sync + 'static,
-    {
-        let window = &job.window;
-        let shape = (
-            job.times.len(),
-            window.height as usize,
-            window.width as usize,
-        );
-        let fill = self.fill(job.band);
-        let mut out = Array3::from_elem(shape, T::of_number(fill));
-        if job.times.start < self.before {
-            let old = job.times.start..job.times.end.min(self.before);
-            let array = &self.levels[0].old[self.array_of(job.band)];
-            let samples = self.read_box::<T>(array, job.band, &old, window).await?;
-            out.slice_mut(s![..old.len(), .., ..]).assign(&samples);
-        }
-        let first = job.times.start.max(self.before);
-        let mut reads = Vec::new();
-        for time in first..job.times.end {
-            let step = &self.plan.steps[time - self.before];
-            for (source, part, place) in self.plan.parts(step, job.band, window) {
-                reads.push((time - job.times.start, source, part, place));
-            }
-        }
-        // In the order of the images: of two that cover a pixel the first shows.
-        let mut arriving = stream::iter(reads)
-            .map(|(time, source, part, place)| async move {
-                let raster = read_part(&source, &part).await?;
-                Ok::<_, Error>((time, source.nodata, part, place, raster))
-            })
-            .buffered(READS);
-        let nodata_here = self.plan.bands[job.band].nodata;
-        // What earlier images of each date cover.
-        let mut covered: Vec<Vec<[Range<usize>; 2]>> = vec![Vec::new(); shape.0];
-        while let Some((time, nodata, part, [row, col], raster)) = arriving.try_next().await? {
-            let Some(view) = raster.view::<T>() else {
-                return Err(Error::new(
-                    ErrorKind::Corrupt,
-                    "samples of another type than the file's",
-                ));
-            };
-            let view = view.index_axis(Axis(0), 0);
-            let (height, width) = (part.height as usize, part.width as usize);
-            let mut place = out.slice_mut(s![time, row..row + height, col..col + width]);
-            let same = nodata.is_none_or(|nodata| nodata.to_bits() == fill.to_bits());
-            let covered = &mut covered[time];
-            if covered.is_empty() && same {
-                place.assign(&view);
+        let encoded = jobs.iter().map(|job| {
+            let samples = self.samples(job);
+            // What was there is put before what is added.
+            let joined = if job.times.start < self.before {
+                samples
             } else {
-                let hidden = |sample: &T, nodata: Option<f64>| {
-                    let number = sample.number();
-                    number.is_nan() || nodata == Some(number)
-                };
-                // Without a nodata value every pixel of an earlier image holds data.
-                let is_free = |y: usize, x: usize| {
-                    nodata_here.is_none()
-                        && !covered.iter().any(|[rows, cols]| {
-                            rows.contains(&(row + y)) && cols.contains(&(col + x))
-                        })
-                };
-                ndarray::Zip::indexed(&mut place)
-                    .and(&view)
-                    .for_each(|(y, x), out, sample| {
-                        let is_free = hidden(out, nodata_here) || is_free(y, x);
-                        if is_free && !hidden(sample, nodata) {
-                            *out = *sample;
-                        }
-                    });
-            }
-            covered.push([row..row + height, col..col + width]);
+                0
+            };
+            samples + joined
+        });
+        let encoded = encoded.max().unwrap_or(0);
+        Ok(self.source.bytes(&self.part(jobs)).await? + encoded)
+    }
+
+    /// Returns the dates of a shard that are new, as its source counts them.
+    fn fresh(&self, job: &Job) -> Range<usize> {
+        let first = job.times.start.max(self.before);
+        let of_source = |time: usize| time - self.before + self.skipped;
+        of_source(first)..of_source(job.times.end)
+    }
+
+    /// Returns what shards are made of.
+    fn part(&self, jobs: &[Job]) -> Part {
+        let mut bands: Vec<usize> = jobs.iter().map(|job| job.band).collect();
+        bands.sort_unstable();
+        bands.dedup();
+        let times = jobs.iter().map(|job| self.fresh(job));
+        let times = times.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        let zero = Window {
+            col: 0,
+            row: 0,
+            width: 0,
+            height: 0,
+        };
+        Part {
+            bands,
+            times: times.unwrap_or(0..0),
+            window: jobs.first().map_or(zero, |job| job.window),
         }
-        Ok(out)
+    }
+
+    /// Makes the samples of shards and writes these, and returns what is missing in them.
+    pub(super) async fn write(&self, jobs: &[Job]) -> Result<Vec<Hole>> {
+        if let Some(job) = jobs.first().filter(|job| job.level > 0) {
+            with_type!(job.dtype, T => self.write_overview::<T>(job).await)?;
+            return Ok(Vec::new());
+        }
+        let part = self.part(jobs);
+        let (made, holes) = self.source.make(&part).await?;
+        let made = Arc::new(made);
+        for job in jobs {
+            with_type!(job.dtype, T => self.write_made::<T>(job, &part, &made).await)?;
+        }
+        Ok(holes)
+    }
+
+    /// Writes a shard of samples that are there, behind those of before an append.
+    async fn write_made<T>(&self, job: &Job, part: &Part, made: &Arc<Vec<Pixels>>) -> Result<()>
+    where
+        T: Sample + Send + Sync + 'static,
+    {
+        let place = part.bands.iter().position(|&band| band == job.band);
+        let fresh = self.fresh(job);
+        let times = fresh.start - part.times.start..fresh.end - part.times.start;
+        let expected = (
+            part.times.len(),
+            part.window.height as usize,
+            part.window.width as usize,
+        );
+        let mut old: Option<Array3<T>> = None;
+        if job.times.start < self.before {
+            let times = job.times.start..job.times.end.min(self.before);
+            let array = &self.levels[0].old[self.array_of(job.band)];
+            old = Some(self.read_box(array, job.band, &times, &job.window).await?);
+        }
+        let made = Arc::clone(made);
+        self.put(job, move |encode| {
+            let view = place.and_then(|place| T::view(made.get(place)?));
+            let view = view.filter(|view| view.dim() == expected).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Corrupt,
+                    "samples of another type or size than asked for",
+                )
+            })?;
+            let view = view.slice_move(s![times, .., ..]);
+            let Some(old) = old else {
+                return encode.of(view);
+            };
+            let all = concatenate(Axis(0), &[old.view(), view]);
+            let all = all.map_err(|err| {
+                Error::new(ErrorKind::Corrupt, "dates of another size than the cube's")
+                    .with_source(err)
+            })?;
+            encode.of(all.view())
+        })
+        .await
+    }
+
+    /// Writes a shard of an overview.
+    async fn write_overview<T>(&self, job: &Job) -> Result<()>
+    where
+        T: Sample + Send + Sync + 'static,
+    {
+        let samples: Array3<T> = self.read_finer(job).await?;
+        self.put(job, move |encode| encode.of(samples.view())).await
+    }
+
+    /// Encodes a shard on the CPU pool and writes it.
+    async fn put(
+        &self,
+        job: &Job,
+        work: impl FnOnce(&Encode) -> Result<Option<Vec<Bytes>>> + Send + 'static,
+    ) -> Result<()> {
+        let array = self.levels[job.level].arrays[self.array_of(job.band)].clone();
+        let encode = Encode {
+            array: array.clone(),
+            arrangement: self.cut.layout.arrangement,
+        };
+        let session = &self.place.session;
+        let pieces = session.cpu(move || work(&encode)).await??;
+        array.put(&job.key, pieces).await
     }
 
     /// Makes the samples of an overview's shard of the level before.
@@ -248,7 +333,7 @@ impl Work {
         let samples = self
             .read_box::<T>(array, job.band, &job.times, &window)
             .await?;
-        let (resampling, nodata) = (self.cut.resampling, self.plan.bands[job.band].nodata);
+        let (resampling, nodata) = (self.cut.resampling, self.bands[job.band].nodata);
         let session = &self.place.session;
         session
             .cpu(move || halved(samples.view(), resampling, nodata))
@@ -271,20 +356,87 @@ impl Work {
     }
 }
 
-/// Reads a part of an image's band.
-async fn read_part(source: &Source, part: &Window) -> Result<crate::raster::Pixels> {
-    match &source.pixels {
-        Open::File { reader, band } => {
-            let request = ReadRequest::new().with_window(*part).with_bands([*band]);
-            Ok(reader.read(&request).await?.pixels)
+/// Encodes shards of one array.
+struct Encode {
+    array: Array,
+    arrangement: Arrangement,
+}
+
+impl Encode {
+    /// Encodes (time, y, x) of a band; none if nothing but the fill value is in it.
+    fn of<T>(&self, samples: ArrayView3<'_, T>) -> Result<Option<Vec<Bytes>>>
+    where
+        T: Sample + Send + Sync,
+    {
+        let samples = samples.into_dyn();
+        self.array.encode(&match self.arrangement {
+            Arrangement::Stacked => samples.insert_axis(Axis(1)),
+            Arrangement::Bands => samples,
+        })
+    }
+}
+
+/// Puts shards together that are made together, in the order of the first of each.
+fn grouped(jobs: Vec<Job>, together: Together) -> Vec<Vec<Job>> {
+    let mut groups: Vec<Vec<Job>> = Vec::new();
+    let mut known: HashMap<(Window, DataType, usize), usize> = HashMap::new();
+    for job in jobs {
+        let time = match together {
+            Together::None => {
+                groups.push(vec![job]);
+                continue;
+            }
+            Together::Bands => job.times.start,
+            Together::Place => 0,
+        };
+        let place = known.entry((job.window, job.dtype, time));
+        let place = *place.or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some(group) => group.push(job),
+            None => groups.push(vec![job]),
         }
-        Open::Memory(raster) => with_type!(raster.pixels.dtype(), T => {
-            let view = raster.pixels.view::<T>();
-            let view = view.ok_or_else(|| Error::new(ErrorKind::Corrupt, "pixels of another type"))?;
-            let (row, col) = (part.row as usize, part.col as usize);
-            let (height, width) = (part.height as usize, part.width as usize);
-            let cut = view.slice(s![0..1, row..row + height, col..col + width]);
-            Ok(T::wrap(cut.to_owned()))
-        }),
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_that_share_what_they_are_made_of_are_made_together() {
+        let job = |band: usize, time: usize, col: u32, dtype: DataType| Job {
+            level: 0,
+            band,
+            key: Vec::new(),
+            times: time..time + 4,
+            window: Window {
+                col,
+                row: 0,
+                width: 16,
+                height: 16,
+            },
+            dtype,
+        };
+        let mut jobs = Vec::new();
+        for time in [0, 4] {
+            for col in [0, 16] {
+                jobs.push(job(0, time, col, DataType::I16));
+                jobs.push(job(1, time, col, DataType::I16));
+                jobs.push(job(2, time, col, DataType::U8));
+            }
+        }
+        let told = |together: Together| {
+            let groups = grouped(jobs.clone(), together).into_iter();
+            groups
+                .map(|group| group.iter().map(|job| job.band).collect())
+                .collect()
+        };
+        let apart: Vec<Vec<usize>> = told(Together::None);
+        assert_eq!(apart.len(), 12);
+        let bands: Vec<Vec<usize>> = told(Together::Bands);
+        assert_eq!(bands, [&[0, 1][..], &[2]].repeat(4));
+        let places: Vec<Vec<usize>> = told(Together::Place);
+        assert_eq!(places, [&[0, 1, 0, 1][..], &[2, 2]].repeat(2));
     }
 }

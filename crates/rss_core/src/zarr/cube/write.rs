@@ -8,7 +8,7 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -18,26 +18,27 @@ use serde_json::{Value, json};
 
 use super::{
     Cube,
-    describe::{self, Coordinates, CubeBand, LAYOUT, STACK, TimeStep},
-    images::Image,
+    cut::{Cut, level_path, specs},
+    describe::{self, Coordinates, CubeBand, LAYOUT, MADE, TimeStep},
+    fresh::Fresh,
     options::{CubeOptions, WriteProgress},
-    plan::Plan,
+    samples::{Images, Samples},
 };
 use crate::{
+    apply::Hole,
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
-    raster::{DataType, Resampling, check_overview, with_type},
+    raster::{DataType, Resampling, check_overview},
     session::Session,
     zarr::{
         array::{Array, ArraySpec, below, parse, to_bytes},
-        layout::{Arrangement, Layout},
         place::{JOURNAL, Place, Turn},
         root::Root,
     },
 };
 
 /// What a write did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
     /// Dates that were added.
@@ -50,62 +51,29 @@ pub struct Written {
     pub resumed: u64,
     /// Bytes of samples in the others.
     pub bytes: u64,
-}
-
-/// How a cube is cut, as its group says it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cut {
-    pub(super) layout: Layout,
-    overviews: usize,
-    pub(super) resampling: Resampling,
-}
-
-impl Cut {
-    /// Returns what the group says: all but chunks and shards, which the arrays say.
-    fn to_json(self, bands: &[CubeBand]) -> Value {
-        let names: Vec<&str> = bands.iter().map(|band| band.name.as_str()).collect();
-        json!({
-            "bands": names,
-            "codec": self.layout.codec.to_string(),
-            "stacked": self.layout.arrangement == Arrangement::Stacked,
-            "overviews": self.overviews,
-            "resampling": self.resampling.name(),
-        })
-    }
-
-    fn parse(said: &Value) -> Option<Self> {
-        let arrangement = match said.get("stacked")?.as_bool()? {
-            true => Arrangement::Stacked,
-            false => Arrangement::Bands,
-        };
-        Some(Self {
-            layout: Layout::default()
-                .with_codec(said.get("codec")?.as_str()?.parse().ok()?)
-                .with_arrangement(arrangement),
-            overviews: usize::try_from(said.get("overviews")?.as_u64()?).ok()?,
-            resampling: said.get("resampling")?.as_str()?.parse().ok()?,
-        })
-    }
+    /// Pixels of images that are missing, where that is allowed: those known before, then in the order of the
+    /// shards. None of a write that found nothing to do.
+    pub holes: Vec<Hole>,
 }
 
 /// Writes a new cube, or goes on with one whose write was stopped.
 pub(super) async fn create(
     session: &Session,
     root: &Root,
-    images: Vec<Image>,
+    images: Images,
     options: &CubeOptions,
 ) -> Result<Written> {
     let location = root.location();
-    let plan = Plan::new(session, images, None, options).await?;
+    let (fresh, _) = Fresh::of(session, images, None, options).await?;
+    let fresh = fresh.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "no images to write"))?;
     let place = Place::make(session, root).await?;
     let turn = place.go_on().await?;
-    let grid = plan.grid();
     let cut = Cut {
         layout: options.layout,
         overviews: options.overviews,
         resampling: options.resampling,
     };
-    let work = Work::new(place, turn, plan, grid, cut, Vec::new(), None)?;
+    let work = Work::new(place, turn, fresh, cut, None)?;
     let there = work.place.read("zarr.json").await?;
     let journal = work.journal().await?;
     let wrong = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what).at(location));
@@ -127,9 +95,9 @@ pub(super) async fn create(
                 "a stopped write of other images or options is there: go on with those, or remove it",
             );
         }
-        // All was written but the end of the journal.
-        (Some(_), Some(_)) => return work.finish(0).await,
-        (None, _) => {}
+        // All was written but the end of the journal. What is missing in it was told nobody.
+        (Some(_), Some(_)) if work.source.holes().is_none() => return work.finish(0).await,
+        _ => {}
     }
     work.run(journal.is_some(), options).await
 }
@@ -138,7 +106,7 @@ pub(super) async fn create(
 pub(super) async fn append(
     session: &Session,
     root: &Root,
-    images: Vec<Image>,
+    images: Images,
     options: &CubeOptions,
 ) -> Result<Written> {
     let location = root.location();
@@ -157,45 +125,32 @@ pub(super) async fn append(
             let message = "this cube was not written here: it does not say how it is cut";
             at(Error::new(ErrorKind::Unsupported, message))
         })?;
-    let known: HashSet<&str> = cube
-        .steps()
-        .iter()
-        .flat_map(|step| step.items.iter().map(String::as_str))
-        .collect();
-    let all = images.len();
-    let fresh: Vec<Image> = images
-        .into_iter()
-        .filter(|image| !known.contains(image.id.as_str()))
-        .collect();
-    let left_out = all - fresh.len();
-    if fresh.is_empty() {
+    let (fresh, known) = Fresh::of(session, images, Some(&cube), options)
+        .await
+        .map_err(at)?;
+    let Some(fresh) = fresh else {
         // Perhaps all but the end of the journal was written.
         place.remove(JOURNAL).await?;
         return Ok(Written {
-            known: left_out,
+            known,
             ..Written::default()
         });
-    }
-    let existing = Some((cube.grid(), cube.bands()));
-    let plan = Plan::new(session, fresh, existing, options)
-        .await
-        .map_err(at)?;
-    if let (Some(last), Some(first)) = (cube.steps().last(), plan.steps.first())
-        && first.said.time <= last.time
+    };
+    let steps = fresh.steps();
+    if let (Some(last), Some(first)) = (cube.steps().last(), steps.first())
+        && first.time <= last.time
     {
         return Err(at(Error::new(
             ErrorKind::InvalidInput,
             format!(
                 "image {} of {} is not after the cube's last date, {}",
-                first.said.items.join(", "),
-                first.said.time,
+                first.items.join(", "),
+                first.time,
                 last.time
             ),
         )));
     }
-    let grid = cube.grid().clone();
-    let before = cube.steps().to_vec();
-    let work = Work::new(place, turn, plan, grid, cut, before, Some(&cube))?;
+    let work = Work::new(place, turn, fresh, cut, Some(&cube))?;
     let journal = work.journal().await?;
     if journal
         .as_ref()
@@ -208,7 +163,7 @@ pub(super) async fn append(
         return Err(at(Error::new(ErrorKind::InvalidInput, message)));
     }
     let mut written = work.run(journal.is_some(), options).await?;
-    written.known = left_out;
+    written.known = known;
     Ok(written)
 }
 
@@ -216,7 +171,10 @@ pub(super) async fn append(
 pub(super) struct Work {
     pub(super) place: Place,
     turn: Turn,
-    pub(super) plan: Plan,
+    pub(super) source: Arc<dyn Samples>,
+    /// Dates of the source that are not written.
+    pub(super) skipped: usize,
+    pub(super) bands: Vec<CubeBand>,
     pub(super) cut: Cut,
     /// All dates, those before an append first.
     pub(super) steps: Vec<TimeStep>,
@@ -240,19 +198,23 @@ impl Work {
     fn new(
         place: Place,
         turn: Turn,
-        plan: Plan,
-        grid: GeoBox,
+        fresh: Fresh,
         cut: Cut,
-        before: Vec<TimeStep>,
         existing: Option<&Cube>,
     ) -> Result<Self> {
-        let there = before.len();
-        let mut steps = before;
-        steps.extend(plan.steps.iter().map(|step| step.said.clone()));
+        let mut steps = existing
+            .map(|cube| cube.steps().to_vec())
+            .unwrap_or_default();
+        let before = steps.len();
+        steps.extend(fresh.steps());
+        let (grid, bands) = match existing {
+            Some(cube) => (cube.grid().clone(), cube.bands().to_vec()),
+            None => (fresh.source.grid(), fresh.source.bands().to_vec()),
+        };
         check_overview(cut.resampling)?;
         if cut.resampling != Resampling::Nearest && cut.overviews > 0 {
             let complex = |band: &&CubeBand| matches!(band.dtype, DataType::C64 | DataType::C128);
-            if let Some(band) = plan.bands.iter().find(complex) {
+            if let Some(band) = bands.iter().find(complex) {
                 let message = format!(
                     "band {} is complex, of which there is no {}: make overviews by nearest",
                     band.name, cut.resampling
@@ -272,7 +234,7 @@ impl Work {
                 level_grid = describe::halved(&level_grid);
             }
             let path = level_path(number, cut.overviews);
-            let mut specs = specs(&plan.bands, &cut, &level_grid, steps.len())?;
+            let mut specs = specs(&bands, &cut, &level_grid, steps.len())?;
             let mut arrays = Vec::with_capacity(specs.len());
             let mut old = Vec::new();
             for (name, spec) in &mut specs {
@@ -297,10 +259,12 @@ impl Work {
         Ok(Self {
             place,
             turn,
-            plan,
+            source: fresh.source,
+            skipped: fresh.skipped,
+            bands,
             cut,
             steps,
-            before: there,
+            before,
             levels,
         })
     }
@@ -314,7 +278,6 @@ impl Work {
             .map(|step| json!([step.time.timestamp_millis(), step.items]))
             .collect();
         let bands: Vec<Value> = self
-            .plan
             .bands
             .iter()
             .map(|band| {
@@ -325,16 +288,21 @@ impl Work {
                 ])
             })
             .collect();
-        Ok(self.place.journal_of(json!({
+        let mut said = json!({
             "before": self.before,
             "steps": steps,
             "bands": bands,
             "grid": grid.map(|grid| Value::Object(describe::level_attributes(grid))),
-            "layout": self.cut.to_json(&self.plan.bands),
+            "layout": self.cut.to_json(&self.bands),
             "arrays": self.levels.iter().flat_map(|level| &level.specs).map(|(_, spec)| {
                 json!([spec.chunk, spec.shard])
             }).collect::<Vec<_>>(),
-        })))
+        });
+        match self.source.made() {
+            Value::Null => {}
+            made => said["made"] = made,
+        }
+        Ok(self.place.journal_of(said))
     }
 
     async fn journal(&self) -> Result<Option<Value>> {
@@ -347,27 +315,27 @@ impl Work {
     async fn run(self, resumes: bool, options: &CubeOptions) -> Result<Written> {
         let session = self.place.session.clone();
         let jobs = self.jobs()?;
-        let budget = session.settings().budget_bytes;
-        for level in &jobs {
-            if let Some(job) = level.iter().find(|job| self.bytes(job) > budget) {
-                let message = format!(
-                    "a shard of {} takes {} MB while it is written, more than the budget of {} MB: choose a \
-                     smaller shard or a larger budget",
-                    self.levels[job.level].specs[self.array_of(job.band)].0,
-                    self.bytes(job) / 1_000_000,
-                    budget / 1_000_000
-                );
-                return Err(Error::new(ErrorKind::InvalidInput, message));
-            }
-        }
+        let shards: u64 = jobs.iter().map(|level| level.len() as u64).sum();
+        let holes = self.source.holes();
         let mut there: HashSet<String> = HashSet::new();
-        if resumes {
+        // What may lack pixels is made again: which of them nobody has been told.
+        if resumes && holes.is_none() {
             for level in &self.levels {
                 for (name, _) in &level.specs {
                     let found = self.place.list(&below(&level.path, name)).await?;
                     there.extend(found.into_iter().map(|(key, _)| key));
                 }
             }
+        }
+        let mut levels = Vec::with_capacity(jobs.len());
+        for jobs in jobs {
+            let jobs = jobs.into_iter().filter(|job| !self.is_there(job, &there));
+            let budget = session.settings().budget_bytes;
+            levels.push(self.batches(jobs.collect(), budget).await?);
+        }
+        let left = levels.iter().flatten().map(|batch| batch.jobs.len() as u64);
+        let resumed = shards - left.sum::<u64>();
+        if resumes {
             self.place.clean().await?;
         } else {
             let journal = to_bytes(&self.said()?);
@@ -379,8 +347,8 @@ impl Work {
                 describe::write_documents(&self.place, &arrays).await?;
             }
         }
-        let shards = jobs.iter().map(|level| level.len() as u64).sum();
-        let (done, resumed, bytes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (done, bytes) = (AtomicU64::new(resumed), AtomicU64::new(0));
+        let missing: Mutex<Vec<(usize, Vec<Hole>)>> = Mutex::default();
         let tell = || {
             if let Some(watch) = &options.watch {
                 watch(WriteProgress {
@@ -394,24 +362,25 @@ impl Work {
         let work = Arc::new(self);
         let at_once = session.settings().cpu_threads.max(1) * 2;
         // An overview is made of the level before.
-        for jobs in jobs {
-            stream::iter(jobs.into_iter().map(Ok))
-                .try_for_each_concurrent(at_once, |job| {
+        for batches in levels {
+            stream::iter(batches.into_iter().enumerate().map(Ok))
+                .try_for_each_concurrent(at_once, |(number, batch)| {
                     let (work, session) = (Arc::clone(&work), session.clone());
-                    let is_there = work.is_there(&job, &there);
-                    let (done, resumed, bytes, tell) = (&done, &resumed, &bytes, &tell);
+                    let (done, bytes, missing, tell) = (&done, &bytes, &missing, &tell);
                     async move {
-                        if is_there {
-                            resumed.fetch_add(1, Ordering::Relaxed);
-                        } else {
-                            let share = session.share_of_work(work.bytes(&job)).await;
-                            let size = work.samples(&job);
-                            with_type!(job.dtype, T => work.write_shard::<T>(&job).await)?;
-                            bytes.fetch_add(size, Ordering::Relaxed);
-                            drop(share);
+                        let share = session.share_of_work(batch.bytes).await;
+                        let holes = work.write(&batch.jobs).await?;
+                        drop(share);
+                        if !holes.is_empty() {
+                            let mut missing =
+                                missing.lock().unwrap_or_else(PoisonError::into_inner);
+                            missing.push((number, holes));
                         }
-                        done.fetch_add(1, Ordering::Relaxed);
-                        tell();
+                        for job in &batch.jobs {
+                            bytes.fetch_add(work.samples(job), Ordering::Relaxed);
+                            done.fetch_add(1, Ordering::Relaxed);
+                            tell();
+                        }
                         Ok::<_, Error>(())
                     }
                 })
@@ -419,8 +388,13 @@ impl Work {
         }
         work.describe().await?;
         let mut written = work.finish(shards).await?;
-        written.resumed = resumed.into_inner();
+        written.resumed = resumed;
         written.bytes = bytes.into_inner();
+        written.holes = holes.unwrap_or_default();
+        let mut missing = missing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        missing.sort_by_key(|(number, _)| *number);
+        let missing = missing.into_iter().flat_map(|(_, holes)| holes);
+        written.holes.extend(missing);
         Ok(written)
     }
 
@@ -441,7 +415,7 @@ impl Work {
         let coordinates = Coordinates::of(
             &level.grid,
             &self.steps,
-            &self.plan.bands,
+            &self.bands,
             self.cut.layout.arrangement,
         );
         let mut arrays = Vec::new();
@@ -465,12 +439,7 @@ impl Work {
             }
         };
         let added = self.steps.get(self.before..).unwrap_or_default();
-        let bands: Vec<&str> = self
-            .plan
-            .bands
-            .iter()
-            .map(|band| band.name.as_str())
-            .collect();
+        let bands: Vec<&str> = self.bands.iter().map(|band| band.name.as_str()).collect();
         match self.before {
             0 => format!("Write a cube of {}: {}", bands.join(", "), dates(added)),
             _ => format!("Append {}", dates(added)),
@@ -511,7 +480,11 @@ impl Work {
             [(_, only)] => describe::level_attributes(only),
             levels => describe::levels_attributes(levels, self.cut.resampling.name()),
         };
-        said.insert(LAYOUT.to_owned(), self.cut.to_json(&self.plan.bands));
+        said.insert(LAYOUT.to_owned(), self.cut.to_json(&self.bands));
+        match self.source.made() {
+            Value::Null => {}
+            made => _ = said.insert(MADE.to_owned(), made),
+        }
         let mut all = documents.clone();
         for (path, group) in &groups {
             let mut group = group.clone();
@@ -539,64 +512,4 @@ impl Work {
 /// Returns the last part of a path.
 fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
-}
-
-/// Returns the path of a level: a cube without overviews is one group.
-pub(super) fn level_path(level: usize, overviews: usize) -> String {
-    match overviews {
-        0 => String::new(),
-        _ => level.to_string(),
-    }
-}
-
-/// Returns the arrays of a level.
-fn specs(
-    bands: &[CubeBand],
-    cut: &Cut,
-    grid: &GeoBox,
-    steps: usize,
-) -> Result<Vec<(String, ArraySpec)>> {
-    let (steps, size) = (steps as u64, grid.size);
-    let (height, width) = (u64::from(size.height), u64::from(size.width));
-    let spec = |band: &CubeBand| {
-        let [chunk, shard] = cut.layout.blocks(band.dtype, size.height, size.width)?;
-        let spec = ArraySpec::new([steps, height, width], band.dtype, chunk.axes())
-            .with_shard(shard.axes())
-            .with_codec(cut.layout.codec)
-            .with_fill(band.nodata.unwrap_or(0.0))
-            .with_dimensions(["time", "y", "x"])
-            .with_attributes(describe::band_attributes(band, grid));
-        spec.check()?;
-        Ok::<_, Error>(spec)
-    };
-    match (cut.layout.arrangement, bands) {
-        (Arrangement::Stacked, [first, rest @ ..]) => {
-            for band in rest {
-                let same = band.dtype == first.dtype
-                    && band.nodata.map(f64::to_bits) == first.nodata.map(f64::to_bits)
-                    && (band.scale, band.offset) == (first.scale, first.offset);
-                if !same {
-                    return Err(Error::new(
-                        ErrorKind::InvalidInput,
-                        format!(
-                            "bands {} and {} differ in type, nodata or scale: they cannot share an array",
-                            first.name, band.name
-                        ),
-                    ));
-                }
-            }
-            let mut spec = spec(first)?;
-            spec.shape.insert(1, bands.len() as u64);
-            spec.chunk.insert(1, 1);
-            if let Some(shard) = &mut spec.shard {
-                shard.insert(1, 1);
-            }
-            spec.dimensions.insert(1, "band".to_owned());
-            Ok(vec![(STACK.to_owned(), spec)])
-        }
-        _ => bands
-            .iter()
-            .map(|band| Ok((band.name.clone(), spec(band)?)))
-            .collect(),
-    }
 }

@@ -12,15 +12,16 @@ use ndarray::{Array3, s};
 use rss_core::{
     Collection, Crs, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
     Pixels, Raster, Resampling, Session, Size, Source, Window,
-    zarr::{Arrangement, Cube, CubeOptions, Image, Layout, PixelIndex, Steps, Use},
+    apply::time::Grouping,
+    zarr::{Arrangement, Cube, CubeOptions, Image, Layout, PixelIndex, Use},
 };
 use rss_testbed::{Band, Scenes, Service, Testbed};
 
-fn session() -> Session {
+pub(super) fn session() -> Session {
     Session::builder().cpu_threads(2).build().unwrap()
 }
 
-fn place(path: &Path) -> Location {
+pub(super) fn place(path: &Path) -> Location {
     Location::parse(path.to_str().unwrap()).unwrap()
 }
 
@@ -204,7 +205,7 @@ async fn a_day_is_one_date_and_its_first_image_shows() {
         Image::new("a", day(1)).with_band("red", raster(1, 0, 0, 50, 40)),
         Image::new("c", day(3)).with_band("red", raster(3, 0, 0, 50, 40)),
     ];
-    let options = small().with_steps(Steps::SolarDays);
+    let options = small().with_grouping(Grouping::SolarDay);
     // One is of the next day in Greenwich; at 148 degrees east it is the same.
     Cube::create(&session, &location, images, &options)
         .await
@@ -224,6 +225,48 @@ async fn a_day_is_one_date_and_its_first_image_shows() {
     assert_eq!(red[[0, 20, 0]], 1);
 }
 
+#[tokio::test]
+async fn images_become_dates_by_day_month_or_all_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let late = day(1) + Duration::from_secs(30 * 60);
+    let images = || {
+        let image = |id: &str, time: DateTime<Utc>, value: i16| {
+            Image::new(id, time).with_band("red", raster(value, 0, 0, 20, 20))
+        };
+        let next_month = "2021-02-03T00:00:00Z".parse().unwrap();
+        vec![
+            image("a", day(1), 1),
+            image("b", late, 2),
+            image("c", day(9), 3),
+            image("d", next_month, 4),
+        ]
+    };
+    // In Greenwich the second is of the next day; by the sun it is of the same.
+    for (by, expected) in [
+        (Grouping::Item, &["a", "b", "c", "d"][..]),
+        (Grouping::Day, &["a", "b", "c", "d"]),
+        (Grouping::SolarDay, &["a,b", "c", "d"]),
+        (Grouping::Month, &["a,b,c", "d"]),
+        (Grouping::Season, &["a,b,c,d"]),
+        (Grouping::All, &["a,b,c,d"]),
+    ] {
+        let location = place(&dir.path().join(by.name()));
+        let options = small().with_grouping(by);
+        Cube::create(&session, &location, images(), &options)
+            .await
+            .unwrap();
+        let cube = Cube::open(&session, &location).await.unwrap();
+        let items: Vec<String> = cube
+            .steps()
+            .iter()
+            .map(|step| step.items.join(","))
+            .collect();
+        assert_eq!(items, expected, "{by}");
+        assert_eq!(cube.steps()[0].time, day(1));
+    }
+}
+
 /// Zero is a value like another where the files state no nodata.
 #[tokio::test]
 async fn without_nodata_every_pixel_of_the_first_image_shows() {
@@ -239,7 +282,7 @@ async fn without_nodata_every_pixel_of_the_first_image_shows() {
         Image::new("a", day(1)).with_band("red", plain(0, 0)),
         Image::new("b", late).with_band("red", plain(5, 20)),
     ];
-    let options = small().with_steps(Steps::SolarDays);
+    let options = small().with_grouping(Grouping::SolarDay);
     Cube::create(&session, &location, images, &options)
         .await
         .unwrap();
@@ -359,7 +402,7 @@ async fn dates_are_added_and_what_was_there_stays() {
 }
 
 /// Every file of a folder, with its bytes.
-fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+pub(super) fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {

@@ -1,6 +1,7 @@
 //! Arrays and cubes in Zarr.
 
 mod arrays;
+mod computed;
 mod cubes;
 #[cfg(feature = "icechunk")]
 mod icechunk;

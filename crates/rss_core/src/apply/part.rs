@@ -1,0 +1,271 @@
+//! Parts of a cube and of a result: what a writer asks for that keeps them in pieces of its own.
+
+use std::{ops::Range, sync::Arc};
+
+use futures::{StreamExt, stream};
+use ndarray::Array4;
+use serde_json::{Value, json};
+
+use super::{
+    block::BlockSample,
+    cube::{Cube, Image, Inner},
+    options::{OnFailure, Values},
+    report::{Hole, named},
+    run::{Apply, Computed, made_of},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::Window,
+    raster::{DataType, Sample},
+    session::Session,
+};
+
+/// Files that are opened at once; the stores bound those of each host.
+const OPENS: usize = 64;
+
+/// What the files of a band say of their samples.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stored {
+    pub(crate) dtype: DataType,
+    pub(crate) scale: Option<f64>,
+    pub(crate) offset: Option<f64>,
+    pub(crate) unit: Option<String>,
+}
+
+impl Cube {
+    pub(crate) fn session(&self) -> &Session {
+        &self.0.session
+    }
+
+    /// Returns true if samples are physical values, which are floats whatever the files hold.
+    pub(crate) fn is_physical(&self) -> bool {
+        self.0.options.values == Values::Physical
+    }
+
+    /// Returns true if what cannot be read is left out.
+    pub(crate) fn allows_holes(&self) -> bool {
+        self.0.options.on_failure == OnFailure::Hole
+    }
+
+    /// Returns what is missing before anything is read.
+    pub(crate) fn known_holes(&self) -> Vec<Hole> {
+        self.0.holes.clone()
+    }
+
+    /// Returns what, beside grid, dates and items, decides about the samples.
+    pub(crate) fn made(&self) -> Value {
+        let options = &self.0.options;
+        let values = match options.values {
+            Values::Raw => "raw",
+            Values::Physical => "physical",
+        };
+        let manifest = options.manifest.as_ref();
+        let mask = options.mask.as_ref().map(|classes| {
+            json!({
+                "classes": classes.to_string(),
+                "opening": options.cleanup.opening,
+                "dilation": options.cleanup.dilation,
+                "element": format!("{:?}", options.cleanup.element).to_lowercase(),
+            })
+        });
+        json!({
+            "values": values,
+            "resampling": options.resampling.name(),
+            "max_error_pixels": options.max_error_pixels,
+            "mosaic": options.mosaic.name(),
+            "mask": mask,
+            "manifest": manifest.map(|one| format!("{} {}", one.source, one.collection)),
+        })
+    }
+
+    /// Returns a cube of some of the dates and bands of this one, which shares its open files.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if there is no such date or band.
+    pub(crate) fn part(&self, steps: Range<usize>, bands: &[usize]) -> Result<Self> {
+        let all = &self.0;
+        let none = || {
+            let message = format!("dates {steps:?} and bands {bands:?} are not of this cube");
+            Error::new(ErrorKind::InvalidInput, message)
+        };
+        let picked: Option<Vec<_>> = bands
+            .iter()
+            .map(|&band| all.bands.get(band).cloned())
+            .collect();
+        let image = |image: &Image| Image {
+            bands: bands
+                .iter()
+                .map(|&band| image.bands.get(band).cloned().flatten())
+                .collect(),
+            masks: Arc::clone(&image.masks),
+            hidden: image.hidden,
+        };
+        let images = all.images.get(steps.clone()).ok_or_else(none)?;
+        let images = images.iter().map(|step| step.iter().map(image).collect());
+        Ok(Self(Arc::new(Inner {
+            session: all.session.clone(),
+            grid: Arc::clone(&all.grid),
+            bands: picked.ok_or_else(none)?.into(),
+            steps: all.steps.get(steps.clone()).ok_or_else(none)?.into(),
+            images: images.collect(),
+            left_out: Vec::new(),
+            holes: Vec::new(),
+            options: all.options.clone(),
+        })))
+    }
+
+    /// Returns this cube with other nodata values of its bands.
+    pub(crate) fn with_nodata(&self, nodata: &[Option<f64>]) -> Self {
+        let all = &self.0;
+        let bands = all.bands.iter().zip(nodata).map(|(band, &nodata)| {
+            let mut band = band.clone();
+            band.nodata = nodata;
+            band
+        });
+        Self(Arc::new(Inner {
+            session: all.session.clone(),
+            grid: Arc::clone(&all.grid),
+            bands: bands.collect(),
+            steps: Arc::clone(&all.steps),
+            images: all.images.clone(),
+            left_out: all.left_out.clone(),
+            holes: all.holes.clone(),
+            options: all.options.clone(),
+        }))
+    }
+
+    /// Opens all files, and returns what those of each band say of their samples.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if they do not agree; what opening them gives, unless that is a hole.
+    pub(crate) async fn stored(&self) -> Result<Vec<Stored>> {
+        let all = &self.0;
+        let mut sources = Vec::new();
+        for image in all.images.iter().flatten() {
+            for (band, source) in image.bands.iter().enumerate() {
+                sources.extend(source.as_deref().map(|source| (band, source)));
+            }
+        }
+        let opening: Vec<_> = sources
+            .iter()
+            .map(|(_, source)| source.opened(&all.session, &all.grid))
+            .collect();
+        let opened: Vec<_> = stream::iter(opening).buffered(OPENS).collect().await;
+        let mut stored: Vec<Option<Stored>> = vec![None; all.bands.len()];
+        for ((band, source), opened) in sources.into_iter().zip(opened) {
+            let opened = match (opened, all.options.on_failure) {
+                (Ok(opened), _) => opened,
+                (Err(err), OnFailure::Fail) => {
+                    return Err(named(&err, &source.item, &source.asset, None));
+                }
+                // It is told when it is to be read.
+                (Err(_), OnFailure::Hole) => continue,
+            };
+            let profile = opened.reader.profile();
+            let said = profile.bands.first();
+            let here = Stored {
+                dtype: profile.dtype,
+                scale: said.and_then(|band| band.scale),
+                offset: said.and_then(|band| band.offset),
+                unit: said.and_then(|band| band.unit.clone()),
+            };
+            let Some(known) = stored.get_mut(band) else {
+                continue;
+            };
+            match known {
+                Some(known) => known.check(&here).map_err(|err| {
+                    named(&err, &source.item, &source.asset, None).at(&source.location)
+                })?,
+                None => *known = Some(here),
+            }
+        }
+        stored
+            .into_iter()
+            .zip(all.bands.iter())
+            .map(|(stored, band)| {
+                stored.ok_or_else(|| {
+                    let message = format!("band {}: none of its files can be opened", band.name);
+                    Error::new(ErrorKind::NotFound, message)
+                })
+            })
+            .collect()
+    }
+
+    /// Returns the bytes that a window takes while it is read, its samples included. Opens files that were not
+    /// opened before.
+    pub(crate) async fn bytes<T: BlockSample>(&self, window: Window) -> Result<u64> {
+        Ok(self.0.plan::<T>(window, 0).await?.bytes)
+    }
+
+    /// Reads a window, (time, band, y, x).
+    pub(crate) async fn samples<T: BlockSample>(
+        &self,
+        window: Window,
+    ) -> Result<(Array4<T>, Vec<Hole>)> {
+        let (block, holes) = self.read::<T>(window).await?;
+        Ok((block.data, holes))
+    }
+}
+
+impl Stored {
+    fn check(&self, other: &Self) -> Result<()> {
+        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        if other.dtype != self.dtype {
+            return wrong(format!(
+                "its samples are {}, the first's are {}: take physical values",
+                other.dtype, self.dtype
+            ));
+        }
+        if (other.scale, other.offset) != (self.scale, self.offset) {
+            return wrong(format!(
+                "its values are samples x {} + {}, the first's are samples x {} + {}: take physical values",
+                other.scale.unwrap_or(1.0),
+                other.offset.unwrap_or(0.0),
+                self.scale.unwrap_or(1.0),
+                self.offset.unwrap_or(0.0)
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl<O: Sample + Send + Sync + 'static> Apply<O> {
+    /// Returns the names of the bands that are made.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.options.names
+    }
+
+    /// Returns what is made for each date, if that is what bands are.
+    pub(crate) fn dated(&self) -> Option<&[String]> {
+        self.each_date.as_deref()
+    }
+
+    /// Sets the value of pixels without data, unless there is none to set.
+    pub(crate) fn with_nodata(mut self, nodata: Option<f64>) -> Self {
+        self.options.nodata = nodata.or(self.options.nodata);
+        self
+    }
+
+    /// Returns what, beside grid, dates and items, decides about the samples. Of a closure that cannot be told.
+    pub(crate) fn made(&self) -> Value {
+        let mut made = self.cube.made();
+        made["computed"] = json!(self.how.as_deref().unwrap_or("a closure"));
+        made["halo"] = json!(self.options.halo);
+        made
+    }
+
+    /// Returns the bytes that a window takes while it is computed, beside what is made.
+    pub(crate) async fn bytes(&self, window: Window) -> Result<u64> {
+        let inner = Arc::clone(&self.cube.0);
+        Ok((self.plan)(inner, window, self.options.halo).await?.bytes)
+    }
+
+    /// Computes a window.
+    pub(crate) async fn block(&self, window: Window) -> Result<Computed<O>> {
+        let inner = Arc::clone(&self.cube.0);
+        let plan = (self.plan)(Arc::clone(&inner), window, self.options.halo).await?;
+        made_of(inner, window, plan, Arc::clone(&self.compute), self.gaps()).await
+    }
+}

@@ -1,0 +1,424 @@
+//! Samples of a cube or a result of [`apply`](crate::apply): put on a grid, masked, scaled or computed.
+
+use std::{ops::Range, sync::Arc};
+
+use ndarray::{Array3, Array4, Axis, s};
+use serde_json::Value;
+
+use super::{
+    Cube,
+    describe::{CubeBand, TimeStep},
+    options::CubeOptions,
+    plan::check_names,
+    samples::{Images, Kind, Nodata, Part, Samples, Together},
+    write::Written,
+};
+use crate::{
+    apply::{self, Apply, BlockSample, Hole, Stored},
+    error::{Error, ErrorKind, Result},
+    geo::{GeoBox, Lattice},
+    raster::{DataType, Pixels, Sample},
+    zarr::root::Root,
+};
+
+/// Runs `$body` with `$type` the Rust type of a data type that blocks can have.
+macro_rules! with_block_type {
+    ($dtype:expr, $type:ident => $body:expr) => {
+        with_block_type!(@ $dtype, $type, $body, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64,
+            I64 i64, F32 f32, F64 f64)
+    };
+    (@ $dtype:expr, $type:ident, $body:expr, $($name:ident $rust:ty),*) => {
+        match $dtype {
+            $(DataType::$name => {
+                type $type = $rust;
+                $body
+            })*
+            other => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("samples of {other}: expected real numbers"),
+            )),
+        }
+    };
+}
+
+impl From<apply::Cube> for Images {
+    fn from(cube: apply::Cube) -> Self {
+        Self(Kind::Computed(Box::new(|nodata| {
+            Box::pin(async move {
+                let samples = OfCube::open(cube, &nodata).await?;
+                Ok(Arc::new(samples) as Arc<dyn Samples>)
+            })
+        })))
+    }
+}
+
+impl From<&apply::Cube> for Images {
+    fn from(cube: &apply::Cube) -> Self {
+        cube.clone().into()
+    }
+}
+
+impl<O: Sample + Send + Sync + 'static> From<Apply<O>> for Images {
+    fn from(work: Apply<O>) -> Self {
+        Self(Kind::Computed(Box::new(|nodata| {
+            Box::pin(async move {
+                let samples = OfResult::new(work, &nodata)?;
+                Ok(Arc::new(samples) as Arc<dyn Samples>)
+            })
+        })))
+    }
+}
+
+impl apply::Cube {
+    /// Writes all dates and bands as a new stored cube: [`Cube::create`] with this cube's session. Bands have
+    /// their names; raw samples keep the files' type and nodata value, physical ones are float32 and NaN.
+    ///
+    /// ```
+    /// # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Location, Session, Source, date};
+    /// use rss_core::{Resampling, apply, zarr};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> anyhow::Result<()> {
+    /// # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
+    /// # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
+    /// # let dea = Source::api(&bed.stac_url())?.like(&DEA);
+    /// # let found = ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
+    /// #     .session(session.clone())
+    /// #     .canonical_bands(["red", "nir"])
+    /// #     .start_date(date(2021, 1, 1)).end_date(date(2021, 2, 1))
+    /// #     .cloudcover((Cmp::Less, 30)).build()?.search_async().await?;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let location = Location::parse(&dir.path().join("cube.zarr").to_string_lossy())?;
+    ///
+    /// let options = apply::CubeOptions::new()
+    ///     .with_grid(apply::Grid::Utm(40.0.into()))
+    ///     .with_resampling(Resampling::Average)
+    ///     .reflectance();
+    /// let cube = apply::Cube::of(&found, &options).await?;
+    /// let written = cube.zarr(&location, &zarr::CubeOptions::new()).await?;
+    /// assert_eq!((written.steps, written.holes.len()), (4, 0));
+    /// let stored = zarr::Cube::open(&session, &location).await?;
+    /// let red = stored.read::<f32>("red", 0..4, None, 0).await?;
+    /// assert_eq!(red.dim().2, cube.grid().size.width as usize);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Cube::create`].
+    pub async fn zarr(&self, root: impl Into<Root>, options: &CubeOptions) -> Result<Written> {
+        Cube::create(self.session(), root, self, options).await
+    }
+}
+
+impl<O: Sample + Send + Sync + 'static> Apply<O> {
+    /// Computes everything into a new stored cube: [`Cube::create`] with the cube's session. Each band is an
+    /// array of its name, of one date: that of the first image, with the items of all. Where
+    /// [`Apply::each_date`] says that bands are dates, each of its names is an array of all dates.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cube::create`]; [`ErrorKind::InvalidInput`] if the bands have no names.
+    pub async fn zarr(self, root: impl Into<Root>, options: &CubeOptions) -> Result<Written> {
+        let session = self.cube().session().clone();
+        Cube::create(&session, root, self, options).await
+    }
+}
+
+/// Checks that a grid can be said in a cube.
+fn check_grid(grid: &GeoBox) -> Result<()> {
+    let placed = Lattice::of(grid);
+    placed.map(|_| ()).map_err(|err| {
+        let message = format!("the grid of what is computed: {}", err.message());
+        Error::new(err.kind(), message)
+    })
+}
+
+/// Returns a chosen nodata value as samples hold it.
+fn held(nodata: f64, dtype: DataType, band: &str) -> Result<f64> {
+    let rounded = dtype.rounded(nodata);
+    match dtype.holds(nodata) && rounded.is_finite() == nodata.is_finite() {
+        true => Ok(rounded),
+        false => Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("band {band}: nodata {nodata} is no {dtype}"),
+        )),
+    }
+}
+
+/// The samples of a cube.
+struct OfCube {
+    cube: apply::Cube,
+    bands: Vec<CubeBand>,
+}
+
+impl OfCube {
+    async fn open(cube: apply::Cube, chosen: &Nodata) -> Result<Self> {
+        let names: Vec<String> = cube.bands().iter().map(|band| band.name.clone()).collect();
+        check_names(&names)?;
+        check_grid(cube.grid())?;
+        let stored = match cube.is_physical() {
+            true => None,
+            false => Some(cube.stored().await?),
+        };
+        let mut bands = Vec::with_capacity(names.len());
+        for (number, band) in cube.bands().iter().enumerate() {
+            let of_files = stored.as_ref().and_then(|stored| stored.get(number));
+            let Stored {
+                dtype,
+                scale,
+                offset,
+                unit,
+            } = of_files.cloned().unwrap_or(Stored {
+                dtype: DataType::F32,
+                scale: None,
+                offset: None,
+                unit: None,
+            });
+            let nodata = match chosen.of(&band.name) {
+                Some(nodata) => Some(held(nodata, dtype, &band.name)?),
+                None => {
+                    let own = band.nodata.filter(|&nodata| dtype.holds(nodata));
+                    let own = own.filter(|_| of_files.is_some());
+                    // A missing float is NaN, whatever it was in the files.
+                    own.or(dtype.is_float().then_some(f64::NAN))
+                }
+            };
+            bands.push(CubeBand {
+                name: band.name.clone(),
+                dtype,
+                nodata,
+                scale,
+                offset,
+                unit,
+            });
+        }
+        let whole = |band: &CubeBand| !band.dtype.is_float();
+        let nodata: Vec<Option<f64>> = bands
+            .iter()
+            .zip(cube.bands())
+            .map(|(band, of_files)| match whole(band) {
+                true => band.nodata,
+                false => of_files.nodata,
+            })
+            .collect();
+        Ok(Self {
+            cube: cube.with_nodata(&nodata),
+            bands,
+        })
+    }
+
+    /// Returns the type of a part's bands.
+    fn dtype(&self, part: &Part) -> DataType {
+        let band = part.bands.first().and_then(|&band| self.bands.get(band));
+        band.map_or(DataType::F32, |band| band.dtype)
+    }
+
+    async fn read<T: BlockSample>(&self, part: &Part) -> Result<(Vec<Pixels>, Vec<Hole>)> {
+        let cube = self.cube.part(part.times.clone(), &part.bands)?;
+        let (samples, holes) = cube.samples::<T>(part.window).await?;
+        let nodata: Vec<Option<f64>> = part
+            .bands
+            .iter()
+            .map(|&band| self.bands.get(band).and_then(|band| band.nodata))
+            .collect();
+        let split = move || of_bands(samples, &nodata);
+        Ok((cube.session().cpu(split).await?, holes))
+    }
+}
+
+/// Returns (time, y, x) of each band of (time, band, y, x), where NaN is `nodata` if there is one.
+fn of_bands<T: Sample>(samples: Array4<T>, nodata: &[Option<f64>]) -> Vec<Pixels> {
+    let split = |band: usize, of_band: Array3<T>| {
+        let nodata = nodata.get(band).copied().flatten();
+        let nodata = nodata.filter(|nodata| T::DTYPE.is_float() && !nodata.is_nan());
+        T::wrap(match nodata.map(T::of_number) {
+            Some(nodata) => of_band.mapv_into(|sample| match sample.number().is_nan() {
+                true => nodata,
+                false => sample,
+            }),
+            None => of_band,
+        })
+    };
+    if samples.dim().1 == 1 {
+        return vec![split(0, samples.index_axis_move(Axis(1), 0))];
+    }
+    let bands = samples.axis_iter(Axis(1)).enumerate();
+    bands
+        .map(|(band, view)| split(band, view.to_owned()))
+        .collect()
+}
+
+#[async_trait::async_trait]
+impl Samples for OfCube {
+    fn bands(&self) -> &[CubeBand] {
+        &self.bands
+    }
+
+    fn steps(&self) -> Vec<TimeStep> {
+        let steps = self.cube.steps().iter();
+        steps
+            .map(|step| TimeStep {
+                time: step.time,
+                items: step.items.clone(),
+            })
+            .collect()
+    }
+
+    fn grid(&self) -> GeoBox {
+        self.cube.grid().clone()
+    }
+
+    fn made(&self) -> Value {
+        self.cube.made()
+    }
+
+    fn together(&self) -> Together {
+        Together::Bands
+    }
+
+    fn holes(&self) -> Option<Vec<Hole>> {
+        self.cube.allows_holes().then(|| self.cube.known_holes())
+    }
+
+    async fn bytes(&self, part: &Part) -> Result<u64> {
+        let cube = self.cube.part(part.times.clone(), &part.bands)?;
+        let dtype = self.dtype(part);
+        let read = with_block_type!(dtype, T => cube.bytes::<T>(part.window).await)?;
+        // Bands are put apart beside what was read.
+        let apart = match part.bands.len() {
+            1 => 0,
+            _ => part.len() * dtype.size() as u64,
+        };
+        Ok(read + apart)
+    }
+
+    async fn make(&self, part: &Part) -> Result<(Vec<Pixels>, Vec<Hole>)> {
+        with_block_type!(self.dtype(part), T => self.read::<T>(part).await)
+    }
+}
+
+/// The samples of a result.
+struct OfResult<O> {
+    work: Apply<O>,
+    bands: Vec<CubeBand>,
+    steps: Vec<TimeStep>,
+}
+
+impl<O: Sample + Send + Sync + 'static> OfResult<O> {
+    fn new(work: Apply<O>, chosen: &Nodata) -> Result<Self> {
+        let cube = work.cube();
+        check_grid(cube.grid())?;
+        let names = work.dated().unwrap_or_else(|| work.names()).to_vec();
+        if names.is_empty() {
+            let message = "a result without names cannot be arrays: ApplyOptions::with_names gives its bands some";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        check_names(&names)?;
+        let all = cube.steps();
+        let steps: Vec<TimeStep> = match (work.dated(), all.first()) {
+            (Some(_), _) => all
+                .iter()
+                .map(|step| TimeStep {
+                    time: step.time,
+                    items: step.items.clone(),
+                })
+                .collect(),
+            (None, Some(first)) => vec![TimeStep {
+                time: first.time,
+                items: all.iter().flat_map(|step| step.items.clone()).collect(),
+            }],
+            (None, None) => Vec::new(),
+        };
+        // One value for all bands: of floats it is what NaN becomes.
+        let name = names.first().map_or("", String::as_str);
+        let nodata = match chosen.of(name) {
+            Some(nodata) => Some(held(nodata, O::DTYPE, name)?),
+            None => None,
+        };
+        let work = work.with_nodata(nodata);
+        let nodata = match work.nodata() {
+            Some(nodata) => Some(held(nodata, O::DTYPE, name)?),
+            None => None,
+        };
+        let bands = names.into_iter().map(|name| CubeBand {
+            name,
+            dtype: O::DTYPE,
+            nodata,
+            scale: None,
+            offset: None,
+            unit: None,
+        });
+        Ok(Self {
+            bands: bands.collect(),
+            work,
+            steps,
+        })
+    }
+
+    /// Returns the bands of the result that are some dates of a band.
+    fn layers(&self, band: usize, times: &Range<usize>) -> Range<usize> {
+        let first = band * self.steps.len();
+        first + times.start..first + times.end
+    }
+}
+
+#[async_trait::async_trait]
+impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
+    fn bands(&self) -> &[CubeBand] {
+        &self.bands
+    }
+
+    fn steps(&self) -> Vec<TimeStep> {
+        self.steps.clone()
+    }
+
+    fn grid(&self) -> GeoBox {
+        self.work.cube().grid().clone()
+    }
+
+    fn made(&self) -> Value {
+        self.work.made()
+    }
+
+    fn together(&self) -> Together {
+        Together::Place
+    }
+
+    fn holes(&self) -> Option<Vec<Hole>> {
+        let cube = self.work.cube();
+        cube.allows_holes().then(|| cube.known_holes())
+    }
+
+    async fn bytes(&self, part: &Part) -> Result<u64> {
+        let all = Part {
+            bands: (0..self.bands.len()).collect(),
+            times: 0..self.steps.len(),
+            window: part.window,
+        };
+        let size = O::DTYPE.size() as u64;
+        Ok(self.work.bytes(part.window).await? + (all.len() + part.len()) * size)
+    }
+
+    async fn make(&self, part: &Part) -> Result<(Vec<Pixels>, Vec<Hole>)> {
+        let made = self.work.block(part.window).await?;
+        let layers = made.samples.dim().0;
+        let expected = self.bands.len() * self.steps.len();
+        if layers != expected {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "block {} has {layers} bands, expected {expected}: {} names of {} dates",
+                    part.window,
+                    self.bands.len(),
+                    self.steps.len()
+                ),
+            ));
+        }
+        let bands = part.bands.iter().map(|&band| {
+            let layers = self.layers(band, &part.times);
+            O::wrap(made.samples.slice(s![layers, .., ..]).to_owned())
+        });
+        Ok((bands.collect(), made.holes))
+    }
+}

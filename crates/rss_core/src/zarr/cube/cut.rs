@@ -1,0 +1,110 @@
+//! How a cube is cut: into levels, arrays, shards and chunks.
+
+use serde_json::{Value, json};
+
+use super::describe::{self, CubeBand, STACK};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::GeoBox,
+    raster::Resampling,
+    zarr::{
+        array::ArraySpec,
+        layout::{Arrangement, Layout},
+    },
+};
+
+/// How a cube is cut, as its group says it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cut {
+    pub(super) layout: Layout,
+    pub(super) overviews: usize,
+    pub(super) resampling: Resampling,
+}
+
+impl Cut {
+    /// Returns what the group says: all but chunks and shards, which the arrays say.
+    pub(super) fn to_json(self, bands: &[CubeBand]) -> Value {
+        let names: Vec<&str> = bands.iter().map(|band| band.name.as_str()).collect();
+        json!({
+            "bands": names,
+            "codec": self.layout.codec.to_string(),
+            "stacked": self.layout.arrangement == Arrangement::Stacked,
+            "overviews": self.overviews,
+            "resampling": self.resampling.name(),
+        })
+    }
+
+    pub(super) fn parse(said: &Value) -> Option<Self> {
+        let arrangement = match said.get("stacked")?.as_bool()? {
+            true => Arrangement::Stacked,
+            false => Arrangement::Bands,
+        };
+        Some(Self {
+            layout: Layout::default()
+                .with_codec(said.get("codec")?.as_str()?.parse().ok()?)
+                .with_arrangement(arrangement),
+            overviews: usize::try_from(said.get("overviews")?.as_u64()?).ok()?,
+            resampling: said.get("resampling")?.as_str()?.parse().ok()?,
+        })
+    }
+}
+
+/// Returns the path of a level: a cube without overviews is one group.
+pub(super) fn level_path(level: usize, overviews: usize) -> String {
+    match overviews {
+        0 => String::new(),
+        _ => level.to_string(),
+    }
+}
+
+/// Returns the arrays of a level.
+pub(super) fn specs(
+    bands: &[CubeBand],
+    cut: &Cut,
+    grid: &GeoBox,
+    steps: usize,
+) -> Result<Vec<(String, ArraySpec)>> {
+    let (steps, size) = (steps as u64, grid.size);
+    let (height, width) = (u64::from(size.height), u64::from(size.width));
+    let spec = |band: &CubeBand| {
+        let [chunk, shard] = cut.layout.blocks(band.dtype, size.height, size.width)?;
+        let spec = ArraySpec::new([steps, height, width], band.dtype, chunk.axes())
+            .with_shard(shard.axes())
+            .with_codec(cut.layout.codec)
+            .with_fill(band.nodata.unwrap_or(0.0))
+            .with_dimensions(["time", "y", "x"])
+            .with_attributes(describe::band_attributes(band, grid));
+        spec.check()?;
+        Ok::<_, Error>(spec)
+    };
+    match (cut.layout.arrangement, bands) {
+        (Arrangement::Stacked, [first, rest @ ..]) => {
+            for band in rest {
+                let same = band.dtype == first.dtype
+                    && band.nodata.map(f64::to_bits) == first.nodata.map(f64::to_bits)
+                    && (band.scale, band.offset) == (first.scale, first.offset);
+                if !same {
+                    return Err(Error::new(
+                        ErrorKind::InvalidInput,
+                        format!(
+                            "bands {} and {} differ in type, nodata or scale: they cannot share an array",
+                            first.name, band.name
+                        ),
+                    ));
+                }
+            }
+            let mut spec = spec(first)?;
+            spec.shape.insert(1, bands.len() as u64);
+            spec.chunk.insert(1, 1);
+            if let Some(shard) = &mut spec.shard {
+                shard.insert(1, 1);
+            }
+            spec.dimensions.insert(1, "band".to_owned());
+            Ok(vec![(STACK.to_owned(), spec)])
+        }
+        _ => bands
+            .iter()
+            .map(|band| Ok((band.name.clone(), spec(band)?)))
+            .collect(),
+    }
+}

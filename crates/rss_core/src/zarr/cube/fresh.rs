@@ -1,0 +1,190 @@
+//! What a write adds: all of a new cube, or the dates that an append finds missing.
+
+use std::{collections::HashSet, sync::Arc};
+
+use chrono::SubsecRound;
+use serde_json::Value;
+
+use super::{
+    Cube,
+    describe::{CubeBand, MADE, TimeStep},
+    options::CubeOptions,
+    plan::Plan,
+    samples::{Images, Kind, Nodata, Samples},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::Lattice,
+    session::Session,
+};
+
+/// What is to be written: a source, of which an append leaves out the first dates.
+pub(super) struct Fresh {
+    pub(super) source: Arc<dyn Samples>,
+    /// Dates of the source that the cube has already.
+    pub(super) skipped: usize,
+}
+
+impl Fresh {
+    /// Opens what is to be written and checks that it fits the cube that is there. None if all of it is in the
+    /// cube already; and how many images are.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`], which says what does not fit; what opening the images gives.
+    pub(super) async fn of(
+        session: &Session,
+        images: Images,
+        cube: Option<&Cube>,
+        options: &CubeOptions,
+    ) -> Result<(Option<Self>, usize)> {
+        let items = cube.into_iter().flat_map(|cube| cube.steps());
+        let there: HashSet<&str> = items
+            .flat_map(|step| step.items.iter().map(String::as_str))
+            .collect();
+        let (source, skipped, known): (Arc<dyn Samples>, _, _) = match images.0 {
+            Kind::Copied(images) => {
+                let all = images.len();
+                let images: Vec<_> = images
+                    .into_iter()
+                    .filter(|image| !there.contains(image.id.as_str()))
+                    .collect();
+                let known = all - images.len();
+                if images.is_empty() && known > 0 {
+                    return Ok((None, known));
+                }
+                let existing = cube.map(|cube| (cube.grid(), cube.bands()));
+                let plan = Plan::new(session, images, existing, options).await?;
+                (Arc::new(plan), 0, known)
+            }
+            Kind::Computed(open) => {
+                let nodata = match cube {
+                    Some(cube) => Nodata::Of(cube.bands().to_vec()),
+                    None => Nodata::Chosen(options.nodata),
+                };
+                let source = open(nodata).await?;
+                if let Some(cube) = cube {
+                    check_alike(source.as_ref(), cube)?;
+                }
+                let (skipped, known) = known_of(&source.steps(), &there)?;
+                (source, skipped, known)
+            }
+        };
+        if skipped == source.steps().len() {
+            return Ok((None, known));
+        }
+        if let Some(cube) = cube {
+            let there = cube.attributes().get(MADE).unwrap_or(&Value::Null);
+            let made = source.made();
+            if *there != made {
+                let message =
+                    format!("the cube's samples are made by {there}, those to add by {made}");
+                return Err(Error::new(ErrorKind::InvalidInput, message));
+            }
+        }
+        Ok((Some(Self { source, skipped }), known))
+    }
+
+    /// Returns the dates that are to be written, as a cube keeps them: to the millisecond.
+    pub(super) fn steps(&self) -> Vec<TimeStep> {
+        let steps = self.source.steps().into_iter().skip(self.skipped);
+        let kept = |step: TimeStep| TimeStep {
+            time: step.time.trunc_subsecs(3),
+            items: step.items,
+        };
+        steps.map(kept).collect()
+    }
+}
+
+/// Returns how many dates, the first ones, are there already, and how many images these have.
+fn known_of(steps: &[TimeStep], there: &HashSet<&str>) -> Result<(usize, usize)> {
+    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let (mut skipped, mut known) = (0, 0);
+    for (number, step) in steps.iter().enumerate() {
+        let (old, new): (Vec<&String>, Vec<&String>) = step
+            .items
+            .iter()
+            .partition(|item| there.contains(item.as_str()));
+        match (old.first(), new.first()) {
+            (Some(old), Some(new)) => {
+                return wrong(format!(
+                    "the date {} has item {old}, which is in the cube, and {new}, which is not: a date is \
+                     written at once",
+                    step.time
+                ));
+            }
+            (Some(_), None) if number > skipped => {
+                return wrong(format!(
+                    "the date {} is in the cube already, an earlier one is not",
+                    step.time
+                ));
+            }
+            (Some(_), None) => {
+                skipped += 1;
+                known += old.len();
+            }
+            (None, _) => {}
+        }
+    }
+    Ok((skipped, known))
+}
+
+/// Checks that what is computed fits the cube that it is to be added to.
+fn check_alike(source: &dyn Samples, cube: &Cube) -> Result<()> {
+    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let (grid, expected) = (source.grid(), cube.grid());
+    if Lattice::of(expected)?.extent(&grid).ok() != Some(Lattice::of(expected)?.extent(expected)?) {
+        return wrong(format!(
+            "the images are put on {grid}, the cube lies on {expected}"
+        ));
+    }
+    let said = |bands: &[CubeBand]| {
+        let said = bands.iter().map(|band| match band.nodata {
+            Some(nodata) => format!("{} of {} without data {nodata}", band.name, band.dtype),
+            None => format!("{} of {}", band.name, band.dtype),
+        });
+        said.collect::<Vec<_>>().join(", ")
+    };
+    let values = |bands: &[CubeBand]| {
+        let values = bands.iter();
+        values
+            .map(|band| (band.scale, band.offset))
+            .collect::<Vec<_>>()
+    };
+    let (bands, there) = (source.bands(), cube.bands());
+    if said(bands) != said(there) || values(bands) != values(there) {
+        return wrong(format!(
+            "the images make {}, the cube has {}",
+            said(bands),
+            said(there)
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_dates_behind_those_of_the_cube_are_added() {
+        let step = |day: u32, items: &[&str]| TimeStep {
+            time: format!("2021-01-{day:02}T00:00:00Z").parse().unwrap(),
+            items: items.iter().map(|&item| item.to_owned()).collect(),
+        };
+        let there = HashSet::from(["a", "b", "c"]);
+        let known = |steps: &[TimeStep]| known_of(steps, &there);
+        let (old, new) = (step(1, &["b", "a"]), step(3, &["d"]));
+        assert_eq!(known(&[old.clone(), new.clone()]).unwrap(), (1, 2));
+        assert_eq!(known(std::slice::from_ref(&new)).unwrap(), (0, 0));
+        assert_eq!(known(&[old.clone(), step(2, &["c"])]).unwrap(), (2, 3));
+        let err = known(&[step(2, &["c", "d"])]).unwrap_err();
+        assert!(
+            err.message()
+                .contains("has item c, which is in the cube, and d"),
+            "{err}"
+        );
+        let err = known(&[new, step(4, &["c"])]).unwrap_err();
+        assert!(err.message().contains("an earlier one is not"), "{err}");
+    }
+}
