@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod apply;
 
-pub(crate) use self::apply::{ApplyArgs, CubeArgs, MosaicArgs};
+pub(crate) use self::apply::{ApplyArgs, CubeArgs, GridArgs, MosaicArgs};
 
 /// From a STAC query to pixels.
 #[derive(Debug, Parser)]
@@ -276,7 +276,7 @@ pub(crate) struct ZarrArgs {
 pub(crate) enum ZarrAction {
     /// Writes the images of a selection as a cube: an array (time, y, x) for each band.
     #[command(
-        after_help = "A write that was stopped goes on where it was when the same command is started again; until it is done nothing can be opened.\n\nExample:\n  rss zarr write dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to cube.zarr\n  rss search .. --json | rss zarr write --items - --use time-series --to s3://bucket/cube.zarr\n  rss zarr write .. --append --to cube.zarr"
+        after_help = "Images that share their pixels are copied as they are. Any of --resolution, --grid, --resampling, --mask, --mosaic, --reflectance and --on-failure makes a cube on one grid of them first, as rss apply does; its bands have their canonical names, such as red.\n\nA write that was stopped goes on where it was when the same command is started again; until it is done nothing can be opened.\n\nExample:\n  rss zarr write dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to cube.zarr\n  rss search .. --json | rss zarr write --items - --use time-series --to s3://bucket/cube.zarr\n  rss zarr write .. --append --to cube.zarr\n  rss zarr write dea sentinel2 --bbox 152.9,-27.6,153.2,-27.3 --start 2021-01-01 --end 2021-02-01 --canonical red,nir --crs utm --resolution 20 --resampling average --mask clouds --reflectance --by solar_day --to brisbane.zarr"
     )]
     Write(Box<ZarrWriteArgs>),
     /// Reads some dates of a band of a cube, or a box of any array, into a file or to stdout.
@@ -304,6 +304,17 @@ pub(crate) enum ZarrAction {
 pub(crate) struct ZarrWriteArgs {
     #[command(flatten)]
     pub(crate) items: Items,
+    #[command(flatten)]
+    pub(crate) onto: GridArgs,
+    /// Write physical values as float32 (reflectance from 0 to 1, kelvin), not samples as they are stored.
+    #[arg(long)]
+    pub(crate) reflectance: bool,
+    /// What is one date: item, day, solar_day, month, season or all.
+    #[arg(long, value_name = "WHAT", default_value = "item")]
+    pub(crate) by: String,
+    /// What becomes of images of one date: first, least_cloud, median, mean, min, max or count.
+    #[arg(long, value_name = "HOW", default_value = "first")]
+    pub(crate) mosaic: String,
     /// Where the cube lies: a folder, or s3://, gs://, az://.
     #[arg(long, value_name = "LOCATION")]
     pub(crate) to: String,
@@ -329,16 +340,14 @@ pub(crate) struct ZarrWriteArgs {
     /// Put all bands into one array (time, band, y, x).
     #[arg(long)]
     pub(crate) stack: bool,
-    /// Make one date of the images of a day, as the sun tells it: the earlier one shows.
-    #[arg(long)]
-    pub(crate) solar_days: bool,
     /// Make overviews, each half as wide and high as the one before.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) overviews: usize,
     /// How overviews are made: average, nearest, bilinear, mode, min or max.
     #[arg(long, value_name = "HOW", default_value = "average")]
-    pub(crate) resampling: String,
-    /// The value of pixels without data, where the files state none or another.
+    pub(crate) overview_resampling: String,
+    /// The value of pixels without data, where the files state none or another; with --reflectance in place of
+    /// NaN.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     pub(crate) nodata: Option<f64>,
     /// The most memory that shards under way take, in MB. Default: 1074.

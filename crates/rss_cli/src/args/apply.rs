@@ -4,11 +4,9 @@ use clap::Args;
 
 use super::Items;
 
-/// What images are put on, and what of them counts.
+/// How images are put on one grid, and what of them counts.
 #[derive(Debug, Args)]
-pub(crate) struct CubeArgs {
-    #[command(flatten)]
-    pub(crate) items: Items,
+pub(crate) struct GridArgs {
     /// Leave out pixels of these classes: clouds, cloud, shadow, snow, water, saturated, ..
     #[arg(long, value_name = "CLASS,..")]
     pub(crate) mask: Option<String>,
@@ -24,21 +22,36 @@ pub(crate) struct CubeArgs {
     /// The CRS of the result: an EPSG code, or utm. Default: that of the images. Wants --resolution.
     #[arg(long, value_name = "EPSG", requires = "resolution")]
     pub(crate) crs: Option<String>,
+    /// The grid of this raster: a path, s3://, gs://, az:// or https://.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resolution", "crs"])]
+    pub(crate) grid: Option<String>,
     /// How images are resampled, where they have to be: nearest, bilinear, cubic, average, mode, min, max.
     #[arg(long, value_name = "HOW", default_value = "nearest")]
     pub(crate) resampling: String,
     /// Take all that the images cover, not what --bbox names.
     #[arg(long)]
     pub(crate) no_crop: bool,
-    /// Take samples as they are stored, without scale and offset.
-    #[arg(long)]
-    pub(crate) raw: bool,
     /// What happens where an image cannot be read: fail, or hole (its pixels are missing, and listed).
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     pub(crate) on_failure: String,
-    /// The result: a COG (.tif, or s3://, gs://, az://), or .npy, .bin, .png (a look).
+}
+
+/// What a picture is made of, and where it goes.
+#[derive(Debug, Args)]
+pub(crate) struct CubeArgs {
+    #[command(flatten)]
+    pub(crate) items: Items,
+    #[command(flatten)]
+    pub(crate) onto: GridArgs,
+    /// Take samples as they are stored, without scale and offset.
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// The result: a COG (.tif, or s3://, gs://, az://), a cube (.zarr, there too), or .npy, .bin, .png (a look).
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: String,
+    /// The values that are black and white in a look. Default: of each band the 2nd and 98th percentile.
+    #[arg(long, value_name = "LOW,HIGH", allow_hyphen_values = true)]
+    pub(crate) range: Option<String>,
     /// How a COG is compressed: deflate, zstd, lzw or none, the first two with :LEVEL behind it if wanted.
     #[arg(long, value_name = "CODEC", default_value = "deflate")]
     pub(crate) compress: String,

@@ -2,23 +2,26 @@
 
 use std::{path::Path, time::Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+#[cfg(feature = "zarr")]
+use rss_core::zarr;
 use rss_core::{
-    Crs, Format, Location, Manifest, Resolution, Session, SessionBuilder, Size,
+    Backend, Crs, Format, Location, Manifest, Resolution, Session, Size, Stretch,
     apply::{
-        Apply, ApplyOptions, ApplyReport, Block, Cube, CubeOptions, Expression, Grid, Hole,
-        OnFailure, mosaic::Mosaic, reduce::Reducer, time::Grouping,
+        Apply, ApplyOptions, Block, Cube, CubeOptions, Expression, Grid, Hole, OnFailure,
+        mosaic::Mosaic, reduce::Reducer, time::Grouping,
     },
     mask::Cleanup,
+    reader,
     writer::CogOptions,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::found;
+use super::{found, session};
 use crate::{
     Found,
-    args::{ApplyArgs, CubeArgs, MosaicArgs},
+    args::{ApplyArgs, CubeArgs, GridArgs, MosaicArgs, Selection},
     output,
 };
 
@@ -29,16 +32,14 @@ pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
         .map(|text| text.parse())
         .collect::<rss_core::Result<_>>()?;
     let reducer: Option<Reducer> = args.reduce.as_deref().map(str::parse).transpose()?;
-    let options = options(&args.cube)?
-        .with_grouping(args.by.parse()?)
-        .with_mosaic(args.mosaic.parse()?);
+    let (by, mosaic): (Grouping, Mosaic) = (args.by.parse()?, args.mosaic.parse()?);
     let mut bands: Vec<String> = Vec::new();
     for band in formulas.iter().flat_map(Expression::bands) {
         if !bands.contains(band) {
             bands.push(band.clone());
         }
     }
-    make(&args.cube, options, &bands, |cube, options| {
+    make(&args.cube, (by, mosaic), &bands, |cube, options| {
         Ok(match (formulas.is_empty(), reducer) {
             (false, reducer) => cube.express(&formulas, reducer, options)?,
             (true, Some(reducer)) => cube.reduce(reducer, options),
@@ -50,10 +51,8 @@ pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
 
 /// `rss mosaic`.
 pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
-    let options = options(&args.cube)?
-        .with_grouping(Grouping::All)
-        .with_mosaic(args.method.parse::<Mosaic>()?);
-    make(&args.cube, options, &[], |cube, options| {
+    let dates = (Grouping::All, args.method.parse()?);
+    make(&args.cube, dates, &[], |cube, options| {
         Ok(cube.reduce(Reducer::First, options))
     })
     .await
@@ -61,33 +60,32 @@ pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
 
 /// Each date of each band as a band.
 fn as_they_are(cube: &Cube, options: ApplyOptions) -> Apply<f32> {
-    let dates = cube.steps().iter();
-    let names = dates.flat_map(|step| {
-        let bands = cube.bands().iter();
-        bands.map(|band| format!("{} {}", band.name, step.label))
-    });
-    cube.apply(options.with_names(names), |block: &Block<f32>| {
+    let bands: Vec<String> = cube.bands().iter().map(|band| band.name.clone()).collect();
+    let work = cube.apply(options, |block: &Block<f32>| {
         let data = block.data();
         let (times, bands, height, width) = data.dim();
         let mut flat = ndarray::Array3::zeros((times * bands, height, width));
         for (layer, mut out) in flat.outer_iter_mut().enumerate() {
-            out.assign(&data.slice(ndarray::s![layer / bands, layer % bands, .., ..]));
+            out.assign(&data.slice(ndarray::s![layer % times, layer / times, .., ..]));
         }
         Ok(flat)
-    })
+    });
+    work.each_date(bands)
 }
 
-fn options(args: &CubeArgs) -> Result<CubeOptions> {
+/// Returns how images are put on one grid.
+pub(super) async fn on_grid(
+    session: &Session,
+    args: &GridArgs,
+    selection: &Selection,
+) -> Result<CubeOptions> {
     let mut options = CubeOptions::new()
         .with_resampling(args.resampling.parse()?)
         .with_on_failure(match args.on_failure.as_str() {
             "fail" => OnFailure::Fail,
             "hole" => OnFailure::Hole,
-            other => anyhow::bail!("--on-failure `{other}` is not one of fail, hole"),
+            other => bail!("--on-failure `{other}` is not one of fail, hole"),
         });
-    if !args.raw {
-        options = options.reflectance();
-    }
     if let Some(classes) = &args.mask {
         let cleanup = Cleanup::default()
             .with_dilation(args.dilate)
@@ -109,10 +107,14 @@ fn options(args: &CubeArgs) -> Result<CubeOptions> {
             }
         });
     }
-    if let Some(path) = &args.items.selection.manifest {
+    if let Some(file) = &args.grid {
+        let raster = reader::open(session, &Location::parse(file)?, Backend::Auto).await?;
+        options = options.with_grid(Grid::Of(raster.profile().level_geobox(0)?));
+    }
+    if let Some(path) = &selection.manifest {
         options = options.with_manifest(Manifest::from_file(path)?);
     }
-    if let (Some(edges), false) = (&args.items.selection.bbox, args.no_crop) {
+    if let (Some(edges), false) = (&selection.bbox, args.no_crop) {
         options = options.with_bbox(edges.parse()?);
     }
     Ok(options)
@@ -121,12 +123,24 @@ fn options(args: &CubeArgs) -> Result<CubeOptions> {
 /// Where a result goes.
 enum To {
     Cog(Location, CogOptions),
+    #[cfg(feature = "zarr")]
+    Zarr(Location),
+    Look(std::path::PathBuf, Stretch),
     File(std::path::PathBuf),
 }
 
 impl To {
     fn of(args: &CubeArgs) -> Result<Self> {
         let location = Location::parse(&args.output)?;
+        let is_look = args.output.to_ascii_lowercase().ends_with(".png");
+        ensure!(
+            args.range.is_none() || is_look,
+            "--range is for a look: -o something.png"
+        );
+        #[cfg(feature = "zarr")]
+        if args.output.trim_end_matches('/').ends_with(".zarr") {
+            return Ok(Self::Zarr(location));
+        }
         let format = match location.as_local() {
             Some(path) => Format::of_path(path)?,
             None => Format::GeoTiff,
@@ -136,20 +150,52 @@ impl To {
                 let options = CogOptions::new().with_compression(args.compress.parse()?);
                 Self::Cog(location, options)
             }
+            (Format::Png, Some(path)) => Self::Look(Path::to_owned(path), stretch(args)?),
             (_, Some(path)) => Self::File(Path::to_owned(path)),
         })
     }
 }
 
-/// Makes a result and writes it. `bands` are those that are needed, where none is selected.
+/// Returns the stretch of a look.
+fn stretch(args: &CubeArgs) -> Result<Stretch> {
+    let Some(text) = &args.range else {
+        return Ok(Stretch::default());
+    };
+    let ends = text
+        .split_once(',')
+        .and_then(|(low, high)| Some((low.trim().parse().ok()?, high.trim().parse().ok()?)));
+    let (black, white) =
+        ends.with_context(|| format!("--range `{text}` is not LOW,HIGH, such as 0,0.4"))?;
+    Ok(Stretch::Range { black, white })
+}
+
+/// What was written.
+struct Made {
+    blocks: u64,
+    holes: Vec<Hole>,
+    /// Bands, or arrays of a cube.
+    count: usize,
+    /// What is black and white in each band of a look.
+    stretch: Vec<[f64; 2]>,
+}
+
+/// Makes a result and writes it. `dates` say what is one date and how its images become one; `bands` are
+/// those that are needed, where none is selected.
 async fn make(
     args: &CubeArgs,
-    options: CubeOptions,
+    dates: (Grouping, Mosaic),
     bands: &[String],
     work: impl FnOnce(&Cube, ApplyOptions) -> Result<Apply<f32>>,
 ) -> Result<Found> {
     let to = To::of(args)?;
-    let session = session(args)?;
+    let session = session::with_budget(args.budget)?;
+    let mut options = on_grid(&session, &args.onto, &args.items.selection)
+        .await?
+        .with_grouping(dates.0)
+        .with_mosaic(dates.1);
+    if !args.raw {
+        options = options.reflectance();
+    }
     let found = match args.items.selection.bands.is_empty()
         && args.items.selection.canonical.is_empty()
         && !bands.is_empty()
@@ -174,25 +220,17 @@ async fn make(
     });
     how.block = args.block;
     let work = work(&cube, how)?;
-    let done = write(work, &to).await;
+    let done = write(work, &to, &session, &bar).await;
     bar.finish_and_clear();
-    let (report, count) = done?;
+    let made = done?;
     if !args.json {
-        say(&report, &cube);
+        say(&made.holes, &cube);
     }
     found::complete(&found)?;
     let wall = start.elapsed().as_secs_f64();
     let Size { width, height } = cube.grid().size;
     if args.json {
         let traffic = session.traffic();
-        let holes: Vec<_> = report
-            .holes
-            .iter()
-            .map(|hole| {
-                json!({"item": hole.item, "asset": hole.asset,
-                    "window": hole.window.map(|window| window.to_string()), "error": hole.message})
-            })
-            .collect();
         let steps: Vec<_> = cube
             .steps()
             .iter()
@@ -203,35 +241,49 @@ async fn make(
             "grid": cube.grid().to_string(),
             "width": width,
             "height": height,
-            "count": count,
+            "count": made.count,
             "dtype": "float32",
             "steps": steps,
             "left_out": cube.left_out(),
-            "blocks": report.blocks,
-            "holes": holes,
+            "stretch": made.stretch,
+            "blocks": made.blocks,
+            "holes": said_of(&made.holes),
             "requests": traffic.requests,
             "bytes": traffic.bytes,
             "wall_s": wall,
         }))?;
     } else {
-        output::lines([format!(
-            "{}: {count} bands of {}, from {} dates, in {wall:.2} s",
+        let mut lines = vec![format!(
+            "{}: {} bands of {}, from {} dates, in {wall:.2} s",
             args.output,
+            made.count,
             cube.grid(),
             cube.steps().len()
-        )])?;
+        )];
+        let shades = made.stretch.iter();
+        lines.extend(shades.map(|[black, white]| format!("black is {black}, white is {white}")));
+        output::lines(lines)?;
     }
     Ok(Found::Something)
 }
 
-/// Says what is missing: each asset once, however many blocks lack it.
-fn say(report: &ApplyReport, cube: &Cube) {
-    for (number, hole) in report.holes.iter().enumerate() {
+/// Returns what is missing as JSON.
+pub(super) fn said_of(holes: &[Hole]) -> Vec<Value> {
+    let said = |hole: &Hole| {
+        json!({"item": hole.item, "asset": hole.asset,
+            "window": hole.window.map(|window| window.to_string()), "error": hole.message})
+    };
+    holes.iter().map(said).collect()
+}
+
+/// Says what is missing, each asset once, however many blocks lack it; and which items were left out.
+pub(super) fn say(holes: &[Hole], cube: &Cube) {
+    for (number, hole) in holes.iter().enumerate() {
         let same = |other: &&Hole| (&other.item, &other.asset) == (&hole.item, &hole.asset);
-        if report.holes[..number].iter().any(|other| same(&other)) {
+        if holes[..number].iter().any(|other| same(&other)) {
             continue;
         }
-        let blocks = report.holes.iter().filter(same).count();
+        let blocks = holes.iter().filter(same).count();
         let more = match blocks {
             1 => String::new(),
             blocks => format!(" (and in {} more blocks)", blocks - 1),
@@ -243,26 +295,57 @@ fn say(report: &ApplyReport, cube: &Cube) {
     }
 }
 
-/// Writes a result, and returns how many bands it has.
-async fn write(work: Apply<f32>, to: &To) -> Result<(ApplyReport, usize)> {
-    Ok(match to {
+/// Writes a result.
+#[cfg_attr(
+    not(feature = "zarr"),
+    expect(unused_variables, reason = "a cube alone tells how far it is")
+)]
+async fn write(work: Apply<f32>, to: &To, session: &Session, bar: &ProgressBar) -> Result<Made> {
+    let (report, count, stretch) = match to {
         To::Cog(location, options) => {
             let (written, report) = work.cog(location, options).await?;
-            (report, written.statistics.len())
+            (report, written.statistics.len(), Vec::new())
+        }
+        #[cfg(feature = "zarr")]
+        To::Zarr(location) => return write_cube(work, location, session, bar).await,
+        To::Look(path, stretch) => {
+            let (raster, report) = work.raster().await?;
+            let shades = raster.save_png(path, *stretch)?;
+            (report, raster.pixels.shape()[0], shades)
         }
         To::File(path) => {
             let (raster, report) = work.raster().await?;
             raster.save(path)?;
-            (report, raster.pixels.shape()[0])
+            (report, raster.pixels.shape()[0], Vec::new())
         }
+    };
+    Ok(Made {
+        blocks: report.blocks,
+        holes: report.holes,
+        count,
+        stretch,
     })
 }
 
-fn session(args: &CubeArgs) -> Result<Session> {
-    let mut builder = SessionBuilder::from_env()?;
-    if let Some(megabytes) = args.budget {
-        ensure!(megabytes > 0, "--budget is 0, expected at least 1 MB");
-        builder = builder.budget_bytes(megabytes.saturating_mul(1_000_000));
-    }
-    Ok(builder.build()?)
+/// Writes a result as a stored cube.
+#[cfg(feature = "zarr")]
+async fn write_cube(
+    work: Apply<f32>,
+    location: &Location,
+    session: &Session,
+    bar: &ProgressBar,
+) -> Result<Made> {
+    let shown = bar.clone();
+    let options = zarr::CubeOptions::new().with_progress(move |progress| {
+        shown.set_length(progress.shards);
+        shown.set_position(progress.shards_done);
+    });
+    let written = work.zarr(location, &options).await?;
+    let stored = zarr::Cube::open(session, location).await?;
+    Ok(Made {
+        blocks: written.shards,
+        holes: written.holes,
+        count: stored.bands().len(),
+        stretch: Vec::new(),
+    })
 }

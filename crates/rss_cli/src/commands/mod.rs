@@ -18,3 +18,4 @@ pub(crate) mod search;
 pub(crate) mod zarr;
 
 mod found;
+mod session;

@@ -7,17 +7,21 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rss_core::{
-    ErrorKind, Format, GeoBox, Location, Raster, Resampling, Session, SessionBuilder, Size, Window,
-    apply::time::Grouping,
-    zarr::{Arrangement, Array, Cube, CubeOptions, Icechunk, Image, Layout, Root, Use, Written},
+    ErrorKind, Format, GeoBox, Location, Raster, Resampling, Session, Size, Window, apply,
+    zarr::{
+        Arrangement, Array, Cube, CubeOptions, Icechunk, Image, Images, Layout, Root, Use, Written,
+    },
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::found;
+use super::{
+    apply::{on_grid, said_of, say},
+    found, session,
+};
 use crate::{
     Found,
     args::{ZarrAction, ZarrArgs, ZarrReadArgs, ZarrWriteArgs},
@@ -59,18 +63,33 @@ fn root(location: &str, branch: Option<&str>) -> Result<Root> {
 async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     let to = root(&args.to, args.icechunk.as_deref())?;
     let options = options(args)?;
-    let mut builder = SessionBuilder::from_env()?;
-    if let Some(megabytes) = args.budget {
-        ensure!(megabytes > 0, "--budget is 0, expected at least 1 MB");
-        builder = builder.budget_bytes(megabytes.saturating_mul(1_000_000));
+    let session = session::with_budget(args.budget)?;
+    // Known before anything is searched.
+    let mut on_grid = on_grid(&session, &args.onto, &args.items.selection)
+        .await?
+        .with_grouping(args.by.parse()?)
+        .with_mosaic(args.mosaic.parse()?);
+    if args.reflectance {
+        on_grid = on_grid.reflectance();
     }
-    let session = builder.build()?;
     let found = found::items(&session, &args.items).await?;
     if found.is_empty() {
         output::say("nothing found");
         return Ok(Found::Nothing);
     }
-    let images = Image::of(&found)?;
+    let computed = match is_computed(args) {
+        true => {
+            if args.append {
+                on_grid = like_stored(&session, &to, on_grid).await?;
+            }
+            Some(apply::Cube::of(&found, &on_grid).await?)
+        }
+        false => None,
+    };
+    let images: Images = match &computed {
+        Some(cube) => cube.into(),
+        None => Image::of(&found)?.into(),
+    };
     let bar = ProgressBar::new(0);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:30} {pos}/{len} shards, {msg} [{elapsed}]")
@@ -89,7 +108,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         false => Cube::create(&session, &to, images, &options).await,
     };
     bar.finish_and_clear();
-    let written = written?;
+    let written = written.map_err(|err| hinted(err, computed.is_some()))?;
     let wall = start.elapsed().as_secs_f64();
     let traffic = session.traffic();
     found::complete(&found)?;
@@ -99,8 +118,10 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         shards,
         resumed,
         bytes,
+        holes,
         ..
     } = written;
+    let left_out = computed.as_ref().map_or(&[][..], apply::Cube::left_out);
     if args.json {
         output::json(&json!({
             "location": to.location().to_string(),
@@ -109,10 +130,15 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
             "shards": shards,
             "resumed": resumed,
             "bytes": bytes,
+            "left_out": left_out,
+            "holes": said_of(&holes),
             "requests": traffic.requests,
             "wall_s": wall,
         }))?;
     } else {
+        if let Some(cube) = &computed {
+            say(&holes, cube);
+        }
         let mut lines = vec![format!(
             "{}: {steps} dates in {shards} shards, {} in {wall:.2} s",
             to.location(),
@@ -131,6 +157,53 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     Ok(Found::Something)
 }
 
+/// Returns true if images are put on a grid before they are written, and not copied.
+fn is_computed(args: &ZarrWriteArgs) -> bool {
+    let onto = &args.onto;
+    onto.grid.is_some()
+        || onto.resolution.is_some()
+        || onto.mask.is_some()
+        || args.reflectance
+        || onto.resampling != "nearest"
+        || onto.on_failure != "fail"
+        || args.mosaic != "first"
+}
+
+/// Returns options that put images on the grid of the cube that is there.
+async fn like_stored(
+    session: &Session,
+    to: &Root,
+    mut options: apply::CubeOptions,
+) -> Result<apply::CubeOptions> {
+    let stored = Cube::open(session, to).await?;
+    let grid = stored.grid();
+    let differs = match &options.grid {
+        apply::Grid::Of(other) => other != grid,
+        apply::Grid::Projected(crs, side) => {
+            grid.crs.as_ref() != Some(crs) || grid.resolution() != Some(*side)
+        }
+        apply::Grid::Resolution(side) | apply::Grid::Utm(side) => grid.resolution() != Some(*side),
+        _ => false,
+    };
+    ensure!(
+        !differs,
+        "the cube lies on {grid}, another grid is asked for"
+    );
+    // What it covers was decided when it was made.
+    options.bbox = None;
+    Ok(options.with_grid(apply::Grid::Of(grid.clone())))
+}
+
+/// Names the way out where images lie on several grids.
+fn hinted(err: rss_core::Error, is_computed: bool) -> anyhow::Error {
+    let ways = ["reproject it first", "resample it first"];
+    let is_apart = ways.iter().any(|way| err.message().ends_with(way));
+    match is_apart && !is_computed {
+        true => anyhow!("{err}; --resolution (with --crs) or --grid put images on one grid"),
+        false => err.into(),
+    }
+}
+
 fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
     let mut layout = Layout::new(args.for_use.parse::<Use>()?).with_codec(args.codec.parse()?);
     if args.stack {
@@ -144,10 +217,11 @@ fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
     }
     let mut options = CubeOptions::new()
         .with_layout(layout)
-        .with_overviews(args.overviews, args.resampling.parse::<Resampling>()?);
-    if args.solar_days {
-        options = options.with_grouping(Grouping::SolarDay);
-    }
+        .with_grouping(args.by.parse()?)
+        .with_overviews(
+            args.overviews,
+            args.overview_resampling.parse::<Resampling>()?,
+        );
     if let Some(nodata) = args.nodata {
         options = options.with_nodata(nodata);
     }
@@ -369,6 +443,7 @@ fn said_of_cube(cube: &Cube) -> Result<Value> {
         .collect();
     Ok(json!({
         "kind": "cube",
+        "made": cube.attributes().get("rss:made"),
         "width": grid.size.width,
         "height": grid.size.height,
         "epsg": grid.crs.as_ref().and_then(rss_core::Crs::epsg),

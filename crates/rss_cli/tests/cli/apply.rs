@@ -123,6 +123,53 @@ fn a_mosaic_shows_the_clearest_first() {
 }
 
 #[test]
+fn a_look_says_what_is_black_and_white() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let look = |more: &[&str]| {
+        let how = ["--canonical", "red", "-o", "look.png", "--json"];
+        let made = stage
+            .run(&args("mosaic", &url, &[&how[..], more].concat()))
+            .json();
+        let bytes = std::fs::read(stage.path("look.png")).unwrap();
+        assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
+        made["stretch"].clone()
+    };
+    assert_eq!(
+        look(&["--range", "-0.1,0.4"]),
+        serde_json::json!([[-0.1, 0.4]])
+    );
+    // Without one it is the 2nd and the 98th percentile.
+    stage
+        .run(&args(
+            "mosaic",
+            &url,
+            &["--canonical", "red", "-o", "red.bin"],
+        ))
+        .text();
+    let mut valid: Vec<f32> = samples(&stage, "red.bin")
+        .into_iter()
+        .filter(|v| !v.is_nan())
+        .collect();
+    valid.sort_by(f32::total_cmp);
+    let stretch = look(&[]);
+    for (end, share) in [(0, 0.02), (1, 0.98)] {
+        let place = ((valid.len() - 1) as f64 * share).round() as usize;
+        assert_eq!(stretch[0][end].as_f64(), Some(f64::from(valid[place])));
+    }
+    for (range, output, said) in [
+        ("0", "x.png", "--range `0` is not LOW,HIGH"),
+        ("3,3", "x.png", "a stretch from 3 to 3"),
+        ("0,1", "x.tif", "--range is for a look"),
+    ] {
+        let how = ["--canonical", "red", "--range", range, "-o", output];
+        let ran = stage.run(&args("mosaic", &url, &how));
+        assert!(ran.error().contains(said), "{ran:?}");
+        assert!(!Path::new(&stage.path(output)).exists());
+    }
+}
+
+#[test]
 fn what_cannot_be_made_is_one_clear_error() {
     let stage = Stage::new();
     let url = stage.bed.stac_url();

@@ -177,13 +177,28 @@ fn what_cannot_be_is_one_clear_error() {
         (&["--budget", "1"], "more than the budget of 1 MB"),
         (&["--nodata", "70000"], "nodata 70000 is no int16"),
         (
-            &["--resampling", "cubic"],
+            &["--overview-resampling", "cubic"],
             "overviews by cubic: expected nearest, bilinear, average",
+        ),
+        (
+            &["--overview-resampling", "lanczos"],
+            "resampling `lanczos` is not one of nearest, bilinear",
         ),
         (
             &["--resampling", "lanczos"],
             "resampling `lanczos` is not one of nearest, bilinear",
         ),
+        (&["--by", "week"], "grouping `week` is not one of item, day"),
+        (&["--mosaic", "best"], "mosaic `best` is not one of first"),
+        (&["--mask", "fog"], "mask class `fog` is not known"),
+        (&["--crs", "utm"], "--resolution"),
+        (&["--grid", "none.tif"], "none.tif"),
+        (&["--grid", "a.tif", "--resolution", "10"], "--grid"),
+        (
+            &["--on-failure", "guess"],
+            "--on-failure `guess` is not one of fail, hole",
+        ),
+        (&["--reflectance", "--nodata", "1e300"], "is no float32"),
         (&["--append"], "no cube: no zarr.json is there"),
     ] {
         let ran = stage.run(&write(&url, "cube.zarr", more));
@@ -500,6 +515,287 @@ fn ndarray_of(side: u32) -> Pixels {
         }
     }
     pixels
+}
+
+/// Two images of a day on both sides of the boundary of UTM zones 55 and 56, as items in a file.
+fn two_zones(stage: &Stage, side: u32) -> String {
+    let mut features = Vec::new();
+    for (zone, (code, x, west)) in [(32755, 779_000.0, 149.98), (32756, 219_500.0, 150.0)]
+        .into_iter()
+        .enumerate()
+    {
+        let raster = Raster {
+            pixels: ndarray_of(side),
+            geobox: GeoBox {
+                size: Size {
+                    width: side,
+                    height: side,
+                },
+                crs: Some(Crs::Epsg(code)),
+                transform: Some(GeoTransform([x, 30.0, 0.0, 6_345_000.0, 0.0, -30.0])),
+            },
+            nodata: Some(-999.0),
+            sparse: Vec::new(),
+        };
+        let path = stage.path(&format!("zone-{zone}.tif"));
+        raster.save(Path::new(&path)).unwrap();
+        features.push(json!({
+            "type": "Feature", "stac_version": "1.1.0", "id": format!("zone-{zone}"), "geometry": null,
+            "links": [], "bbox": [west, -33.05, west + 0.02, -33.0],
+            "properties": {"datetime": format!("2021-01-03T00:0{zone}:00Z")},
+            "assets": {"red": {"href": path, "raster:bands": [{"nodata": -999, "scale": 0.5, "offset": 1}]}},
+        }));
+    }
+    let items = json!({"type": "FeatureCollection", "features": features}).to_string();
+    stage.write("items.json", items)
+}
+
+#[test]
+fn images_on_several_grids_want_one_and_are_put_on_it() {
+    let stage = Stage::new();
+    let items = two_zones(&stage, 60);
+    let write = |to: &str, more: &[&str]| {
+        stage.run(&[&["zarr", "write", "--items", &items, "--to", to], more].concat())
+    };
+    let ran = write("cube.zarr", &[]);
+    let way_out = "--resolution (with --crs) or --grid put images on one grid";
+    assert!(
+        ran.error().contains("reproject it first") && ran.error().ends_with(way_out),
+        "{ran:?}"
+    );
+    assert!(!Path::new(&stage.path("cube.zarr")).exists());
+
+    let utm = [
+        "--crs",
+        "32756",
+        "--resolution",
+        "30",
+        "--resampling",
+        "bilinear",
+    ];
+    let how = [&utm[..], &["--by", "solar_day", "--reflectance"]].concat();
+    let said = write("cube.zarr", &[&how[..], &["--json"]].concat()).json();
+    assert_eq!((&said["steps"], &said["holes"]), (&json!(1), &json!([])));
+    let info = stage.run(&["zarr", "info", "cube.zarr", "--json"]).json();
+    assert_eq!(
+        (&info["epsg"], &info["transform"][1]),
+        (&json!(32756), &json!(30.0))
+    );
+    let band = &info["bands"][0];
+    assert_eq!(
+        (&band["name"], &band["dtype"], &band["nodata"]),
+        (&json!("red"), &json!("float32"), &json!("NaN"))
+    );
+    assert_eq!(info["times"][0]["items"], json!(["zone-0", "zone-1"]));
+    assert_eq!(
+        (&info["made"]["resampling"], &info["made"]["values"]),
+        (&json!("bilinear"), &json!("physical"))
+    );
+    // rss apply puts the same images on the same grid.
+    let apply = ["apply", "--items", &items, "-o", "red.bin"];
+    stage.run(&[&apply[..], &utm].concat()).text();
+    let read = ["zarr", "read", "cube.zarr", "--band", "red", "-o", "-"];
+    let stored = stage.run(&read).stdout;
+    assert_eq!(stored, fs::read(stage.path("red.bin")).unwrap());
+    let numbers = |bytes: &[u8]| {
+        let (numbers, _) = bytes.as_chunks::<4>();
+        numbers
+            .iter()
+            .map(|bytes| f32::from_le_bytes(*bytes))
+            .collect::<Vec<_>>()
+    };
+    // Samples from 100 to 115, halved, and one.
+    let valid: Vec<f32> = numbers(&stored)
+        .into_iter()
+        .filter(|value| !value.is_nan())
+        .collect();
+    assert!(valid.len() > 60 * 60 && valid.len() < numbers(&stored).len());
+    assert!(valid.iter().all(|value| (51.0..=58.5).contains(value)));
+
+    // On the grid of a raster, and on that of the cube when dates are added.
+    let said = write("other.zarr", &["--grid", "zone-1.tif", "--json"]).json();
+    assert_eq!(said["steps"], json!(2));
+    let info = stage.run(&["zarr", "info", "other.zarr", "--json"]).json();
+    assert_eq!(
+        (&info["width"], &info["transform"][0]),
+        (&json!(60), &json!(219_500.0))
+    );
+    assert_eq!(info["bands"][0]["dtype"], json!("int16"));
+    let again = write("cube.zarr", &[&how[..], &["--append", "--json"]].concat()).json();
+    assert_eq!((&again["steps"], &again["known"]), (&json!(0), &json!(2)));
+    let other = [
+        "--crs",
+        "32756",
+        "--resolution",
+        "60",
+        "--reflectance",
+        "--append",
+    ];
+    let ran = write("cube.zarr", &other);
+    assert!(ran.error().contains("another grid is asked for"), "{ran:?}");
+    // What is there already need not lie anywhere.
+    let again = write("cube.zarr", &["--append", "--json"]).json();
+    assert_eq!((&again["steps"], &again["known"]), (&json!(0), &json!(2)));
+}
+
+#[test]
+fn a_result_becomes_a_cube() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let formula = ["apply", &url];
+    let how = [
+        "--expr",
+        "ndvi=(nir-red)/(nir+red)",
+        "--resolution",
+        "20",
+        "-o",
+    ];
+    let args = |out: &'static str, more: &[&'static str]| {
+        let args = [&formula[..], SEED, &how, &[out], more].concat();
+        stage.run(&args)
+    };
+    let said = args("ndvi.zarr", &["--json"]).json();
+    assert_eq!((&said["count"], &said["holes"]), (&json!(1), &json!([])));
+    let info = stage.run(&["zarr", "info", "ndvi.zarr", "--json"]).json();
+    assert_eq!(info["bands"][0]["shape"], json!([4, 600, 600]));
+    assert_eq!(info["made"]["computed"], json!("(nir-red)/(nir+red)"));
+    args("ndvi.bin", &[]).text();
+    let read = stage.run(&["zarr", "read", "ndvi.zarr", "-o", "-"]);
+    assert_eq!(read.stdout, fs::read(stage.path("ndvi.bin")).unwrap());
+    args("median.zarr", &["--reduce", "median"]).text();
+    let info = stage.run(&["zarr", "info", "median.zarr", "--json"]).json();
+    assert_eq!(info["bands"][0]["shape"], json!([1, 600, 600]));
+    let ids: Vec<Value> = info["times"][0]["items"].as_array().unwrap().clone();
+    assert_eq!(ids.len(), 4);
+}
+
+#[test]
+fn a_computed_cube_is_written_within_its_budget() {
+    const SIDE: u32 = 2560;
+    const DATES: usize = 16;
+    let stage = Stage::new();
+    let geobox = GeoBox {
+        size: Size {
+            width: SIDE,
+            height: SIDE,
+        },
+        crs: Some(Crs::Epsg(32756)),
+        transform: Some(GeoTransform([
+            300_000.0,
+            10.0,
+            0.0,
+            7_000_000.0,
+            0.0,
+            -10.0,
+        ])),
+    };
+    let raster = Raster {
+        pixels: ndarray_of(SIDE),
+        geobox,
+        nodata: Some(-999.0),
+        sparse: Vec::new(),
+    };
+    let path = stage.path("one.tif");
+    raster.save(Path::new(&path)).unwrap();
+    let features: Vec<Value> = (0..DATES)
+        .map(|day| {
+            json!({
+                "type": "Feature", "stac_version": "1.1.0", "id": format!("day-{day}"), "geometry": null,
+                "links": [], "assets": {"red": {"href": path, "raster:bands": [{"nodata": -999, "scale": 2}]}},
+                "properties": {"datetime": format!("2021-01-{:02}T00:00:00Z", day + 1)},
+            })
+        })
+        .collect();
+    let items = json!({"type": "FeatureCollection", "features": features}).to_string();
+    let items = stage.write("items.json", items);
+    let to = [
+        "zarr",
+        "write",
+        "--items",
+        &items,
+        "--to",
+        "cube.zarr",
+        "--codec",
+        "blosc-lz4",
+    ];
+    let how = [
+        "--reflectance",
+        "--resolution",
+        "10",
+        "--budget",
+        "128",
+        "--json",
+    ];
+    let mut child = stage.rss().args(to).args(how).spawn().unwrap();
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        most = most.max(peak(&child).unwrap_or(0));
+        std::thread::yield_now();
+    }
+    let written = Ran::of(child.wait_with_output().unwrap()).json();
+    let bytes = u64::from(SIDE) * u64::from(SIDE) * 4 * DATES as u64;
+    assert_eq!(written["bytes"], json!(bytes));
+    assert!(bytes > 400_000_000);
+    if cfg!(target_os = "linux") {
+        assert!(most > 50_000_000, "{most}");
+        // The budget, and what a process takes that writes nothing.
+        assert!(most < 128_000_000 + 64_000_000, "{most} bytes");
+    }
+}
+
+#[test]
+fn others_read_a_computed_cube_at_its_place() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    let items = two_zones(&stage, 60);
+    let to = ["zarr", "write", "--items", &items, "--to", "cube.zarr"];
+    let how = [
+        "--crs",
+        "32756",
+        "--resolution",
+        "30",
+        "--by",
+        "solar_day",
+        "--reflectance",
+    ];
+    stage.run(&[&to[..], &how].concat()).text();
+    let info = stage.run(&["zarr", "info", "cube.zarr", "--json"]).json();
+    // The oracle is the same picture as a GeoTIFF.
+    let apply = [
+        "apply",
+        "--items",
+        &items,
+        "--crs",
+        "32756",
+        "--resolution",
+        "30",
+    ];
+    stage.run(&[&apply[..], &["-o", "red.bin"]].concat()).text();
+    stage.run(&[&apply[..], &["-o", "red.tif"]].concat()).text();
+    let tif = stage.run(&["info", "red.tif", "--json"]).json();
+    let g: Vec<f64> = tif["transform"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n.as_f64().unwrap())
+        .collect();
+    let samples = fs::read(stage.path("red.bin")).unwrap();
+    let array = json!({
+        "dims": ["time", "y", "x"], "shape": [1, tif["height"], tif["width"]], "dtype": "float32",
+        "crc32": crc32fast::hash(&samples), "nodata": "NaN",
+    });
+    let group = json!({
+        "crs": "EPSG:32756",
+        "transform": [g[1], 0, g[0], 0, g[5], g[3]],
+        "coordinates": {"time": [info["times"][0]["time"]], "item": ["zone-0,zone-1"]},
+        "arrays": {"red": array},
+    });
+    let expect = stage.write("expect.json", json!({"groups": {"": group}}).to_string());
+    let script = root().join("scripts/check_cubes.py");
+    let done = python(&[script.to_str().unwrap(), &stage.path("cube.zarr"), &expect]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    let wrong = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}\n{wrong}");
 }
 
 #[test]
