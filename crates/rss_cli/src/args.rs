@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod apply;
+mod sample;
 
-pub(crate) use self::apply::{ApplyArgs, CubeArgs, GridArgs, MosaicArgs};
+pub(crate) use self::{
+    apply::{ApplyArgs, CubeArgs, GridArgs, MosaicArgs},
+    sample::SampleArgs,
+};
 
 /// From a STAC query to pixels.
 #[derive(Debug, Parser)]
@@ -77,6 +81,11 @@ pub(crate) enum Command {
         after_help = "Example:\n  rss mosaic dea sentinel2 --bbox 153.0,-27.6,153.3,-27.3 --start 2021-01-01 --end 2021-02-01 --canonical red,green,blue --mask clouds -o brisbane.tif"
     )]
     Mosaic(MosaicArgs),
+    /// Takes the values of many images at points, or statistics of zones, as a table.
+    #[command(
+        after_help = "Where no area is named, it is the box round the points or zones.\n\nExample:\n  rss sample dea sentinel2 --start 2021-01-01 --end 2021-02-01 --canonical red,nir --points plots.geojson --mask clouds -o plots.parquet\n  rss sample dea sentinel2 --start 2021-01-01 --end 2021-02-01 --canonical red --zones fields.geojson --stats count,mean,p90 -o fields.csv\n  rss sample --items scenes.json --bands nbart_red --point 153.02,-25.33"
+    )]
+    Sample(Box<SampleArgs>),
     /// Looks after the file cache.
     #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
     Cache(CacheArgs),
@@ -89,7 +98,7 @@ pub(crate) enum Command {
 }
 
 /// What to look for.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Selection {
     /// dea, element84, planetary-computer, or the URL of any STAC API.
     #[arg(value_name = "SOURCE")]
@@ -155,7 +164,7 @@ pub(crate) struct SearchArgs {
 }
 
 /// A selection, or items found before.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Items {
     #[command(flatten)]
     pub(crate) selection: Selection,

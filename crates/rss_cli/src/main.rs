@@ -1,5 +1,5 @@
 //! The `rss` command line: search, get, remote, info, read, index, gather, zarr, apply, mosaic,
-//! cache, bench.
+//! sample, cache, bench.
 //!
 //! Arguments in, exit code out: 0 done, 1 nothing found, 2 error. Everything else is in `rss_core`.
 
@@ -86,6 +86,7 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
         Command::Zarr(args) => commands::zarr::run(args).await,
         Command::Apply(args) => commands::apply::run(args).await,
         Command::Mosaic(args) => commands::apply::mosaic(args).await,
+        Command::Sample(args) => commands::sample::run(args).await,
         Command::Cache(args) => commands::cache::run(args).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args).await,

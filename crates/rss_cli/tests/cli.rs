@@ -17,6 +17,7 @@ mod cli {
     pub(crate) mod manners;
     pub(crate) mod raster;
     pub(crate) mod remote;
+    pub(crate) mod sample;
     pub(crate) mod search;
     pub(crate) mod stage;
     #[cfg(feature = "zarr")]

@@ -68,6 +68,7 @@
 //! | `async-tiff` | yes | the COG backend and the COG writer, pure Rust |
 //! | `gdal` | yes | the GDAL backend and `get()`; links the system's libgdal, 3.6 or newer |
 //! | `gdal-bundled` | no | builds GDAL from source, for machines without it: long, and without ZSTD and WebP |
+//! | `arrow` | no | tables of samples as Parquet and Arrow |
 //! | `index` | no | the index: headers of many files in one Parquet file; the `index` module |
 //! | `expression` | no | formulas over bands: `apply::Expression` |
 //! | `zarr` | no | sharded Zarr v3 arrays and cubes; the `zarr` module |

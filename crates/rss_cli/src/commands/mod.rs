@@ -13,6 +13,7 @@ mod index_export;
 pub(crate) mod info;
 pub(crate) mod read;
 pub(crate) mod remote;
+pub(crate) mod sample;
 pub(crate) mod search;
 #[cfg(feature = "zarr")]
 pub(crate) mod zarr;

@@ -20,7 +20,7 @@ fn bare() -> Stage {
 #[test]
 fn every_help_shows_an_example() {
     let stage = bare();
-    for command in ["search", "get", "remote", "info", "read", "cache"] {
+    for command in ["search", "get", "remote", "info", "read", "sample", "cache"] {
         let ran = stage.run(&[command, "--help"]);
         let (_, example) = ran.text().split_once("Example:\n").unwrap();
         assert!(example.contains(&format!("rss {command} ")), "{example}");

@@ -14,7 +14,7 @@ use super::{
     options::{CubeOptions, Grid, OnFailure},
     report::{Hole, named},
     source::Source,
-    time::{self, GroupOptions, LeftOut},
+    time::{self, GroupOptions, Grouped, LeftOut},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -92,10 +92,98 @@ impl Cube {
     /// class or a scale is not known, or an item lacks a band and [`OnFailure::Fail`] is chosen; what the
     /// files' stores answer.
     pub async fn of(found: &QueryResult, options: &CubeOptions) -> Result<Self> {
+        let Images {
+            mut bands,
+            grouped,
+            mut images,
+            holes,
+            left_out,
+        } = Images::of(found, options)?;
         let items = &found.items().items;
-        let wrong = |what: String| Error::new(ErrorKind::InvalidInput, what);
+        let of_kept: Vec<(&Item, &Image)> = items
+            .iter()
+            .zip(&images)
+            .filter_map(|(item, image)| Some((item, image.as_ref()?)))
+            .collect();
+        let grid = grid_of(found, &of_kept, &bands, options).await?;
+        for (place, band) in bands.iter_mut().enumerate() {
+            let sources = of_kept
+                .iter()
+                .filter_map(|(_, image)| image.bands.get(place)?.as_deref());
+            band.nodata = nodata_of(found.session(), &grid, sources).await;
+        }
+        let steps = grouped.groups.iter().map(|group| Step {
+            label: group.label.clone(),
+            time: group.time,
+            items: group.members.iter().map(|&m| items[m].id.clone()).collect(),
+        });
+        let steps: Arc<[Step]> = steps.collect();
+        let images = grouped
+            .groups
+            .iter()
+            .map(|group| {
+                group
+                    .members
+                    .iter()
+                    .filter_map(|&m| images[m].take())
+                    .collect()
+            })
+            .collect();
+        Ok(Self(Arc::new(Inner {
+            session: found.session().clone(),
+            grid: Arc::new(grid),
+            bands: bands.into(),
+            steps,
+            images,
+            left_out,
+            holes,
+            options: options.clone(),
+        })))
+    }
+
+    /// Returns the grid.
+    pub fn grid(&self) -> &GeoBox {
+        &self.0.grid
+    }
+
+    /// Returns the bands, in the order of the selection.
+    pub fn bands(&self) -> &[CubeBand] {
+        &self.0.bands
+    }
+
+    /// Returns the dates, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.0.steps
+    }
+
+    /// Returns the items that were left out because another stands for them, and why.
+    pub fn left_out(&self) -> &[String] {
+        &self.0.left_out
+    }
+}
+
+/// What a search found: where the files of its items are, in groups of time.
+pub(super) struct Images {
+    pub(super) bands: Vec<CubeBand>,
+    pub(super) grouped: Grouped,
+    /// For each item its image, unless another item stands for it.
+    pub(super) images: Vec<Option<Image>>,
+    pub(super) holes: Vec<Hole>,
+    /// Items that another stands for, and why.
+    pub(super) left_out: Vec<String>,
+}
+
+impl Images {
+    /// Asks for nothing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Cube::of`], but for grids and stores.
+    pub(super) fn of(found: &QueryResult, options: &CubeOptions) -> Result<Self> {
+        let items = &found.items().items;
         if items.is_empty() {
-            return Err(wrong("a cube of no items: nothing was found".to_owned()));
+            let message = "no items: nothing was found";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let manifests: Vec<Option<&Manifest>> = items
             .iter()
@@ -106,7 +194,7 @@ impl Cube {
                 },
             )
             .collect();
-        let mut bands = bands_of(found, &manifests)?;
+        let bands = bands_of(found, &manifests)?;
         let cloud_cover = manifests
             .iter()
             .flatten()
@@ -141,65 +229,15 @@ impl Cube {
             holes.extend(missing);
             images[place] = Some(image);
         }
-        let of_kept: Vec<(&Item, &Image)> = kept
-            .iter()
-            .filter_map(|&place| Some((&items[place], images[place].as_ref()?)))
-            .collect();
-        let grid = grid_of(found, &of_kept, &bands, options).await?;
-        for (place, band) in bands.iter_mut().enumerate() {
-            let sources = of_kept
-                .iter()
-                .filter_map(|(_, image)| image.bands.get(place)?.as_deref());
-            band.nodata = nodata_of(found.session(), &grid, sources).await;
-        }
-        let steps = grouped.groups.iter().map(|group| Step {
-            label: group.label.clone(),
-            time: group.time,
-            items: group.members.iter().map(|&m| items[m].id.clone()).collect(),
-        });
-        let steps: Arc<[Step]> = steps.collect();
-        let images = grouped
-            .groups
-            .iter()
-            .map(|group| {
-                group
-                    .members
-                    .iter()
-                    .filter_map(|&m| images[m].take())
-                    .collect()
-            })
-            .collect();
         let said = |one: &LeftOut| format!("item {}: {}", items[one.item].id, one.reason);
-        Ok(Self(Arc::new(Inner {
-            session: found.session().clone(),
-            grid: Arc::new(grid),
-            bands: bands.into(),
-            steps,
+        let left_out = grouped.left_out.iter().map(said).collect();
+        Ok(Self {
+            bands,
+            grouped,
             images,
-            left_out: grouped.left_out.iter().map(said).collect(),
             holes,
-            options: options.clone(),
-        })))
-    }
-
-    /// Returns the grid.
-    pub fn grid(&self) -> &GeoBox {
-        &self.0.grid
-    }
-
-    /// Returns the bands, in the order of the selection.
-    pub fn bands(&self) -> &[CubeBand] {
-        &self.0.bands
-    }
-
-    /// Returns the dates, in order.
-    pub fn steps(&self) -> &[Step] {
-        &self.0.steps
-    }
-
-    /// Returns the items that were left out because another stands for them, and why.
-    pub fn left_out(&self) -> &[String] {
-        &self.0.left_out
+            left_out,
+        })
     }
 }
 
@@ -225,7 +263,7 @@ fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<
     let place = |band: &CubeBand| found.bands().iter().position(|key| *key == band.asset);
     bands.sort_by_key(|band| place(band).unwrap_or(usize::MAX));
     if bands.is_empty() {
-        let message = "a cube of no bands: no item has one of those that were selected";
+        let message = "no bands: no item has one of those that were selected";
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     Ok(bands)

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
-    mask::Verdict,
+    mask,
 };
 
 /// Reads of one block under way at once; the stores bound those of each host.
@@ -422,38 +422,30 @@ impl Inner {
         }
         let masked = &loaded.plan.masked;
         let shape = (masked.height as usize, masked.width as usize);
-        let mut left_out = ndarray::Array2::from_elem(shape, false);
-        let mut no_data = left_out.clone();
-        for (number, (source, mask)) in of.masks.iter().enumerate() {
-            let Some(Ok(opened)) = source.open.get() else {
-                continue;
-            };
-            let verdicts = opened.verdicts(mask, part_of(Layer::Mask(number)), masked)?;
-            Zip::from(&mut left_out)
-                .and(&mut no_data)
-                .and(&verdicts)
-                .for_each(|left_out, no_data, &verdict| {
-                    *left_out |= verdict == Verdict::LeftOut;
-                    *no_data |= verdict == Verdict::NoData;
-                });
-        }
-        // What is cleaned are the classes: the edge of the data does not grow.
-        let cleaned = self.options.cleanup.of(left_out.view());
+        let verdicts = of
+            .masks
+            .iter()
+            .enumerate()
+            .filter_map(|(number, (source, mask))| {
+                let opened = source.open.get()?.as_ref().ok()?;
+                Some(opened.verdicts(mask, part_of(Layer::Mask(number)), masked))
+            });
+        let left_out = mask::left_out(shape, verdicts, self.options.cleanup)?;
         let row = (seen.row - masked.row) as usize;
         let col = (seen.col - masked.col) as usize;
         let seen = ndarray::s![
             row..row + seen.height as usize,
             col..col + seen.width as usize
         ];
-        let (cleaned, no_data) = (cleaned.slice(seen), no_data.slice(seen));
+        let left_out = left_out.slice(seen);
         for (mut plane, &fill) in out.axis_iter_mut(Axis(0)).zip(fills) {
-            Zip::from(&mut plane).and(&cleaned).and(&no_data).for_each(
-                |sample, &is_out, &is_missing| {
-                    if is_out || is_missing {
+            Zip::from(&mut plane)
+                .and(&left_out)
+                .for_each(|sample, &is_out| {
+                    if is_out {
                         *sample = fill;
                     }
-                },
-            );
+                });
         }
         Ok(())
     }

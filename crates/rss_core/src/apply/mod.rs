@@ -3,7 +3,7 @@
 //! A [`Cube`] puts what a search found on one grid, in groups of time ([`time`]), masked and scaled if wanted;
 //! nothing is read yet. [`Cube::apply`] and [`Cube::reduce`] then go over it in blocks: what the next blocks need
 //! is fetched while others are computed, within the session's budget of memory. [`reduce`] and [`mosaic`] hold
-//! the kernels. Left out are cubes that are stored, which `zarr` writes and reads.
+//! the kernels. [`sample`] takes points and zones of the images themselves, without a grid. Left out are cubes that are stored, which `zarr` writes and reads.
 
 mod block;
 #[cfg(feature = "async-tiff")]
@@ -19,6 +19,7 @@ mod part;
 pub mod reduce;
 mod report;
 mod run;
+pub mod sample;
 mod source;
 pub mod time;
 

@@ -13,7 +13,7 @@ use crate::{
     mask::{BandMask, Verdict},
     products::{BandValues, Scaling, ScalingOrigin},
     raster::{Pixels, Resampling},
-    reader::{self, OpenOptions, RasterReader, ReadRequest},
+    reader::{self, OpenOptions, Profile, RasterReader, ReadRequest},
     session::Session,
     warp::{self, Warp},
 };
@@ -41,17 +41,24 @@ pub(super) struct Source {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) reader: Arc<dyn RasterReader>,
-    level: usize,
+    pub(super) level: usize,
     warp: Warp,
     scaling: Scaling,
+    pub(super) nodata: Option<f64>,
+}
+
+/// What the samples of a file mean.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meaning {
+    pub(super) scaling: Scaling,
     pub(super) nodata: Option<f64>,
 }
 
 /// Pixels of a source that a block is made of.
 #[derive(Debug)]
 pub(super) struct Part {
-    pixels: Pixels,
-    window: Window,
+    pub(super) pixels: Pixels,
+    pub(super) window: Window,
 }
 
 impl Source {
@@ -68,7 +75,7 @@ impl Source {
     }
 
     /// Opens the file's header, once, unless it failed.
-    async fn reader(&self, session: &Session) -> Result<&Arc<dyn RasterReader>> {
+    pub(super) async fn reader(&self, session: &Session) -> Result<&Arc<dyn RasterReader>> {
         let options = OpenOptions {
             header_bytes: self.header_bytes,
             ..OpenOptions::new()
@@ -82,7 +89,8 @@ impl Source {
         self.reader(session).await?.profile().level_geobox(0)
     }
 
-    async fn open(&self, session: &Session, grid: &GeoBox) -> Result<Opened> {
+    /// Opens the file for a grid.
+    pub(super) async fn open(&self, session: &Session, grid: &GeoBox) -> Result<Opened> {
         let reader = Arc::clone(self.reader(session).await?);
         let profile = reader.profile();
         let at = |err: Error| err.at(&self.location);
@@ -99,6 +107,18 @@ impl Source {
             Some(&size) => warp.on_level(size).map_err(at)?,
             None => warp,
         };
+        let Meaning { scaling, nodata } = self.meaning(profile)?;
+        Ok(Opened {
+            level,
+            warp,
+            scaling,
+            nodata,
+            reader,
+        })
+    }
+
+    /// Returns what the samples of the file mean, by catalogue and file.
+    pub(super) fn meaning(&self, profile: &Profile) -> Result<Meaning> {
         let stated = profile.bands.first();
         let scaling = match (&self.said, self.values) {
             (None, _) | (_, Values::Raw) => Scaling::IDENTITY,
@@ -110,7 +130,7 @@ impl Source {
                         "no item, manifest or file states what samples of {} mean: give a manifest, or load raw samples",
                         profile.dtype
                     );
-                    return Err(at(Error::new(ErrorKind::InvalidInput, message)));
+                    return Err(Error::new(ErrorKind::InvalidInput, message).at(&self.location));
                 }
                 Scaling {
                     scale: scale.unwrap_or(1.0),
@@ -121,13 +141,7 @@ impl Source {
         };
         let holds = |nodata: &f64| profile.dtype.holds(*nodata);
         let nodata = self.nodata.filter(holds).or(profile.nodata.filter(holds));
-        Ok(Opened {
-            level,
-            warp,
-            scaling,
-            nodata,
-            reader,
-        })
+        Ok(Meaning { scaling, nodata })
     }
 }
 

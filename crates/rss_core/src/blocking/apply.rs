@@ -1,7 +1,10 @@
 //! The blocking forms of cubes that are computed.
 
 use crate::{
-    apply::{Apply, ApplyReport, Block, BlockSample, Cube, CubeOptions, Hole},
+    apply::{
+        Apply, ApplyReport, Block, BlockSample, Cube, CubeOptions, Hole,
+        sample::{self, Points, SampleOptions, SampleReport, Statistics, Table, Zones},
+    },
     error::Result,
     geo::Window,
     query::QueryResult,
@@ -36,6 +39,37 @@ impl Session {
         window: Window,
     ) -> Result<(Block<T>, Vec<Hole>)> {
         self.wait(cube.read(window))
+    }
+
+    /// Takes the values of images at points and waits; see [`sample::points`].
+    ///
+    /// # Errors
+    ///
+    /// As [`sample::points`], and [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) inside an async
+    /// runtime.
+    pub fn sample_points(
+        &self,
+        found: &QueryResult,
+        points: Points,
+        options: &SampleOptions,
+    ) -> Result<(Table, SampleReport)> {
+        self.wait(sample::points(found, points, options))
+    }
+
+    /// Makes statistics of zones of images and waits; see [`sample::zones`].
+    ///
+    /// # Errors
+    ///
+    /// As [`sample::zones`], and [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) inside an async
+    /// runtime.
+    pub fn sample_zones(
+        &self,
+        found: &QueryResult,
+        zones: Zones,
+        statistics: &Statistics,
+        options: &SampleOptions,
+    ) -> Result<(Table, SampleReport)> {
+        self.wait(sample::zones(found, zones, statistics, options))
     }
 
     /// Computes a result into memory and waits; see [`Apply::raster`].

@@ -329,7 +329,7 @@ impl<'a> Grid<'a> {
 
 /// Adds points of a line from 0 to 1, but for its last, that are close enough for what lies between
 /// them to be straight. Returns how far it is bent at most; none if a point has no place.
-fn follow<P: Copy>(
+pub(super) fn follow<P: Copy>(
     at: &impl Fn(f64) -> Option<P>,
     bend: &impl Fn(P, P, P) -> f64,
     limit: f64,
@@ -360,13 +360,13 @@ fn follow<P: Copy>(
     Some(most)
 }
 
-fn between(from: [f64; 2], to: [f64; 2], along: f64) -> [f64; 2] {
+pub(super) fn between(from: [f64; 2], to: [f64; 2], along: f64) -> [f64; 2] {
     // Exact at both ends.
     let part = |a: f64, b: f64| a * (1.0 - along) + b * along;
     [part(from[0], to[0]), part(from[1], to[1])]
 }
 
-fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
+pub(super) fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
     (a[0] - b[0]).hypot(a[1] - b[1])
 }
 

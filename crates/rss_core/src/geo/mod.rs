@@ -12,6 +12,7 @@ mod grid;
 mod lattice;
 mod mgrs;
 mod outline;
+mod placing;
 mod projection;
 mod solar;
 mod transform;
@@ -31,6 +32,7 @@ pub use self::{
 pub(crate) use self::{
     lattice::{Extent, Lattice},
     mgrs::MgrsTile,
+    placing::{Placing, Ring, degrees_round, is_degrees},
     solar::solar_day,
     transformer::Transformer,
 };

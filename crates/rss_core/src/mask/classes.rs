@@ -2,9 +2,9 @@
 
 use std::{fmt, ops::BitOr, str::FromStr, sync::Arc};
 
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, Axis, Zip};
 
-use super::{QaTable, table::Test};
+use super::{Cleanup, QaTable, table::Test};
 use crate::{
     error::{Error, ErrorKind, Result},
     products::{BandDef, Manifest},
@@ -227,6 +227,29 @@ impl Verdict {
             (false, false) => Self::Kept,
         }
     }
+}
+
+/// Returns which pixels of an image are left out by what its masks say: cleaned are the classes alone, so that
+/// the edge of the data does not grow.
+pub(crate) fn left_out(
+    shape: (usize, usize),
+    verdicts: impl IntoIterator<Item = Result<Array2<Verdict>>>,
+    cleanup: Cleanup,
+) -> Result<Array2<bool>> {
+    let mut left_out = Array2::from_elem(shape, false);
+    let mut no_data = left_out.clone();
+    for verdicts in verdicts {
+        Zip::from(&mut left_out)
+            .and(&mut no_data)
+            .and(&verdicts?)
+            .for_each(|left_out, no_data, &verdict| {
+                *left_out |= verdict == Verdict::LeftOut;
+                *no_data |= verdict == Verdict::NoData;
+            });
+    }
+    let mut cleaned = cleanup.of(left_out.view());
+    cleaned.zip_mut_with(&no_data, |out, &is_missing| *out |= is_missing);
+    Ok(cleaned)
 }
 
 impl fmt::Debug for BandMask {

@@ -22,7 +22,7 @@ mod classes;
 mod morphology;
 mod table;
 
-pub(crate) use self::classes::Verdict;
+pub(crate) use self::classes::{Verdict, left_out};
 pub use self::{
     classes::{BandMask, MaskClasses},
     morphology::{Cleanup, Element, dilated, eroded},

@@ -19,7 +19,6 @@ pub(crate) use self::overview::{check_overview, halved};
 pub(crate) use self::pages::in_large_pages;
 #[cfg(any(feature = "index", feature = "zarr"))]
 pub(crate) use self::save::ordinary_file;
-#[cfg(feature = "async-tiff")]
 pub(crate) use self::save::{io_error, temporary};
 pub use self::{
     dtype::DataType,

@@ -26,6 +26,7 @@ mod products;
 
 mod reading;
 mod recorded;
+mod sample;
 mod search;
 mod store;
 mod values;

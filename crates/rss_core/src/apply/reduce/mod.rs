@@ -251,6 +251,16 @@ pub fn reduce_f32(stack: ArrayView3<'_, f32>, reducer: Reducer) -> Result<Array2
     }
 }
 
+/// Returns a median or percentile of sorted numbers, of which `at` gives the one at a place; none of another
+/// reducer, and NaN of no numbers.
+pub(super) fn of_sorted(reducer: Reducer, count: usize, at: impl Fn(usize) -> f64) -> Option<f64> {
+    match reducer {
+        Reducer::Median => Some(rank::of_sorted(None, count, at)),
+        Reducer::Percentile(percentile) => Some(rank::of_sorted(Some(percentile), count, at)),
+        _ => None,
+    }
+}
+
 fn reduced<T: Real>(
     stack: ArrayView3<'_, T>,
     nodata: Option<f64>,

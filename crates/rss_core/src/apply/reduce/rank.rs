@@ -88,6 +88,24 @@ impl Place {
     }
 }
 
+/// Returns the median, or a percentile, of `count` sorted numbers, of which `at` gives the one at a place: the
+/// same as of a stack of them. NaN of none.
+pub(super) fn of_sorted(
+    percentile: Option<Percentile>,
+    count: usize,
+    at: impl Fn(usize) -> f64,
+) -> f64 {
+    if count == 0 {
+        return f64::NAN;
+    }
+    let which = match percentile {
+        Some(percentile) => Which::Share(percentile.percent() / 100.0),
+        None => Which::Median,
+    };
+    let place = which.place(count);
+    place.value::<f64>(at(place.low), at(place.high))
+}
+
 /// The samples of some columns.
 pub(super) struct Room<T> {
     /// For each date, its samples.

@@ -1,0 +1,280 @@
+//! `rss sample`: points and zones of many images, as a table.
+
+use std::{
+    fs,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use rss_core::{
+    Bbox, Crs, Location, Manifest, QueryResult, Session, SessionBuilder,
+    apply::{
+        OnFailure,
+        sample::{
+            self, Coverage, GeoJsonOptions, Outside, Points, SampleOptions, SampleReport,
+            Statistics, Table, TableFormat, Zones,
+        },
+    },
+    mask::Cleanup,
+};
+use serde_json::json;
+
+use super::found;
+use crate::{Found, args::SampleArgs, output};
+
+pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
+    // What can be wrong without a request is found before one.
+    let shapes = Shapes::of(args)?;
+    let to = to(&args.output)?;
+    let options = options(args)?;
+    let session = session(args)?;
+    let found = items(&session, args, &shapes).await?;
+    if found.is_empty() {
+        output::say("nothing found");
+        return Ok(Found::Nothing);
+    }
+    let start = Instant::now();
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} images [{elapsed}]") {
+        bar.set_style(style);
+    }
+    let shown = bar.clone();
+    let options = options.with_progress(move |progress| {
+        shown.set_length(progress.images as u64);
+        shown.set_position(progress.images_done as u64);
+    });
+    let made = shapes.sample(&found, &options).await;
+    bar.finish_and_clear();
+    let (table, report) = made?;
+    if !args.json {
+        say(&report);
+    }
+    if table.is_empty() {
+        found::complete(&found)?;
+        let why = match report.holes.is_empty() {
+            true => "no image holds a pixel of what is asked for",
+            false => "no image that could be read holds a pixel of what is asked for",
+        };
+        output::say(&format!("nothing found: {why}"));
+        return Ok(Found::Nothing);
+    }
+    write(args, to.as_deref(), &table)?;
+    found::complete(&found)?;
+    if args.json {
+        let traffic = session.traffic();
+        let holes: Vec<_> = report
+            .holes
+            .iter()
+            .map(|hole| json!({"item": hole.item, "asset": hole.asset, "error": hole.message}))
+            .collect();
+        let columns = table.columns().iter().map(|column| &column.name);
+        let mut said = json!({
+            "location": args.output,
+            "rows": table.len(),
+            "columns": columns.collect::<Vec<_>>(),
+            "images": report.images,
+            "left_out": report.left_out,
+            "nowhere": report.nowhere,
+            "holes": holes,
+            "requests": traffic.requests,
+            "bytes": traffic.bytes,
+            "wall_s": start.elapsed().as_secs_f64(),
+        });
+        if to.is_none() {
+            said["rows"] = table.json().collect();
+        }
+        output::json(&said)?;
+    } else if to.is_some() {
+        output::lines([format!(
+            "{}: {} rows, from {} images, in {:.2} s",
+            args.output,
+            table.len(),
+            report.images,
+            start.elapsed().as_secs_f64()
+        )])?;
+    }
+    Ok(Found::Something)
+}
+
+/// What is sampled.
+enum Shapes {
+    Points(Points),
+    Zones(Zones, Statistics),
+}
+
+impl Shapes {
+    fn of(args: &SampleArgs) -> Result<Self> {
+        let crs = args.crs.as_deref().map(crs).transpose()?;
+        let mut reading = GeoJsonOptions::new();
+        if let Some(crs) = &crs {
+            reading = reading.with_crs(crs.clone());
+        }
+        if let Some(property) = &args.name {
+            reading = reading.with_name(property);
+        }
+        let read = |path: &Path, what: &str| {
+            let text = fs::read_to_string(path);
+            text.with_context(|| format!("{what} {}", path.display()))
+        };
+        if let Some(path) = &args.points {
+            let points = Points::from_geojson(&read(path, "--points")?, &reading);
+            return Ok(Self::Points(
+                points.with_context(|| format!("--points {}", path.display()))?,
+            ));
+        }
+        if let Some(path) = &args.zones {
+            let zones = Zones::from_geojson(&read(path, "--zones")?, &reading)
+                .with_context(|| format!("--zones {}", path.display()))?
+                .with_coverage(match args.all_touched {
+                    true => Coverage::Touched,
+                    false => Coverage::Centre,
+                });
+            let mut statistics: Statistics = args.stats.parse()?;
+            if let Some(edges) = &args.histogram {
+                let numbers: Result<Vec<f64>, _> =
+                    edges.split(',').map(|edge| edge.trim().parse()).collect();
+                let wrong = || format!("--histogram `{edges}` is not numbers with commas between");
+                statistics = statistics.with_histogram(numbers.with_context(wrong)?)?;
+            }
+            return Ok(Self::Zones(zones, statistics));
+        }
+        let places: Vec<[f64; 2]> = args
+            .point
+            .iter()
+            .map(|text| {
+                let numbers: Option<Vec<f64>> = text
+                    .split(',')
+                    .map(|part| part.trim().parse().ok())
+                    .collect();
+                let place = numbers.and_then(|numbers| <[f64; 2]>::try_from(numbers).ok());
+                place.with_context(|| format!("--point `{text}` is not two numbers LON,LAT"))
+            })
+            .collect::<Result<_>>()?;
+        let points = Points::new(places, crs.unwrap_or(Crs::Epsg(4326)));
+        Ok(Self::Points(points.context("--point")?))
+    }
+
+    fn bbox(&self) -> rss_core::Result<Bbox> {
+        match self {
+            Self::Points(points) => points.bbox(),
+            Self::Zones(zones, _) => zones.bbox(),
+        }
+    }
+
+    async fn sample(
+        self,
+        found: &QueryResult,
+        options: &SampleOptions,
+    ) -> rss_core::Result<(Table, SampleReport)> {
+        match self {
+            Self::Points(points) => sample::points(found, points, options).await,
+            Self::Zones(zones, wanted) => sample::zones(found, zones, &wanted, options).await,
+        }
+    }
+}
+
+fn crs(text: &str) -> Result<Crs> {
+    let upper = text.to_ascii_uppercase();
+    let code = upper.strip_prefix("EPSG:").unwrap_or(&upper).parse();
+    let code = code.with_context(|| format!("--crs `{text}` is not an EPSG code"))?;
+    Ok(Crs::Epsg(code))
+}
+
+/// Returns the file to write; none for stdout.
+fn to(text: &str) -> Result<Option<PathBuf>> {
+    if text == "-" {
+        return Ok(None);
+    }
+    let location = Location::parse(text)?;
+    let Some(path) = location.as_local() else {
+        bail!("{location}: a table is written to a file of this machine, or to stdout");
+    };
+    TableFormat::of_path(path)?;
+    Ok(Some(path.to_owned()))
+}
+
+/// Finds items: those around the shapes, where the search names no area.
+async fn items(session: &Session, args: &SampleArgs, shapes: &Shapes) -> Result<QueryResult> {
+    let selection = &args.items.selection;
+    let has_area = !selection.scene.is_empty()
+        || selection.bbox.is_some()
+        || selection.geometry.is_some()
+        || args.items.items.is_some();
+    if has_area || selection.source.is_none() {
+        return found::items(session, &args.items).await;
+    }
+    let mut around = args.items.clone();
+    around.selection.bbox = Some(shapes.bbox()?.to_string());
+    found::items(session, &around).await
+}
+
+fn options(args: &SampleArgs) -> Result<SampleOptions> {
+    let mut options = SampleOptions::new().with_on_failure(match args.on_failure.as_str() {
+        "fail" => OnFailure::Fail,
+        "hole" => OnFailure::Hole,
+        other => bail!("--on-failure `{other}` is not one of fail, hole"),
+    });
+    if !args.raw {
+        options = options.reflectance();
+    }
+    if args.keep_outside {
+        options = options.with_outside(Outside::Empty);
+    }
+    if let Some(classes) = &args.mask {
+        let cleanup = Cleanup::default()
+            .with_dilation(args.dilate)
+            .with_opening(args.opening);
+        options = options.with_mask(classes.parse()?, cleanup);
+    }
+    if let Some(path) = &args.items.selection.manifest {
+        options = options.with_manifest(Manifest::from_file(path)?);
+    }
+    Ok(options)
+}
+
+fn write(args: &SampleArgs, to: Option<&Path>, table: &Table) -> Result<()> {
+    match to {
+        Some(path) => table.save(path)?,
+        // The document has the rows.
+        None if args.json => {}
+        None => {
+            let mut text = Vec::new();
+            table.write_as(&mut text, TableFormat::Csv)?;
+            match std::io::stdout().is_terminal() {
+                true => output::lines(String::from_utf8_lossy(&text).lines().map(str::to_owned))?,
+                false => output::stdout(&text)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says what is missing.
+fn say(report: &SampleReport) {
+    for hole in &report.holes {
+        output::say(&format!("missing: {hole}"));
+    }
+    for one in &report.left_out {
+        output::say(&format!("left out: {one}"));
+    }
+    if !report.nowhere.is_empty() {
+        let shown: Vec<&str> = report.nowhere.iter().take(10).map(String::as_str).collect();
+        let more = match report.nowhere.len().saturating_sub(shown.len()) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        output::say(&format!("note: on no image: {}{more}", shown.join(", ")));
+    }
+}
+
+fn session(args: &SampleArgs) -> Result<Session> {
+    let mut builder = SessionBuilder::from_env()?;
+    if let Some(megabytes) = args.budget {
+        ensure!(megabytes > 0, "--budget is 0, expected at least 1 MB");
+        builder = builder.budget_bytes(megabytes.saturating_mul(1_000_000));
+    }
+    Ok(builder.build()?)
+}

@@ -1,0 +1,382 @@
+//! `rss sample`: points and zones of the seed query's scenes.
+
+use std::path::Path;
+
+use rss_testbed::{Band, Fault, Rule, Service};
+use serde_json::{Value, json};
+
+use super::stage::{SEED, Stage, files};
+
+/// The centres of pixels, in EPSG:32756.
+fn centre(col: u32, row: u32) -> [f64; 2] {
+    [
+        499_985.0 + 10.0 * f64::from(col),
+        7_200_035.0 - 10.0 * f64::from(row),
+    ]
+}
+
+fn points(pixels: &[(u32, u32)]) -> String {
+    let features = pixels.iter().enumerate().map(|(number, &(col, row))| {
+        json!({"type": "Feature", "id": format!("plot {number}"), "properties": {"crop": "wheat, \"hard\""},
+            "geometry": {"type": "Point", "coordinates": centre(col, row)}})
+    });
+    json!({"type": "FeatureCollection", "features": features.collect::<Vec<_>>()}).to_string()
+}
+
+/// A square of pixels, in EPSG:32756.
+fn zones(col: u32, row: u32, side: u32) -> String {
+    let (left, top) = (
+        499_980.0 + 10.0 * f64::from(col),
+        7_200_040.0 - 10.0 * f64::from(row),
+    );
+    let (right, bottom) = (left + 10.0 * f64::from(side), top - 10.0 * f64::from(side));
+    json!({"type": "Feature", "id": "field", "properties": {}, "geometry": {"type": "Polygon",
+        "coordinates": [[[left, top], [right, top], [right, bottom], [left, bottom], [left, top]]]}})
+    .to_string()
+}
+
+const PLACES: [(u32, u32); 4] = [(0, 0), (700, 3), (511, 512), (1199, 1199)];
+
+#[test]
+fn points_become_a_table() {
+    let stage = Stage::new();
+    stage.write("plots.json", points(&PLACES));
+    let how = [
+        "--canonical",
+        "red,nir",
+        "--points",
+        "plots.json",
+        "--crs",
+        "32756",
+        "--name",
+        "crop",
+    ];
+    let ran = stage.seed("sample", &how);
+    let mut lines = ran.text().lines();
+    assert_eq!(lines.next(), Some("id,name,x,y,item,datetime,band,value"));
+    let mut scenes: Vec<_> = stage.bed.scenes().iter().collect();
+    scenes.sort_by_key(|scene| scene.item["properties"]["datetime"].to_string());
+    for (number, (col, row)) in PLACES.into_iter().enumerate() {
+        for scene in &scenes {
+            for (band, name) in [(Band::Red, "red"), (Band::Nir, "nir")] {
+                let line = lines.next().unwrap();
+                let [x, y] = centre(col, row);
+                let time = scene.item["properties"]["datetime"].as_str().unwrap();
+                let time = time.replace("000Z", "Z");
+                let key = format!(
+                    "plot {number},\"wheat, \"\"hard\"\"\",{x},{y},{},{time},{name},",
+                    scene.id
+                );
+                let value = line
+                    .strip_prefix(&key)
+                    .unwrap_or_else(|| panic!("{line}, {key}"));
+                match scene.pixel(band, col, row) {
+                    -999 => assert_eq!(value, ""),
+                    sample => {
+                        let value: f64 = value.parse().unwrap();
+                        assert!((value - f64::from(sample) / 1e4).abs() < 1e-12, "{line}");
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(lines.next(), None);
+    // As they are stored, as a file of each kind, and as one document.
+    for name in ["plots.jsonl", "plots.csv", "plots.parquet", "plots.arrow"] {
+        let ran = stage.seed("sample", &[&how[..], &["--raw", "-o", name]].concat());
+        let is_of_columns = name.ends_with(".parquet") || name.ends_with(".arrow");
+        if is_of_columns && !cfg!(feature = "arrow") {
+            assert!(ran.error().contains("lacks the feature `arrow`"), "{ran:?}");
+            continue;
+        }
+        assert!(
+            ran.text()
+                .starts_with(&format!("{name}: 32 rows, from 4 images, in ")),
+            "{ran:?}"
+        );
+        assert!(std::fs::metadata(stage.path(name)).unwrap().len() > 500);
+    }
+    let rows = std::fs::read_to_string(stage.path("plots.jsonl")).unwrap();
+    let rows: Vec<Value> = rows
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let said = stage
+        .seed("sample", &[&how[..], &["--raw", "--json"]].concat())
+        .json();
+    assert_eq!(
+        (said["rows"].as_array(), &said["images"]),
+        (Some(&rows), &json!(4))
+    );
+    let sample = scenes[0].pixel(Band::Red, 0, 0);
+    let expected = (sample != -999).then_some(f64::from(sample));
+    assert_eq!(rows[0]["value"].as_f64(), expected);
+}
+
+#[test]
+fn zones_become_statistics() {
+    let stage = Stage::new();
+    stage.write("fields.json", zones(500, 490, 40));
+    let how = [
+        "--canonical",
+        "red",
+        "--zones",
+        "fields.json",
+        "--crs",
+        "EPSG:32756",
+        "--raw",
+        "--json",
+    ];
+    let more = [
+        "--stats",
+        "count,mean,max",
+        "--histogram=-999,500,3000",
+        "--mask",
+        "clouds",
+    ];
+    let said = stage.seed("sample", &[&how[..], &more].concat()).json();
+    let columns = [
+        "pixels",
+        "nodata",
+        "masked",
+        "count",
+        "mean",
+        "max",
+        "bin_-999_500",
+        "bin_500_3000",
+    ];
+    assert_eq!(said["columns"], json!(columns));
+    let rows = said["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let scene = stage
+            .bed
+            .scenes()
+            .iter()
+            .find(|scene| row["item"] == scene.id.as_str());
+        let scene = scene.unwrap();
+        let (mut nodata, mut masked, mut values) = (0, 0, Vec::new());
+        for (col, row) in (490..530).flat_map(|row| (500..540).map(move |col| (col, row))) {
+            match scene.pixel(Band::Red, col, row) {
+                -999 => nodata += 1,
+                _ if matches!(scene.pixel(Band::Fmask, col / 2, row / 2), 2 | 3) => masked += 1,
+                sample => values.push(f64::from(sample)),
+            }
+        }
+        let count = values.len();
+        assert_eq!(
+            (
+                &row["pixels"],
+                &row["nodata"],
+                &row["masked"],
+                &row["count"]
+            ),
+            (&json!(1600), &json!(nodata), &json!(masked), &json!(count))
+        );
+        assert_eq!(row["max"].as_f64(), values.iter().copied().reduce(f64::max));
+        if count > 0 {
+            let mean = values.iter().sum::<f64>() / count as f64;
+            assert!((row["mean"].as_f64().unwrap() - mean).abs() < 1e-9);
+        }
+        let low = values.iter().filter(|value| **value < 500.0).count();
+        assert_eq!(row["bin_-999_500"], json!(low));
+    }
+    // The same square is touched by no more pixels; a third of a pixel beside it by more.
+    let touched = stage
+        .seed("sample", &[&how[..], &["--all-touched"]].concat())
+        .json();
+    assert_eq!(touched["rows"][0]["pixels"], 1600);
+}
+
+#[test]
+fn without_an_area_the_search_is_around_the_shapes() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let seed: Vec<&str> = SEED
+        .iter()
+        .copied()
+        .filter(|arg| !["--scene", "56jns"].contains(arg))
+        .collect();
+    let there = ["--canonical", "red", "--point", "153.11,-25.35"];
+    let ran = stage.run(&[&["sample", &url], &seed[..], &there].concat());
+    assert_eq!(ran.text().lines().count(), 1 + 4);
+    let search = stage.bed.requests(Service::Stac).last().cloned();
+    assert!(search.is_some());
+    // Nobody has images there.
+    let far = [
+        "--canonical",
+        "red",
+        "--point",
+        "10,50",
+        "--point",
+        "10.1,50",
+    ];
+    stage
+        .run(&[&["sample", &url], &seed[..], &far].concat())
+        .nothing();
+    // Images of elsewhere, by name: a point that none of them holds.
+    let ran = stage.seed("sample", &[&far[..], &["-o", "far.csv"]].concat());
+    assert_eq!((ran.code, ran.stdout.len()), (Some(1), 0), "{ran:?}");
+    assert!(ran.stderr.contains("note: on no image: 0, 1"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("nothing found: no image holds a pixel"),
+        "{ran:?}"
+    );
+    assert!(!Path::new(&stage.path("far.csv")).exists());
+    let ran = stage.seed("sample", &[&far[..], &["--keep-outside"]].concat());
+    let rows: Vec<&str> = std::str::from_utf8(&ran.stdout)
+        .unwrap()
+        .lines()
+        .skip(1)
+        .collect();
+    assert_eq!((ran.code, rows.len()), (Some(0), 8), "{ran:?}");
+    assert!(rows.iter().all(|row| row.ends_with(",red,")));
+}
+
+#[test]
+fn what_cannot_be_sampled_is_one_clear_error() {
+    let stage = Stage::new();
+    stage.write("plots.json", points(&PLACES));
+    stage.write("fields.json", zones(0, 0, 10));
+    stage.write("bad.json", "{\"type\": \"Feature\"");
+    let before = files(stage.dir.path());
+    for (more, said) in [
+        (&["--points", "none.json"][..], "--points none.json: "),
+        (&["--points", "bad.json"], "--points bad.json: not GeoJSON"),
+        (&["--points", "plots.json"], "which is not on the globe"),
+        (
+            &["--points", "fields.json", "--crs", "32756"],
+            "feature field is a Polygon, expected a Point",
+        ),
+        (
+            &["--zones", "plots.json", "--crs", "32756"],
+            "is a Point, expected a Polygon",
+        ),
+        (
+            &["--points", "plots.json", "--crs", "here"],
+            "--crs `here` is not an EPSG code",
+        ),
+        (
+            &["--points", "plots.json", "--crs", "32756", "--name", "soil"],
+            "no feature has the property `soil`",
+        ),
+        (
+            &["--point", "153"],
+            "--point `153` is not two numbers LON,LAT",
+        ),
+        (&["--point", "-25,153"], "which is not on the globe"),
+        (&[], "the following required arguments were not provided"),
+        (
+            &["--point", "1,2", "--zones", "fields.json"],
+            "cannot be used with",
+        ),
+        (
+            &["--point", "1,2", "--stats", "mean"],
+            "cannot be used with",
+        ),
+        (
+            &[
+                "--zones",
+                "fields.json",
+                "--crs",
+                "32756",
+                "--stats",
+                "mode",
+            ],
+            "`mode` is not one of",
+        ),
+        (
+            &[
+                "--zones",
+                "fields.json",
+                "--crs",
+                "32756",
+                "--histogram",
+                "1",
+            ],
+            "a histogram of 1 edges",
+        ),
+        (
+            &[
+                "--zones",
+                "fields.json",
+                "--crs",
+                "32756",
+                "--histogram",
+                "a,b",
+            ],
+            "--histogram `a,b`",
+        ),
+        (
+            &["--point", "153.05,-25.35", "-o", "out.xlsx"],
+            "the ending of a table is one of",
+        ),
+        (
+            &["--point", "153.05,-25.35", "-o", "s3://bucket/out.csv"],
+            "a file of this machine",
+        ),
+        (
+            &["--point", "153.05,-25.35", "-o", "none/out.csv"],
+            "the folder does not exist",
+        ),
+        (
+            &["--point", "153.05,-25.35", "--mask", "fog"],
+            "mask class `fog` is not known",
+        ),
+        (
+            &["--point", "153.05,-25.35", "--on-failure", "skip"],
+            "--on-failure `skip`",
+        ),
+        (
+            &["--zones", "fields.json", "--crs", "999999"],
+            "EPSG:999999 cannot be turned into degrees",
+        ),
+    ] {
+        let ran = stage.seed("sample", &[&["--canonical", "red"], more].concat());
+        assert!(ran.error().contains(said), "{said}: {ran:?}");
+        assert_eq!(files(stage.dir.path()), before, "{more:?}");
+    }
+}
+
+#[test]
+fn a_corrupt_file_is_an_error_or_a_hole_that_is_listed() {
+    let stage = Stage::new();
+    let scene = &stage.bed.scenes()[2];
+    stage.bed.fault(
+        Rule::new(Fault::Garbage)
+            .on(Service::S3)
+            .path(scene.key(Band::Nir)),
+    );
+    let how = [
+        "--canonical",
+        "red,nir",
+        "--point",
+        "153.05,-25.35",
+        "-o",
+        "out.csv",
+    ];
+    let ran = stage.seed("sample", &how);
+    let said = ran.error();
+    assert!(
+        said.contains(&scene.id) && said.contains("nbart_nir_1"),
+        "{ran:?}"
+    );
+    assert!(!Path::new(&stage.path("out.csv")).exists());
+    let hole = [&how[..], &["--on-failure", "hole"]].concat();
+    let ran = stage.seed("sample", &hole);
+    assert_eq!(
+        (ran.code, ran.stderr.lines().count()),
+        (Some(0), 1),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stderr.contains("missing: item ") && ran.stderr.contains("nbart_nir_1"),
+        "{ran:?}"
+    );
+    let said = stage
+        .seed("sample", &[&hole[..], &["--json"]].concat())
+        .json();
+    assert_eq!(said["rows"], 7);
+    assert_eq!(said["holes"].as_array().unwrap().len(), 1);
+    assert_eq!(said["holes"][0]["item"], scene.id.as_str());
+}

@@ -1,0 +1,345 @@
+//! Which pixels of a grid a polygon holds, row by row.
+
+use crate::geo::{Ring, Size, Window};
+
+/// Which pixels belong to a polygon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Coverage {
+    /// Those whose centre lies within it. Of polygons side by side each pixel is one's only: a centre on a common
+    /// side is of the polygon with the lesser columns, or with the greater rows.
+    #[default]
+    Centre,
+    /// Those that share a part with it, however small.
+    Touched,
+}
+
+/// How close to the edge of a pixel a polygon may come without touching what is beyond, in pixels: digits get
+/// lost on the way.
+const EDGE: f64 = 1e-6;
+
+/// Columns of a row, from the first to before the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+/// The pixels of a polygon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cover {
+    first_row: u32,
+    /// For each row, where its spans end.
+    ends: Vec<usize>,
+    /// Of each row from left to right, apart from each other.
+    spans: Vec<Span>,
+    pixels: u64,
+}
+
+impl Cover {
+    /// Finds the pixels of polygons, each of which is its rings in pixels: what an odd number of rings of one
+    /// polygon goes round. None if there are none on a grid of `size`.
+    pub(super) fn of(polygons: &[Vec<Ring>], size: Size, coverage: Coverage) -> Option<Self> {
+        let mut runs: Vec<(u32, Span)> = Vec::new();
+        for rings in polygons {
+            by_centre(rings, size, &mut runs);
+            if coverage == Coverage::Touched {
+                by_touch(rings, size, &mut runs);
+            }
+        }
+        runs.sort_unstable_by_key(|(row, span)| (*row, span.start, span.end));
+        let first_row = runs.first()?.0;
+        let mut cover = Self {
+            first_row,
+            ends: Vec::new(),
+            spans: Vec::new(),
+            pixels: 0,
+        };
+        let mut row = first_row;
+        let mut start = 0;
+        for (at, span) in runs {
+            while row < at {
+                start = cover.spans.len();
+                cover.ends.push(start);
+                row += 1;
+            }
+            match cover
+                .spans
+                .get_mut(start..)
+                .and_then(|spans| spans.last_mut())
+            {
+                Some(last) if last.end >= span.start => last.end = last.end.max(span.end),
+                _ => cover.spans.push(span),
+            }
+        }
+        cover.ends.push(cover.spans.len());
+        cover.pixels = cover
+            .spans
+            .iter()
+            .map(|span| u64::from(span.end - span.start))
+            .sum();
+        Some(cover)
+    }
+
+    /// Returns how many pixels there are.
+    pub(super) fn pixels(&self) -> u64 {
+        self.pixels
+    }
+
+    /// Returns the bytes that this takes.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.ends.len() * size_of::<usize>() + self.spans.len() * size_of::<Span>()) as u64
+    }
+
+    /// Returns each row with its spans.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (u32, &[Span])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        (self.first_row..)
+            .zip(starts.zip(&self.ends))
+            .map(|(row, (start, &end))| (row, self.spans.get(start..end).unwrap_or_default()))
+    }
+
+    /// Returns the spans of a row, cut to a window.
+    pub(super) fn row_in(&self, row: u32, window: &Window) -> impl Iterator<Item = Span> {
+        let place = row.checked_sub(self.first_row).map(|place| place as usize);
+        let end = |place: usize| self.ends.get(place).copied();
+        let range = place.and_then(|place| {
+            let start = place.checked_sub(1).map_or(Some(0), end)?;
+            self.spans.get(start..end(place)?)
+        });
+        let (left, right) = (window.col, window.col.saturating_add(window.width));
+        let cut = move |span: &Span| Span {
+            start: span.start.max(left),
+            end: span.end.min(right),
+        };
+        let spans = range.unwrap_or_default().iter().map(cut);
+        spans.filter(|span| span.start < span.end)
+    }
+}
+
+/// Adds the spans of pixels whose centres an odd number of rings goes round.
+fn by_centre(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
+    let mut crossings: Vec<(u32, f64)> = Vec::new();
+    for (from, to) in rings.iter().flat_map(sides) {
+        // Always downwards, so that both polygons of a common side get the same numbers.
+        let ([x0, y0], [x1, y1]) = if from[1] <= to[1] {
+            (from, to)
+        } else {
+            (to, from)
+        };
+        for row in whole_up(y0 - 0.5, size.height)..whole_up(y1 - 0.5, size.height) {
+            let y = f64::from(row) + 0.5;
+            if y0 <= y && y < y1 {
+                crossings.push((row, x0 + (y - y0) * (x1 - x0) / (y1 - y0)));
+            }
+        }
+    }
+    crossings.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let (pairs, _) = crossings.as_chunks::<2>();
+    for &[(row, left), (_, right)] in pairs {
+        push(
+            runs,
+            row,
+            whole(left + 0.5, size.width),
+            whole(right + 0.5, size.width),
+        );
+    }
+}
+
+/// Adds the spans of pixels that a side goes through.
+fn by_touch(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
+    for (from, to) in rings.iter().flat_map(sides) {
+        let ([x0, y0], [x1, y1]) = if from[1] <= to[1] {
+            (from, to)
+        } else {
+            (to, from)
+        };
+        for row in whole(y0 + EDGE, size.height)..whole_up(y1 - EDGE, size.height) {
+            let (top, bottom) = (f64::from(row).max(y0), (f64::from(row) + 1.0).min(y1));
+            let at = |y: f64| {
+                let x = x0 + (y - y0) * (x1 - x0) / (y1 - y0);
+                x.max(x0.min(x1)).min(x0.max(x1))
+            };
+            let (a, b) = match y1 > y0 {
+                true => (at(top), at(bottom)),
+                false => (x0, x1),
+            };
+            let start = whole(a.min(b) + EDGE, size.width);
+            push(runs, row, start, whole_up(a.max(b) - EDGE, size.width));
+        }
+    }
+}
+
+fn push(runs: &mut Vec<(u32, Span)>, row: u32, start: u32, end: u32) {
+    if start < end {
+        runs.push((row, Span { start, end }));
+    }
+}
+
+fn sides(ring: &Ring) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
+    let next = ring.iter().skip(1).chain(ring.first());
+    ring.iter().copied().zip(next.copied())
+}
+
+/// Returns the whole number that is not greater, from 0 to `most`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "cut to the range before; what is no number becomes 0"
+)]
+fn whole(number: f64, most: u32) -> u32 {
+    number.floor().clamp(0.0, f64::from(most)) as u32
+}
+
+/// Returns the whole number that is not less, from 0 to `most`.
+fn whole_up(number: f64, most: u32) -> u32 {
+    whole(number.ceil(), most)
+}
+
+#[cfg(test)]
+mod tests {
+    use ::geo::{Contains, LineString, Point, Polygon};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SIZE: Size = Size {
+        width: 24,
+        height: 20,
+    };
+
+    fn pixels(polygons: &[Vec<Ring>], coverage: Coverage) -> Vec<[u32; 2]> {
+        let Some(cover) = Cover::of(polygons, SIZE, coverage) else {
+            return Vec::new();
+        };
+        let found: Vec<[u32; 2]> = cover
+            .rows()
+            .flat_map(|(row, spans)| {
+                let cols = spans.iter().flat_map(|span| span.start..span.end);
+                cols.map(move |col| [col, row]).collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(cover.pixels(), found.len() as u64);
+        // Row by row and cut, it is the same.
+        let window = Window {
+            col: 3,
+            row: 0,
+            width: 10,
+            height: 20,
+        };
+        let cut: Vec<[u32; 2]> = (0..SIZE.height)
+            .flat_map(|row| {
+                let spans = cover.row_in(row, &window);
+                spans.flat_map(move |span| (span.start..span.end).map(move |col| [col, row]))
+            })
+            .collect();
+        let inside = |pixel: &&[u32; 2]| (3..13).contains(&pixel[0]);
+        assert!(cut.iter().eq(found.iter().filter(inside)));
+        found
+    }
+
+    fn square(left: f64, top: f64, right: f64, bottom: f64) -> Ring {
+        vec![[left, top], [right, top], [right, bottom], [left, bottom]]
+    }
+
+    #[test]
+    fn a_pixel_is_of_the_polygon_that_holds_its_centre() {
+        let found = pixels(&[vec![square(1.4, 1.4, 3.6, 2.6)]], Coverage::Centre);
+        assert_eq!(found, [[1, 1], [2, 1], [3, 1], [1, 2], [2, 2], [3, 2]]);
+        let small = vec![square(1.6, 1.6, 2.4, 2.4)];
+        assert_eq!(
+            pixels(std::slice::from_ref(&small), Coverage::Centre),
+            [[0; 2]; 0]
+        );
+        let touched = pixels(&[small], Coverage::Touched);
+        assert_eq!(touched, [[1, 1], [2, 1], [1, 2], [2, 2]]);
+    }
+
+    #[test]
+    fn a_centre_on_a_common_side_is_of_one_polygon() {
+        let (left, right) = (square(1.0, 1.0, 2.5, 4.0), square(2.5, 1.0, 5.0, 4.0));
+        let (above, below) = (square(1.0, 1.0, 4.0, 2.5), square(1.0, 2.5, 4.0, 5.0));
+        for (one, other) in [(left, right), (above, below)] {
+            let mut both = pixels(&[vec![one]], Coverage::Centre);
+            both.extend(pixels(&[vec![other]], Coverage::Centre));
+            let all = both.len();
+            both.sort_unstable();
+            both.dedup();
+            assert_eq!((both.len(), all), (12, 12));
+        }
+    }
+
+    #[test]
+    fn what_ends_at_the_edges_of_pixels_touches_no_more() {
+        let aligned = vec![square(2.0, 3.0, 5.0, 6.0)];
+        let noisy = vec![square(2.0 - 1e-8, 3.0 - 1e-8, 5.0 + 1e-8, 6.0 + 1e-8)];
+        let expected = pixels(std::slice::from_ref(&aligned), Coverage::Centre);
+        assert_eq!(expected.len(), 9);
+        assert_eq!(pixels(&[aligned], Coverage::Touched), expected);
+        assert_eq!(pixels(&[noisy], Coverage::Touched), expected);
+    }
+
+    #[test]
+    fn parts_that_lie_over_each_other_count_once_and_holes_not_at_all() {
+        let parts = [
+            vec![square(1.0, 1.0, 4.0, 4.0)],
+            vec![square(2.0, 2.0, 5.0, 5.0)],
+        ];
+        assert_eq!(pixels(&parts, Coverage::Centre).len(), 9 + 9 - 4);
+        let holed = vec![square(1.0, 1.0, 7.0, 7.0), square(2.0, 2.0, 6.0, 6.0)];
+        assert_eq!(pixels(&[holed], Coverage::Centre).len(), 36 - 16);
+        let apart = [
+            vec![square(1.0, 1.0, 3.0, 3.0)],
+            vec![square(1.0, 8.0, 3.0, 9.0)],
+        ];
+        assert_eq!(pixels(&apart, Coverage::Centre).len(), 6);
+    }
+
+    #[test]
+    fn what_lies_outside_is_cut_off() {
+        let vast = vec![square(-1e9, -1e12, 1e9, 1e12)];
+        assert_eq!(pixels(&[vast], Coverage::Touched).len(), 24 * 20);
+        for outside in [
+            square(-9.0, 2.0, -1.0, 4.0),
+            square(24.0, 2.0, 30.0, 4.0),
+            square(2.0, 20.0, 4.0, 30.0),
+            square(2.0, -8.0, 4.0, 0.0),
+            square(f64::NAN, f64::NAN, 4.0, f64::INFINITY),
+            vec![],
+        ] {
+            for coverage in [Coverage::Centre, Coverage::Touched] {
+                assert_eq!(
+                    pixels(&[vec![outside.clone()]], coverage),
+                    [[0; 2]; 0],
+                    "{outside:?}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        /// Beside the crate geo, which tells whether a point lies in a polygon.
+        #[test]
+        fn centres_are_inside(
+            outer in prop::collection::vec((-4.0..28.0_f64, -4.0..24.0_f64), 3..4),
+            hole in prop::collection::vec((-4.0..28.0_f64, -4.0..24.0_f64), 3..4),
+        ) {
+            let ring = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| [x, y]).collect::<Ring>();
+            let polygon = |points: &[(f64, f64)]| {
+                Polygon::new(LineString::from(points.to_vec()), vec![])
+            };
+            let found = pixels(&[vec![ring(&outer), ring(&hole)]], Coverage::Centre);
+            let touched = pixels(&[vec![ring(&outer), ring(&hole)]], Coverage::Touched);
+            let (outer, hole) = (polygon(&outer), polygon(&hole));
+            for row in 0..SIZE.height {
+                for col in 0..SIZE.width {
+                    let centre = Point::new(f64::from(col) + 0.5, f64::from(row) + 0.5);
+                    // An odd number of the two triangles.
+                    let expected = outer.contains(&centre) != hole.contains(&centre);
+                    prop_assert_eq!(found.contains(&[col, row]), expected, "{} {}", col, row);
+                    prop_assert!(!expected || touched.contains(&[col, row]));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Many points and zones of many images: a table of values, or of statistics.
+//!
+//! Nothing is resampled: a point gets the pixel of each file that holds it, a zone the pixels of each file that
+//! lie in it, at full resolution on the file's own grid. Of each file the tiles that hold a point or a part of a
+//! zone are read once, however many there are; files are read side by side within the session's budget of memory.
+//!
+//! ```
+//! # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
+//! use rss_core::{Crs, apply::sample::{Points, SampleOptions}};
+//! # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
+//! # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
+//! # let dea = Source::api(&bed.stac_url())?.like(&DEA);
+//! # let found = ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
+//! #     .session(session.clone())
+//! #     .canonical_bands(["red", "nir"])
+//! #     .start_date(date(2021, 1, 1)).end_date(date(2021, 2, 1))
+//! #     .cloudcover((Cmp::Less, 30)).build()?.search()?;
+//!
+//! let plots = Points::new([[153.02, -25.33], [153.05, -25.35]], Crs::Epsg(4326))?;
+//! let options = SampleOptions::new().reflectance();
+//! let (table, report) = session.sample_points(&found, plots, &options)?; // `sample::points` in async code
+//! assert_eq!(table.len(), 2 * 4 * 2); // points, items, bands
+//! let first = table.rows().next().unwrap();
+//! assert_eq!((first.geometry.id.as_str(), first.band), ("0", "red"));
+//! assert!(first.get("value").is_some_and(|red| red < 1.0));
+//! assert!(report.holes.is_empty());
+//! # Ok::<_, anyhow::Error>(())
+//! ```
+
+mod cells;
+mod cover;
+mod features;
+mod masks;
+mod points;
+mod run;
+mod save;
+mod shapes;
+mod table;
+mod tally;
+mod zones;
+
+use std::{fmt, sync::Arc};
+
+pub use self::{
+    cover::Coverage,
+    features::{GeoJsonOptions, Named},
+    points::Points,
+    save::TableFormat,
+    table::{Column, Row, Table},
+    tally::Statistics,
+    zones::Zones,
+};
+use self::{run::Sampled, zones::Counted};
+use super::{
+    options::{CubeOptions, OnFailure, Values},
+    report::Hole,
+    time::{Duplicates, Grouping},
+};
+use crate::{
+    error::Result,
+    mask::{Cleanup, MaskClasses},
+    products::Manifest,
+    query::QueryResult,
+};
+
+/// What becomes of a point or zone that an image does not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outside {
+    /// It has no row there.
+    #[default]
+    NoRow,
+    /// It has a row without a value: each geometry has a row for each image and band that could be read.
+    Empty,
+}
+
+/// How far the work is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SampleProgress {
+    /// Images that are done.
+    pub images_done: usize,
+    /// All images.
+    pub images: usize,
+}
+
+type Watch = Arc<dyn Fn(SampleProgress) + Send + Sync>;
+
+/// What of images is sampled, and how.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct SampleOptions {
+    /// What samples become.
+    pub values: Values,
+    /// The classes of pixels that are left out: they have no value.
+    pub mask: Option<MaskClasses>,
+    /// What is done to the mask, in pixels of each band's own grid.
+    pub cleanup: Cleanup,
+    /// What becomes of items that are one scene.
+    pub duplicates: Duplicates,
+    /// What becomes of geometries that an image does not hold.
+    pub outside: Outside,
+    /// What happens where a file cannot be read.
+    pub on_failure: OnFailure,
+    /// What the product calls its bands; none is the built-in manifest that fits each item.
+    pub manifest: Option<Manifest>,
+    watch: Option<Watch>,
+}
+
+impl fmt::Debug for SampleOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SampleOptions")
+            .field("values", &self.values)
+            .field("mask", &self.mask)
+            .field("cleanup", &self.cleanup)
+            .field("duplicates", &self.duplicates)
+            .field("outside", &self.outside)
+            .field("on_failure", &self.on_failure)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SampleOptions {
+    /// Makes the usual options: raw samples, no mask, each scene once.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks for physical values: reflectance from 0 to 1, kelvin.
+    #[must_use]
+    pub fn reflectance(mut self) -> Self {
+        self.values = Values::Physical;
+        self
+    }
+
+    /// Sets the classes of pixels that are left out, and what is done to the mask before.
+    #[must_use]
+    pub fn with_mask(mut self, classes: MaskClasses, cleanup: Cleanup) -> Self {
+        self.mask = Some(classes);
+        self.cleanup = cleanup;
+        self
+    }
+
+    /// Sets what becomes of items that are one scene.
+    #[must_use]
+    pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
+        self.duplicates = duplicates;
+        self
+    }
+
+    /// Sets what becomes of geometries that an image does not hold.
+    #[must_use]
+    pub fn with_outside(mut self, outside: Outside) -> Self {
+        self.outside = outside;
+        self
+    }
+
+    /// Sets what happens where a file cannot be read: an error that names item and asset, or a hole that the
+    /// report lists. A hole has no rows; one of a mask's takes the rows of all bands of its item.
+    #[must_use]
+    pub fn with_on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
+        self
+    }
+
+    /// Sets what the product calls its bands.
+    #[must_use]
+    pub fn with_manifest(mut self, manifest: Manifest) -> Self {
+        self.manifest = Some(manifest);
+        self
+    }
+
+    /// Sets who is told of each image that is done.
+    #[must_use]
+    pub fn with_progress(mut self, watch: impl Fn(SampleProgress) + Send + Sync + 'static) -> Self {
+        self.watch = Some(Arc::new(watch));
+        self
+    }
+
+    /// Returns the options of a cube of single items that finds and reads the same files.
+    fn of_cube(&self) -> CubeOptions {
+        let mut options = CubeOptions::new()
+            .with_grouping(Grouping::Item)
+            .with_duplicates(self.duplicates)
+            .with_on_failure(self.on_failure);
+        options.values = self.values;
+        options.mask = self.mask.clone();
+        options.cleanup = self.cleanup;
+        options.manifest = self.manifest.clone();
+        options
+    }
+}
+
+/// How the work went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SampleReport {
+    /// Items that were looked at.
+    pub images: usize,
+    /// Files that are missing, in the order of items and bands.
+    pub holes: Vec<Hole>,
+    /// Items that were left out because another stands for them, and why.
+    pub left_out: Vec<String>,
+    /// The ids of geometries that no image holds.
+    pub nowhere: Vec<String>,
+}
+
+/// Takes the value at each point of each band of each item: of the pixel that holds the point.
+///
+/// A pixel owns its edges towards row 0 and column 0. A row's only number is `value`, which is none where there is
+/// no data, or a mask leaves the pixel out. 64-bit integers above 2^53 are rounded. Of an asset with several bands
+/// it is the first.
+///
+/// Costs a header of each file, and the tiles that hold points, each once: those side by side in one request, as
+/// far as [`fetch_bytes`](crate::SessionBuilder::fetch_bytes) allows. The table is held in memory. Dropping the
+/// future cancels the work.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if nothing was found, an item has no date, a mask
+/// class or a scale is not known, or an image does not fit the budget; what the files' stores answer, with item
+/// and asset, if [`OnFailure::Fail`] is chosen.
+pub async fn points(
+    found: &QueryResult,
+    points: Points,
+    options: &SampleOptions,
+) -> Result<(Table, SampleReport)> {
+    let names: Arc<[Named]> = points.named().into();
+    let sampled = run::sample(found, points, options).await?;
+    let columns = vec![Column::new("value", false)];
+    Ok(made(sampled, names, columns, options.outside))
+}
+
+/// Makes statistics of the pixels of each zone of each band of each item.
+///
+/// A zone's pixels are those of [`Coverage`]; a zone without any on an image has no row there. A row has `pixels`
+/// (all of the zone that the image holds), `nodata` (those without data), `masked` (those of the others that the
+/// mask leaves out), then what is asked for, of what is left, then the bins of a histogram as `bin_LOW_HIGH`. Of no
+/// samples there is a count of 0 and no other number.
+///
+/// Costs and errors are those of [`points`]. Zones may be larger than memory: what is known of a zone's pixels is
+/// put together tile by tile. Medians and percentiles keep the samples: at most 65536 different ones of a zone and
+/// band where they have 16 bits or less, else all of them, at 64 bytes each.
+///
+/// # Errors
+///
+/// As of [`points`]; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a part of a zone has no place on
+/// the map of an image that it may reach.
+pub async fn zones(
+    found: &QueryResult,
+    zones: Zones,
+    statistics: &Statistics,
+    options: &SampleOptions,
+) -> Result<(Table, SampleReport)> {
+    let names: Arc<[Named]> = zones.named().into();
+    let always = ["pixels", "nodata", "masked"].map(|name| Column::new(name, true));
+    let wanted = statistics.columns().into_iter();
+    let wanted = wanted.map(|(name, is_count)| Column::new(name, is_count));
+    let columns = always.into_iter().chain(wanted).collect();
+    let counted = Counted {
+        zones,
+        statistics: statistics.clone(),
+    };
+    let sampled = run::sample(found, counted, options).await?;
+    Ok(made(sampled, names, columns, options.outside))
+}
+
+fn made(
+    sampled: Sampled,
+    names: Arc<[Named]>,
+    columns: Vec<Column>,
+    outside: Outside,
+) -> (Table, SampleReport) {
+    let (table, nowhere) = Table::of(
+        table::Parts {
+            geometries: names,
+            images: sampled.images,
+            bands: sampled.bands.into_iter().map(|band| band.name).collect(),
+            rows: sampled.rows,
+            columns,
+        },
+        outside,
+    );
+    let report = SampleReport {
+        images: table.images(),
+        holes: sampled.holes,
+        left_out: sampled.left_out,
+        nowhere,
+    };
+    (table, report)
+}

@@ -1,0 +1,186 @@
+//! Points whose values are wanted.
+
+use geojson::GeometryValue;
+
+use super::{
+    cells::{Cell, Needs, Tiles},
+    features::{self, GeoJsonOptions, Named, named},
+    shapes::{Rows, Samples, Shapes},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{Bbox, Crs, Placing, Window, degrees_round},
+};
+
+/// Points, in the order of their rows.
+#[derive(Clone, Debug)]
+pub struct Points {
+    named: Vec<Named>,
+    places: Vec<[f64; 2]>,
+    crs: Crs,
+}
+
+impl Points {
+    /// Makes points of places, x then y, in a CRS: longitude, then latitude in degrees. Their ids are their
+    /// numbers, counted from 0.
+    ///
+    /// ```
+    /// use rss_core::{Crs, apply::sample::Points};
+    ///
+    /// let plots = Points::new([[153.02, -25.33], [153.05, -25.35]], Crs::Epsg(4326))?;
+    /// assert_eq!(plots.named()[1].id, "1");
+    /// assert!(Points::new([[-25.33, 153.02]], Crs::Epsg(4326)).is_err());
+    /// # Ok::<_, rss_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if there is no point, or one is not on the globe.
+    pub fn new(places: impl IntoIterator<Item = [f64; 2]>, crs: Crs) -> Result<Self> {
+        let mut made = Self::none(crs);
+        for (number, place) in places.into_iter().enumerate() {
+            let id = number.to_string();
+            made.push(id.clone(), None, features::checked(&id, &made.crs, place)?);
+        }
+        match made.places.is_empty() {
+            true => Err(Error::new(ErrorKind::InvalidInput, "no points")),
+            false => Ok(made),
+        }
+    }
+
+    /// Reads the Points and MultiPoints of a GeoJSON FeatureCollection, Feature or geometry.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if it is none, names a CRS that is no EPSG code, or a feature is something
+    /// else, is not on the globe, or has an id that another has.
+    pub fn from_geojson(text: &str, options: &GeoJsonOptions) -> Result<Self> {
+        let (read, crs) = features::read(text, options)?;
+        let mut made = Self::none(crs);
+        for one in read {
+            let positions = match &one.geometry {
+                GeometryValue::Point { coordinates } => std::slice::from_ref(coordinates),
+                GeometryValue::MultiPoint { coordinates } => coordinates.as_slice(),
+                other => {
+                    let what =
+                        format!("is a {}, expected a Point or MultiPoint", other.type_name());
+                    return Err(named(&one.id, &what));
+                }
+            };
+            for position in positions {
+                let place = features::place(&one.id, &made.crs, position)?;
+                made.push(one.id.clone(), one.name.clone(), place);
+            }
+        }
+        match made.places.is_empty() {
+            true => Err(Error::new(
+                ErrorKind::InvalidInput,
+                "GeoJSON without points",
+            )),
+            false => Ok(made),
+        }
+    }
+
+    fn none(crs: Crs) -> Self {
+        Self {
+            named: Vec::new(),
+            places: Vec::new(),
+            crs,
+        }
+    }
+
+    fn push(&mut self, id: String, name: Option<String>, place: [f64; 2]) {
+        self.named.push(Named {
+            id,
+            name,
+            place: Some(place),
+        });
+        self.places.push(place);
+    }
+
+    /// Returns what the points are called.
+    pub fn named(&self) -> &[Named] {
+        &self.named
+    }
+
+    /// Returns the CRS of the points.
+    pub fn crs(&self) -> &Crs {
+        &self.crs
+    }
+
+    /// Returns a box in degrees round all of them, a little larger: what to search in.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees; [`ErrorKind::InvalidInput`]
+    /// if its map does not show a point.
+    pub fn bbox(&self) -> Result<Bbox> {
+        let bbox = degrees_round(&self.crs, self.places.iter().copied())?;
+        bbox.ok_or_else(|| {
+            let message = format!("a point lies beyond what the map of {} shows", self.crs);
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+}
+
+/// A point's pixel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pixel {
+    col: u32,
+    row: u32,
+}
+
+impl Shapes for Points {
+    /// For each point its pixel, if it has one.
+    type Layout = Vec<Option<Pixel>>;
+    type Part = Vec<(u32, f64)>;
+    type Whole = Vec<(u32, f64)>;
+
+    fn crs(&self) -> &Crs {
+        &self.crs
+    }
+
+    fn lay_out(&self, placing: &Placing, tiles: Tiles) -> Result<(Self::Layout, Vec<Cell>)> {
+        let mut needs = Needs::of(tiles);
+        let mut layout = Vec::with_capacity(self.places.len());
+        for (place, number) in self.places.iter().zip(0_u32..) {
+            let pixel = placing
+                .pixel(*place)
+                .map(|Window { col, row, .. }| Pixel { col, row });
+            if let Some(Pixel { col, row }) = pixel {
+                needs.add_row(row, col, col.saturating_add(1), number);
+            }
+            layout.push(pixel);
+        }
+        Ok((layout, needs.cells()))
+    }
+
+    fn bytes(&self, layout: &Self::Layout, _: usize) -> u64 {
+        let found = layout.iter().flatten().count() * size_of::<(u32, f64)>();
+        (size_of_val(layout.as_slice()) + found) as u64
+    }
+
+    fn bytes_per_pixel(&self) -> u64 {
+        size_of::<(u32, f64)>() as u64
+    }
+
+    fn take(&self, layout: &Self::Layout, cell: &Cell, samples: &Samples) -> Self::Part {
+        let members = cell.members.iter();
+        let found = members.filter_map(|&number| {
+            let Pixel { col, row } = (*layout.get(number as usize)?)?;
+            let (value, is_out) = samples.at(col, row)?;
+            Some((number, if is_out { f64::NAN } else { value }))
+        });
+        found.collect()
+    }
+
+    fn add(&self, whole: &mut Self::Whole, part: Self::Part) {
+        whole.extend(part);
+    }
+
+    fn rows(&self, mut whole: Self::Whole) -> Rows {
+        whole.sort_unstable_by_key(|(number, _)| *number);
+        let (shapes, numbers) = whole.into_iter().unzip();
+        Rows { shapes, numbers }
+    }
+}

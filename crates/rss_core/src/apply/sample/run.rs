@@ -1,0 +1,460 @@
+//! Sampling image by image: files are opened once, and of each the tiles that are needed are read once.
+
+use std::{
+    cmp::Reverse,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use chrono::{DateTime, Utc};
+use futures::{StreamExt, TryStreamExt, future::join_all, stream};
+use ndarray::{Array2, Axis};
+use tokio::sync::OnceCell;
+
+use super::{
+    SampleOptions, SampleProgress,
+    cells::{Cell, Tiles, pixels},
+    masks::{self, Parts, Veil},
+    shapes::{Rows, Samples, Shapes},
+};
+use crate::{
+    apply::{
+        cube::{CubeBand, Image, Images},
+        options::OnFailure,
+        report::{Hole, named},
+        source::{Meaning, Source},
+    },
+    error::{Error, ErrorKind, Result},
+    geo::{GeoBox, Placing},
+    query::QueryResult,
+    raster::{DataType, Pixels, with_type},
+    reader::{RasterReader, ReadRequest},
+    session::Session,
+};
+
+/// Images under way at once, as far as the budget allows.
+const IMAGES: usize = 64;
+/// Cells of one image under way at once.
+const CELLS: usize = 16;
+/// Grids whose layouts are kept: scenes of one place share them.
+const LAYOUTS: usize = 16;
+
+/// What was taken of all images.
+#[derive(Debug)]
+pub(super) struct Sampled {
+    /// Item and time of each image, in order.
+    pub(super) images: Vec<(String, DateTime<Utc>)>,
+    pub(super) bands: Vec<CubeBand>,
+    /// For each image and band, what was taken; none where it is missing.
+    pub(super) rows: Vec<Vec<Option<Rows>>>,
+    pub(super) holes: Vec<Hole>,
+    pub(super) left_out: Vec<String>,
+}
+
+/// Takes shapes of all images that a search found.
+pub(super) async fn sample<S: Shapes>(
+    found: &QueryResult,
+    shapes: S,
+    options: &SampleOptions,
+) -> Result<Sampled> {
+    let Images {
+        bands,
+        grouped,
+        mut images,
+        mut holes,
+        left_out,
+    } = Images::of(found, &options.of_cube())?;
+    let run = Run {
+        session: found.session(),
+        shapes: Arc::new(shapes),
+        options,
+        layouts: Mutex::new(Vec::new()),
+    };
+    let mut names = Vec::new();
+    let mut kept = Vec::new();
+    for group in &grouped.groups {
+        for &member in &group.members {
+            let image = images.get_mut(member).and_then(Option::take);
+            if let (Some(item), Some(image)) = (found.items().items.get(member), image) {
+                names.push((item.id.clone(), group.time));
+                kept.push(image);
+            }
+        }
+    }
+    let done = AtomicUsize::new(0);
+    let all = kept.len();
+    let taking = kept.into_iter().zip(&names).map(|(image, (item, _))| {
+        let (run, done, images) = (&run, &done, all);
+        async move {
+            // The image goes, with what its readers hold, when it is done.
+            let taken = run.image(item, &image).await?;
+            if let Some(watch) = &run.options.watch {
+                let images_done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                watch(SampleProgress {
+                    images_done,
+                    images,
+                });
+            }
+            Ok::<_, Error>(taken)
+        }
+    });
+    let taking: Vec<_> = taking.collect();
+    let taken: Vec<Taken> = stream::iter(taking).buffered(IMAGES).try_collect().await?;
+    let mut rows = Vec::with_capacity(taken.len());
+    for one in taken {
+        holes.extend(one.holes);
+        rows.push(one.rows);
+    }
+    Ok(Sampled {
+        images: names,
+        bands,
+        rows,
+        holes,
+        left_out,
+    })
+}
+
+/// What is known of the files of one grid.
+type Laid<L> = Arc<(L, Vec<Cell>)>;
+
+/// A layout that is made once.
+struct Known<L> {
+    grid: GeoBox,
+    tiles: Tiles,
+    laid: Arc<OnceCell<Laid<L>>>,
+}
+
+struct Run<'a, S: Shapes> {
+    session: &'a Session,
+    shapes: Arc<S>,
+    options: &'a SampleOptions,
+    layouts: Mutex<Vec<Known<S::Layout>>>,
+}
+
+/// What was taken of an image.
+struct Taken {
+    /// For each band; none where it is missing.
+    rows: Vec<Option<Rows>>,
+    holes: Vec<Hole>,
+}
+
+/// An open band.
+struct File<'a, L> {
+    source: &'a Source,
+    reader: Arc<dyn RasterReader>,
+    meaning: Meaning,
+    grid: GeoBox,
+    laid: Laid<L>,
+}
+
+impl<L> File<'_, L> {
+    fn cells(&self) -> &[Cell] {
+        &self.laid.1
+    }
+
+    fn sample_bytes(&self) -> usize {
+        self.reader.profile().dtype.size()
+    }
+}
+
+/// A cell of a band that is to be read.
+struct Step<'a, L> {
+    /// The number of the band.
+    band: usize,
+    file: &'a File<'a, L>,
+    veil: Option<&'a Arc<Veil>>,
+    /// True if another cell of the band could not be read: this one need not be.
+    failed: &'a AtomicBool,
+    /// The number of the cell.
+    cell: usize,
+}
+
+impl<S: Shapes> Run<'_, S> {
+    /// Returns a failure as a hole, or as the error that ends the work.
+    fn hole(&self, source: &Source, err: &Error) -> Result<Hole> {
+        match self.options.on_failure {
+            OnFailure::Fail => Err(named(err, &source.item, &source.asset, None)),
+            OnFailure::Hole => Ok(Hole::new(&source.item, &source.asset, None, err)),
+        }
+    }
+
+    async fn image(&self, item: &str, image: &Image) -> Result<Taken> {
+        let mut taken = Taken {
+            rows: vec![None; image.bands.len()],
+            holes: Vec::new(),
+        };
+        if image.hidden {
+            return Ok(taken);
+        }
+        let opening = image.bands.iter().map(|source| async move {
+            let source = source.as_ref()?;
+            Some((source, self.open(source).await))
+        });
+        let mut files = Vec::new();
+        for opened in join_all(opening).await {
+            files.push(match opened {
+                Some((_, Ok(file))) => Some(file),
+                Some((source, Err(err))) => {
+                    taken.holes.push(self.hole(source, &err)?);
+                    None
+                }
+                None => None,
+            });
+        }
+        let masks = match self.masks(image, &files).await {
+            Ok(masks) => masks,
+            // What they would hide is not known.
+            Err((source, err)) => {
+                taken.holes.push(self.hole(source, &err)?);
+                return Ok(taken);
+            }
+        };
+        let (bytes, at_once) = self.bytes(item, &files, masks.as_ref())?;
+        let share = self.session.share_of_work(bytes).await;
+        let parts = match &masks {
+            None => Parts::default(),
+            Some(masks) => match masks.read().await {
+                Ok(parts) => parts,
+                Err((source, err)) => {
+                    taken.holes.push(self.hole(source, &err)?);
+                    return Ok(taken);
+                }
+            },
+        };
+        self.bands(&files, masks.as_ref(), &parts, at_once, &mut taken)
+            .await?;
+        drop(share);
+        Ok(taken)
+    }
+
+    /// Opens a band, and finds what is needed of it.
+    async fn open<'s>(&self, source: &'s Source) -> Result<File<'s, S::Layout>> {
+        let reader = Arc::clone(source.reader(self.session).await?);
+        let profile = reader.profile();
+        let at = |err: Error| err.at(&source.location);
+        if matches!(profile.dtype, DataType::C64 | DataType::C128) {
+            let message = format!("samples of {}: expected real numbers", profile.dtype);
+            return Err(at(Error::new(ErrorKind::InvalidInput, message)));
+        }
+        let grid = profile.level_geobox(0)?;
+        let tiles = Tiles::of(profile, profile.size);
+        let laid = self.layout(&grid, tiles).await.map_err(at)?;
+        let meaning = source.meaning(profile)?;
+        Ok(File {
+            source,
+            reader,
+            meaning,
+            grid,
+            laid,
+        })
+    }
+
+    /// Returns where the shapes lie on a grid.
+    async fn layout(&self, grid: &GeoBox, tiles: Tiles) -> Result<Laid<S::Layout>> {
+        let laid = {
+            let mut known = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_it = |one: &Known<S::Layout>| one.grid == *grid && one.tiles == tiles;
+            let one = match known.iter().position(is_it) {
+                Some(place) => known.remove(place),
+                None => Known {
+                    grid: grid.clone(),
+                    tiles,
+                    laid: Arc::default(),
+                },
+            };
+            let laid = Arc::clone(&one.laid);
+            known.push(one);
+            let more = known.len().saturating_sub(LAYOUTS);
+            known.drain(..more);
+            laid
+        };
+        let make = || async {
+            let (shapes, grid) = (Arc::clone(&self.shapes), grid.clone());
+            let made = self.session.cpu(move || {
+                let placing = Placing::new(shapes.crs(), &grid)?;
+                shapes.lay_out(&placing, tiles)
+            });
+            made.await?.map(Arc::new)
+        };
+        laid.get_or_try_init(make).await.map(Arc::clone)
+    }
+
+    /// Opens the masks of an image, if there is something to mask.
+    async fn masks<'i>(
+        &self,
+        image: &'i Image,
+        files: &[Option<File<'_, S::Layout>>],
+    ) -> Result<Option<masks::Plan<'i>>, masks::Failed<'i>> {
+        let mut grids: Vec<(GeoBox, Vec<&[Cell]>)> = Vec::new();
+        for file in files
+            .iter()
+            .flatten()
+            .filter(|file| !file.cells().is_empty())
+        {
+            let cells = file.cells();
+            match grids.iter_mut().find(|(grid, _)| *grid == file.grid) {
+                // Bands of one layout have the same cells.
+                Some((_, all)) if all.iter().any(|known| std::ptr::eq(*known, cells)) => {}
+                Some((_, all)) => all.push(cells),
+                None => grids.push((file.grid.clone(), vec![cells])),
+            }
+        }
+        if image.masks.is_empty() || grids.is_empty() {
+            return Ok(None);
+        }
+        let plan = masks::Plan::of(self.session, image, self.options.cleanup, &grids);
+        plan.await.map(Some)
+    }
+
+    /// Returns the bytes that an image takes, and how many cells of it may be under way at once.
+    fn bytes(
+        &self,
+        item: &str,
+        files: &[Option<File<'_, S::Layout>>],
+        masks: Option<&masks::Plan<'_>>,
+    ) -> Result<(u64, usize)> {
+        let mut always = masks.map_or(0, masks::Plan::bytes);
+        let mut largest_layout = 0;
+        let mut cells = Vec::new();
+        for file in files.iter().flatten() {
+            let layout = self.shapes.bytes(&file.laid.0, file.sample_bytes());
+            // One band after the other.
+            largest_layout = layout.max(largest_layout);
+            let veil = masks.and_then(|masks| masks.on(&file.grid));
+            cells.extend(file.cells().iter().map(|cell| {
+                // As they are stored, and as values.
+                let each = file.sample_bytes() as u64 + size_of::<f64>() as u64;
+                pixels(&cell.window) * each
+                    + cell.needed * self.shapes.bytes_per_pixel()
+                    + veil.map_or(0, |veil| veil.bytes(&cell.window))
+            }));
+        }
+        always += largest_layout;
+        cells.sort_unstable_by_key(|bytes| Reverse(*bytes));
+        let bytes = |at_once: usize| always + cells.iter().take(at_once).sum::<u64>();
+        let budget = self.session.settings().budget_bytes;
+        let mut at_once = CELLS;
+        while at_once > 1 && bytes(at_once) > budget {
+            at_once /= 2;
+        }
+        if bytes(at_once) > budget {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "item {item}: sampling takes {} MB, more than the budget of {} MB: choose fewer or smaller \
+                     zones, no percentiles, or a larger budget",
+                    bytes(at_once).div_ceil(1_000_000),
+                    budget / 1_000_000
+                ),
+            ));
+        }
+        Ok((bytes(at_once), at_once))
+    }
+
+    /// Reads all cells of all bands, band by band.
+    async fn bands(
+        &self,
+        files: &[Option<File<'_, S::Layout>>],
+        masks: Option<&masks::Plan<'_>>,
+        parts: &Parts,
+        at_once: usize,
+        taken: &mut Taken,
+    ) -> Result<()> {
+        let has_failed: Vec<AtomicBool> = files.iter().map(|_| AtomicBool::new(false)).collect();
+        let mut steps = Vec::new();
+        for (band, (file, failed)) in files.iter().zip(&has_failed).enumerate() {
+            let Some(file) = file else { continue };
+            if let (true, Some(rows)) = (file.cells().is_empty(), taken.rows.get_mut(band)) {
+                *rows = Some(Rows::default());
+            }
+            let veil = masks.and_then(|masks| masks.on(&file.grid));
+            steps.extend((0..file.cells().len()).map(|cell| Step {
+                band,
+                file,
+                veil,
+                failed,
+                cell,
+            }));
+        }
+        let reading = steps.into_iter().map(|step| async move {
+            let part = match step.failed.load(Ordering::Relaxed) {
+                true => Ok(None),
+                false => self.cell(&step, parts).await.map(Some),
+            };
+            (step, part)
+        });
+        let reading: Vec<_> = reading.collect();
+        let mut coming = stream::iter(reading).buffered(at_once);
+        let mut whole = S::Whole::default();
+        let mut is_whole = true;
+        while let Some((step, part)) = coming.next().await {
+            match part {
+                Ok(Some(part)) if is_whole => {
+                    let shapes = Arc::clone(&self.shapes);
+                    let adding = self.session.cpu(move || {
+                        shapes.add(&mut whole, part);
+                        whole
+                    });
+                    whole = adding.await?;
+                }
+                Ok(_) => {}
+                Err(err) => {
+                    // Once, however many cells there are.
+                    if is_whole {
+                        taken.holes.push(self.hole(step.file.source, &err)?);
+                    }
+                    is_whole = false;
+                    step.failed.store(true, Ordering::Relaxed);
+                }
+            }
+            if step.cell + 1 == step.file.cells().len() {
+                let all = std::mem::take(&mut whole);
+                if let (true, Some(rows)) = (is_whole, taken.rows.get_mut(step.band)) {
+                    let shapes = Arc::clone(&self.shapes);
+                    *rows = Some(self.session.cpu(move || shapes.rows(all)).await?);
+                }
+                is_whole = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a cell, and takes what it gives.
+    async fn cell(&self, step: &Step<'_, S::Layout>, parts: &Parts) -> Result<S::Part> {
+        let lost = || Error::new(ErrorKind::InvalidInput, "no such cell");
+        let (file, number) = (step.file, step.cell);
+        let window = file.cells().get(number).ok_or_else(lost)?.window;
+        let request = ReadRequest::new().with_window(window).with_bands([1]);
+        let raster = file.reader.read(&request).await?;
+        let (shapes, laid) = (Arc::clone(&self.shapes), Arc::clone(&file.laid));
+        let (veil, parts) = (step.veil.cloned(), Arc::clone(parts));
+        let meaning = file.meaning;
+        let location = file.reader.location();
+        let taking = self.session.cpu(move || {
+            let (layout, cells) = &*laid;
+            let cell = cells.get(number).ok_or_else(lost)?;
+            let left_out = match veil {
+                Some(veil) => Some(veil.left_out(&window, &parts)?),
+                None => None,
+            };
+            let samples = Samples {
+                window,
+                values: values(&raster.pixels, meaning)?,
+                left_out,
+            };
+            Ok(shapes.take(layout, cell, &samples))
+        });
+        taking.await?.map_err(|err: Error| err.at(location))
+    }
+}
+
+/// Returns the values of the first band, NaN without data.
+fn values(pixels: &Pixels, Meaning { scaling, nodata }: Meaning) -> Result<Array2<f64>> {
+    let found = with_type!(pixels.dtype(), T => {
+        let band = pixels.view::<T>().filter(|view| view.dim().0 > 0);
+        band.map(|view| scaling.exact_values(view.index_axis_move(Axis(0), 0), nodata))
+    });
+    found.ok_or_else(|| Error::new(ErrorKind::Corrupt, "a read without a band"))
+}

@@ -1,0 +1,214 @@
+//! The table that sampling makes: a row for each geometry, item and band.
+
+use std::{ops::Range, sync::Arc};
+
+use chrono::{DateTime, Utc};
+
+use super::{Outside, features::Named, shapes::Rows};
+
+/// A column of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Column {
+    /// What it is called, such as `value` or `p90`.
+    pub name: String,
+    /// True if its numbers are counts: whole, not negative, and there.
+    pub is_count: bool,
+}
+
+impl Column {
+    pub(super) fn new(name: impl Into<String>, is_count: bool) -> Self {
+        Self {
+            name: name.into(),
+            is_count,
+        }
+    }
+}
+
+/// Rows by geometry, then time, then item, then band; geometries and bands as they were given.
+#[derive(Clone, Debug)]
+pub struct Table {
+    geometries: Arc<[Named]>,
+    images: Vec<(String, DateTime<Utc>)>,
+    bands: Vec<String>,
+    columns: Vec<Column>,
+    keys: Vec<Key>,
+    /// Of each row as many as there are columns; NaN is none.
+    numbers: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    geometry: u32,
+    image: u32,
+    band: u32,
+}
+
+/// What a table is made of.
+pub(super) struct Parts {
+    pub(super) geometries: Arc<[Named]>,
+    /// In order of time and item.
+    pub(super) images: Vec<(String, DateTime<Utc>)>,
+    pub(super) bands: Vec<String>,
+    /// Of each image, for each band; none where it could not be read.
+    pub(super) rows: Vec<Vec<Option<Rows>>>,
+    pub(super) columns: Vec<Column>,
+}
+
+impl Table {
+    /// Puts rows in order; returns the ids of geometries, too, that have none.
+    pub(super) fn of(parts: Parts, outside: Outside) -> (Self, Vec<String>) {
+        let width = parts.columns.len();
+        let mut is_somewhere = vec![false; parts.geometries.len()];
+        let mut order: Vec<(Key, Option<usize>)> = Vec::new();
+        for (image, of_image) in parts.rows.iter().enumerate() {
+            for (band, rows) in of_image.iter().enumerate() {
+                let Some(rows) = rows else { continue };
+                let key = |geometry: u32| Key {
+                    geometry,
+                    image: number(image),
+                    band: number(band),
+                };
+                for (row, &geometry) in rows.shapes.iter().enumerate() {
+                    order.push((key(geometry), Some(row)));
+                    if let Some(is_somewhere) = is_somewhere.get_mut(geometry as usize) {
+                        *is_somewhere = true;
+                    }
+                }
+                if outside == Outside::Empty {
+                    // Shapes come in their order.
+                    let missing = (0..number(parts.geometries.len()))
+                        .filter(|geometry| rows.shapes.binary_search(geometry).is_err());
+                    order.extend(missing.map(|geometry| (key(geometry), None)));
+                }
+            }
+        }
+        order.sort_unstable_by_key(|(key, _)| *key);
+        let mut numbers = Vec::with_capacity(order.len() * width);
+        for (key, row) in &order {
+            let found = row.and_then(|row| {
+                let of_image = parts.rows.get(key.image as usize)?;
+                let rows = of_image.get(key.band as usize)?.as_ref()?;
+                rows.numbers.get(row * width..(row + 1) * width)
+            });
+            match found {
+                Some(found) => numbers.extend_from_slice(found),
+                None => numbers.extend(parts.columns.iter().map(|column| match column.is_count {
+                    true => 0.0,
+                    false => f64::NAN,
+                })),
+            }
+        }
+        // Points of one feature share their id.
+        let mut nowhere: Vec<String> = Vec::new();
+        for (named, _) in parts
+            .geometries
+            .iter()
+            .zip(&is_somewhere)
+            .filter(|(_, is)| !**is)
+        {
+            if nowhere.last() != Some(&named.id) {
+                nowhere.push(named.id.clone());
+            }
+        }
+        let table = Self {
+            geometries: parts.geometries,
+            images: parts.images,
+            bands: parts.bands,
+            columns: parts.columns,
+            keys: order.into_iter().map(|(key, _)| key).collect(),
+            numbers,
+        };
+        (table, nowhere)
+    }
+
+    /// Returns how many rows there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Returns true if there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Returns the columns of numbers.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Returns the rows.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows_in(0..self.len())
+    }
+
+    /// Returns some of the rows, by their places.
+    pub(super) fn rows_in(&self, places: Range<usize>) -> impl Iterator<Item = Row<'_>> {
+        places.filter_map(|place| self.row(place))
+    }
+
+    fn row(&self, place: usize) -> Option<Row<'_>> {
+        let key = self.keys.get(place)?;
+        let (item, time) = self.images.get(key.image as usize)?;
+        let width = self.columns.len();
+        Some(Row {
+            geometry: self.geometries.get(key.geometry as usize)?,
+            item,
+            time: *time,
+            band: self.bands.get(key.band as usize)?,
+            columns: &self.columns,
+            numbers: self.numbers.get(place * width..(place + 1) * width)?,
+        })
+    }
+
+    /// Returns true if a geometry has a name beside its id.
+    pub(super) fn is_named(&self) -> bool {
+        self.geometries.iter().any(|one| one.name.is_some())
+    }
+
+    /// Returns true if geometries are points.
+    pub(super) fn is_of_points(&self) -> bool {
+        self.geometries.iter().any(|one| one.place.is_some())
+    }
+
+    pub(super) fn images(&self) -> usize {
+        self.images.len()
+    }
+}
+
+fn number(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Row<'a> {
+    /// The point or zone.
+    pub geometry: &'a Named,
+    /// The item's id.
+    pub item: &'a str,
+    /// The item's time: `datetime`, else the start of its interval.
+    pub time: DateTime<Utc>,
+    /// What the band is called at every provider, such as `red`; without a manifest the asset's key.
+    pub band: &'a str,
+    columns: &'a [Column],
+    numbers: &'a [f64],
+}
+
+impl<'a> Row<'a> {
+    /// Returns the number of a column; none where there is none, and where there is no such column.
+    pub fn get(&self, column: &str) -> Option<f64> {
+        let place = self.columns.iter().position(|one| one.name == column)?;
+        self.numbers
+            .get(place)
+            .copied()
+            .filter(|number| !number.is_nan())
+    }
+
+    /// Returns the number of each column, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = Option<f64>> + 'a {
+        let numbers = self.numbers.iter().copied();
+        numbers.map(|number| (!number.is_nan()).then_some(number))
+    }
+}

@@ -1,0 +1,231 @@
+//! Polygons whose pixels are counted.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    mem::size_of_val,
+};
+
+use ::geo::{CoordsIter, MultiPolygon};
+use geojson::GeometryValue;
+
+use super::{
+    cells::{Cell, Needs, Tiles},
+    cover::{Cover, Coverage},
+    features::{self, GeoJsonOptions, Named, named},
+    shapes::{Rows, Samples, Shapes},
+    tally::{Statistics, Tally},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    geo::{Bbox, Crs, Placing, antimeridian, degrees_round, is_degrees},
+};
+
+/// Rows of pixels that are read at once at least.
+const LEAST_ROWS: u32 = 64;
+
+/// Polygons, in the order of their rows.
+#[derive(Clone, Debug)]
+pub struct Zones {
+    named: Vec<Named>,
+    polygons: Vec<MultiPolygon<f64>>,
+    crs: Crs,
+    coverage: Coverage,
+}
+
+impl Zones {
+    /// Reads the Polygons and MultiPolygons of a GeoJSON FeatureCollection, Feature or geometry. Their sides are
+    /// straight in their own coordinates; in degrees a side of 180 or more crosses the antimeridian.
+    ///
+    /// ```
+    /// use rss_core::apply::sample::{GeoJsonOptions, Zones};
+    ///
+    /// let field = r#"{"type": "Feature", "id": "north", "properties": {"crop": "wheat"}, "geometry":
+    ///     {"type": "Polygon", "coordinates": [[[153.01, -25.33], [153.02, -25.33], [153.02, -25.34], [153.01, -25.33]]]}}"#;
+    /// let zones = Zones::from_geojson(field, &GeoJsonOptions::new().with_name("crop"))?;
+    /// assert_eq!(zones.named()[0].id, "north");
+    /// assert_eq!(zones.named()[0].name.as_deref(), Some("wheat"));
+    /// # Ok::<_, rss_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if it is none, names a CRS that is no EPSG code, or a feature is something
+    /// else, has a ring of less than three points, is not on the globe, or has an id that another has.
+    pub fn from_geojson(text: &str, options: &GeoJsonOptions) -> Result<Self> {
+        let (read, crs) = features::read(text, options)?;
+        let (mut all, mut polygons) = (Vec::new(), Vec::new());
+        for one in read {
+            let parts = match &one.geometry {
+                GeometryValue::Polygon { coordinates } => std::slice::from_ref(coordinates),
+                GeometryValue::MultiPolygon { coordinates } => coordinates.as_slice(),
+                other => {
+                    let what = format!(
+                        "is a {}, expected a Polygon or MultiPolygon",
+                        other.type_name()
+                    );
+                    return Err(named(&one.id, &what));
+                }
+            };
+            let parts = parts
+                .iter()
+                .map(|rings| features::polygon(&one.id, &crs, rings));
+            let parts = MultiPolygon::new(parts.collect::<Result<_>>()?);
+            if parts.0.is_empty() {
+                return Err(named(&one.id, "has no polygon"));
+            }
+            polygons.push(match is_degrees(&crs) {
+                true => antimeridian::unwrap(&parts),
+                false => parts,
+            });
+            all.push(Named {
+                id: one.id,
+                name: one.name,
+                place: None,
+            });
+        }
+        Ok(Self {
+            named: all,
+            polygons,
+            crs,
+            coverage: Coverage::default(),
+        })
+    }
+
+    /// Sets which pixels belong to a polygon.
+    #[must_use]
+    pub fn with_coverage(mut self, coverage: Coverage) -> Self {
+        self.coverage = coverage;
+        self
+    }
+
+    /// Returns what the zones are called.
+    pub fn named(&self) -> &[Named] {
+        &self.named
+    }
+
+    /// Returns the CRS of the zones.
+    pub fn crs(&self) -> &Crs {
+        &self.crs
+    }
+
+    /// Returns a box in degrees round all of them, a little larger: what to search in.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees; [`ErrorKind::InvalidInput`]
+    /// if its map does not show a corner of a zone.
+    pub fn bbox(&self) -> Result<Bbox> {
+        let corners = self.polygons.iter().flat_map(MultiPolygon::coords_iter);
+        let bbox = degrees_round(&self.crs, corners.map(|point| [point.x, point.y]))?;
+        bbox.ok_or_else(|| {
+            let message = format!("a zone reaches beyond what the map of {} shows", self.crs);
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+}
+
+/// Zones, and what is wanted of them.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) zones: Zones,
+    pub(super) statistics: Statistics,
+}
+
+impl Shapes for Counted {
+    /// For each zone its pixels, if it has some.
+    type Layout = Vec<Option<Cover>>;
+    type Part = Vec<(u32, Tally)>;
+    type Whole = BTreeMap<u32, Tally>;
+
+    fn crs(&self) -> &Crs {
+        &self.zones.crs
+    }
+
+    fn lay_out(&self, placing: &Placing, tiles: Tiles) -> Result<(Self::Layout, Vec<Cell>)> {
+        let mut needs = Needs::of(tiles.with_rows(LEAST_ROWS));
+        let mut layout = Vec::with_capacity(self.zones.polygons.len());
+        let zones = self.zones.named.iter().zip(&self.zones.polygons);
+        for ((named, polygons), number) in zones.zip(0_u32..) {
+            let mut placed = Vec::new();
+            for polygon in polygons {
+                let found = placing.polygons(polygon).map_err(|err| {
+                    let id = named.id.escape_debug();
+                    Error::new(err.kind(), format!("zone {id}: {}", err.message()))
+                })?;
+                placed.extend(found);
+            }
+            let cover = Cover::of(&placed, tiles.size, self.zones.coverage);
+            if let Some(cover) = &cover {
+                for (row, spans) in cover.rows() {
+                    for span in spans {
+                        needs.add_row(row, span.start, span.end, number);
+                    }
+                }
+            }
+            layout.push(cover);
+        }
+        Ok((layout, needs.cells()))
+    }
+
+    fn bytes(&self, layout: &Self::Layout, sample_bytes: usize) -> u64 {
+        // More samples than there are different ones are not kept.
+        let different = match sample_bytes {
+            1 => 1 << 8,
+            2 => 1 << 16,
+            _ => u64::MAX,
+        };
+        let kept = |cover: &Cover| match self.statistics.keeps_samples() {
+            // In lists that are merged.
+            true => 4 * cover.pixels().min(different) * size_of::<(f64, u64)>() as u64,
+            false => 0,
+        };
+        let covers = layout.iter().flatten();
+        let each = covers.map(|cover| cover.bytes() + kept(cover) + self.statistics.bytes());
+        size_of_val(layout.as_slice()) as u64 + each.sum::<u64>()
+    }
+
+    fn bytes_per_pixel(&self) -> u64 {
+        match self.statistics.keeps_samples() {
+            // The sample itself, and as one of those kept, in a list that grows.
+            true => 8 + 2 * size_of::<(f64, u64)>() as u64,
+            false => 8,
+        }
+    }
+
+    fn take(&self, layout: &Self::Layout, cell: &Cell, samples: &Samples) -> Self::Part {
+        let window = &cell.window;
+        let members = cell.members.iter();
+        let found = members.filter_map(|&number| {
+            let cover = layout.get(number as usize)?.as_ref()?;
+            let rows = window.row..window.row.saturating_add(window.height);
+            let pixels = rows.flat_map(|row| {
+                let spans = cover.row_in(row, window);
+                spans.flat_map(move |span| {
+                    (span.start..span.end).filter_map(move |col| samples.at(col, row))
+                })
+            });
+            Some((number, Tally::of(&self.statistics, pixels)))
+        });
+        found.collect()
+    }
+
+    fn add(&self, whole: &mut Self::Whole, part: Self::Part) {
+        for (number, tally) in part {
+            match whole.entry(number) {
+                Entry::Vacant(place) => {
+                    place.insert(tally);
+                }
+                Entry::Occupied(mut place) => place.get_mut().add(tally),
+            }
+        }
+    }
+
+    fn rows(&self, whole: Self::Whole) -> Rows {
+        let mut rows = Rows::default();
+        for (number, tally) in whole {
+            rows.shapes.push(number);
+            tally.numbers(&self.statistics, &mut rows.numbers);
+        }
+        rows
+    }
+}
