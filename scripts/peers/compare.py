@@ -89,9 +89,12 @@ class Servers:
         self.process.wait()
 
     def ask(self, what):
+        self.tell(what)
+        return json.loads(self.process.stdout.readline())
+
+    def tell(self, what):
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
 
 
 def compare(servers, readers, job, files, window, at_once, rounds):
@@ -168,4 +171,5 @@ def show(rows, args):
         raise SystemExit("peers: the pixels differ")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,17 +1,17 @@
 //! One job of `scripts/peers/run` by this library: reads a job as JSON from standard input, reads the
 //! pixels, and writes what they cost to standard output. Its siblings in Python do the same.
 
-use std::{
-    io::Read,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+mod cost;
 
-use anyhow::{Context, Result};
+use std::{io::Read, path::PathBuf, time::Instant};
+
+use anyhow::Result;
 use rss_core::{Backend, Location, Pixels, ReadRequest, Session, Window, reader};
 use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
+
+use self::cost::{hex, peak_bytes, processor_time};
 
 #[derive(Deserialize)]
 struct Job {
@@ -71,37 +71,15 @@ fn main() -> Result<()> {
     for pixels in &pixels {
         digest.update(pixels.to_le_bytes());
     }
-    let digest: String = digest
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
     serde_json::to_writer(
         std::io::stdout(),
         &json!({
             "wall_s": wall.as_secs_f64(),
             "cpu_s": processor.as_secs_f64(),
             "peak_bytes": peak,
-            "sha256": digest,
+            "sha256": hex(&digest.finalize()),
             "version": env!("CARGO_PKG_VERSION"),
         }),
     )?;
     Ok(())
-}
-
-/// Returns the time that processors have spent on this process, all its threads.
-fn processor_time() -> Result<Duration> {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Ok(Duration::try_from(time)?)
-}
-
-/// Returns the most memory that this process has held; none where Linux does not say it.
-fn peak_bytes() -> Result<Option<u64>> {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
-        return Ok(None);
-    };
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|rest| rest.split_whitespace().next());
-    let kilobytes: u64 = kilobytes.context("no VmHWM")?.parse()?;
-    Ok(Some(kilobytes * 1024))
 }

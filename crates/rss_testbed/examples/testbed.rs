@@ -1,11 +1,13 @@
-//! Starts a testbed and says how to use it, until Ctrl-C: `testbed [LATENCY_MS] [small|full]`.
+//! Starts a testbed and says how to use it, until Ctrl-C: `testbed [LATENCY_MS] [small|full|SIDExDATES]`,
+//! the last for so many dates of one scene with so many pixels a side.
 //!
 //! A program that started it may ask by lines on its standard input: `files` for the scenes' files,
-//! `requests` for what was asked of the S3 server since the last such line, each answered by a line of
-//! JSON on standard output; `latency MS` changes the latency.
+//! `items` for their items, `requests` for what was asked of the S3 server since the last such line, each
+//! answered by a line of JSON on standard output; `latency MS` changes the latency, and is not answered.
 
 use std::{io::BufRead, time::Duration};
 
+use anyhow::Context;
 use rss_testbed::{BUCKET, Band, Scenes, Service, Testbed};
 use serde_json::{Value, json};
 
@@ -15,7 +17,8 @@ fn main() -> anyhow::Result<()> {
     let scenes = match args.next().as_deref() {
         None | Some("small") => Scenes::small(),
         Some("full") => Scenes::full(),
-        Some(other) => anyhow::bail!("scenes are small or full, not {other}"),
+        Some(other) => series(other)
+            .with_context(|| format!("scenes are small, full or SIDExDATES, not {other}"))?,
     };
     let bed = Testbed::builder()
         .latency(Duration::from_millis(latency))
@@ -34,6 +37,10 @@ fn main() -> anyhow::Result<()> {
         let mut words = line.split_whitespace();
         match (words.next(), words.next()) {
             (Some("files"), None) => say(&files(&bed)),
+            (Some("items"), None) => {
+                let items: Vec<&Value> = bed.scenes().iter().map(|scene| &scene.item).collect();
+                say(&json!({ "type": "FeatureCollection", "features": items }));
+            }
             (Some("requests"), None) => {
                 let log = bed.requests(Service::S3);
                 bed.clear_log();
@@ -41,12 +48,21 @@ fn main() -> anyhow::Result<()> {
                 say(&json!({ "requests": log.len(), "bytes": bytes }));
             }
             (Some("latency"), Some(ms)) => bed.set_latency(Duration::from_millis(ms.parse()?)),
-            _ => anyhow::bail!("`{line}` is not one of files, requests, latency MS"),
+            _ => anyhow::bail!("`{line}` is not one of files, items, requests, latency MS"),
         }
     }
     loop {
         std::thread::park();
     }
+}
+
+/// Reads a size and a number of dates, such as `4096x8`.
+fn series(text: &str) -> Option<Scenes> {
+    let (side, dates) = text.split_once('x')?;
+    Some(Scenes::Series {
+        side: side.parse().ok()?,
+        dates: dates.parse().ok()?,
+    })
 }
 
 /// Returns bucket, key and path of the bands of 10 m.

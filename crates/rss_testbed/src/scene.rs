@@ -4,12 +4,14 @@
 //! of any pixel without decoding anything, and a wrong tile never looks right.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs::{self},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
+use chrono::{Days, NaiveDate};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -46,6 +48,13 @@ pub enum Scenes {
     None,
     /// Four scenes with so many pixels a side at 10 m, and items that the README's query leaves out.
     Sized(u32),
+    /// A scene every five days from 3 January 2021 on, and no other items.
+    Series {
+        /// Pixels a side at 10 m.
+        side: u32,
+        /// How many scenes.
+        dates: u8,
+    },
 }
 
 impl Scenes {
@@ -61,10 +70,13 @@ impl Scenes {
 
     /// Makes the scenes' files, or finds them made.
     pub(crate) fn make(self) -> Result<Vec<Scene>> {
-        let Self::Sized(side) = self else {
-            return Ok(Vec::new());
-        };
-        SEEDS.iter().map(|pass| Scene::make(pass, side)).collect()
+        match self {
+            Self::None => Ok(Vec::new()),
+            Self::Sized(side) => SEEDS.iter().map(|pass| Scene::make(pass, side)).collect(),
+            Self::Series { side, dates } => (0..dates)
+                .map(|number| Scene::make(&Pass::of_series(number)?, side))
+                .collect(),
+        }
     }
 
     /// Returns items without files that the README's query must leave out.
@@ -74,7 +86,7 @@ impl Scenes {
         };
         let item = |pass: &Pass, tile: &str, shift: [f64; 2]| item(pass, tile, shift, side);
         let pass = |day, satellite, cloud| Pass {
-            day,
+            day: Cow::Borrowed(day),
             satellite,
             cloud,
         };
@@ -95,30 +107,43 @@ impl Scenes {
 
 /// A satellite's pass: day, satellite, cloud cover in percent.
 struct Pass {
-    day: &'static str,
+    day: Cow<'static, str>,
     satellite: char,
     cloud: f64,
+}
+
+impl Pass {
+    /// The satellites take turns.
+    fn of_series(number: u8) -> Result<Self> {
+        let first = NaiveDate::from_ymd_opt(2021, 1, 3).context("a date")?;
+        let day = first + Days::new(5 * u64::from(number));
+        Ok(Self {
+            day: Cow::Owned(day.to_string()),
+            satellite: if number.is_multiple_of(2) { 'a' } else { 'b' },
+            cloud: 5.0 + f64::from(number % 20),
+        })
+    }
 }
 
 /// The four passes that the README's query finds.
 const SEEDS: [Pass; 4] = [
     Pass {
-        day: "2021-01-03",
+        day: Cow::Borrowed("2021-01-03"),
         satellite: 'a',
         cloud: 12.5,
     },
     Pass {
-        day: "2021-01-08",
+        day: Cow::Borrowed("2021-01-08"),
         satellite: 'b',
         cloud: 0.8,
     },
     Pass {
-        day: "2021-01-18",
+        day: Cow::Borrowed("2021-01-18"),
         satellite: 'b',
         cloud: 29.9,
     },
     Pass {
-        day: "2021-01-28",
+        day: Cow::Borrowed("2021-01-28"),
         satellite: 'b',
         cloud: 7.1,
     },
@@ -174,7 +199,7 @@ pub struct Scene {
 
 impl Scene {
     fn make(pass: &Pass, side: u32) -> Result<Self> {
-        let seed = seed(pass.day);
+        let seed = seed(&pass.day);
         let folder = cache_folder().join(format!("scenes-{VERSION}-{side}"));
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let mut files = BTreeMap::new();
@@ -448,7 +473,7 @@ fn item(pass: &Pass, tile: &str, shift: [f64; 2], side: u32) -> Value {
 fn landsat() -> Value {
     let mut item = item(
         &Pass {
-            day: "2021-01-11",
+            day: Cow::Borrowed("2021-01-11"),
             satellite: 'x',
             cloud: 3.0,
         },

@@ -417,6 +417,32 @@ async fn the_seeds_query_finds_four_scenes() {
 }
 
 #[tokio::test]
+async fn a_series_has_a_scene_every_five_days() {
+    let series = Scenes::Series { side: 64, dates: 8 };
+    let bed = Testbed::builder().scenes(series).start().unwrap();
+    let days = bed.scenes().iter().map(|scene| {
+        assert_eq!(scene.side, 64);
+        assert_eq!(scene.files.len(), 3);
+        let time = scene.item["properties"]["datetime"].as_str().unwrap();
+        time[..10].to_owned()
+    });
+    let days: Vec<String> = days.collect();
+    assert_eq!(days[0], "2021-01-03");
+    assert_eq!(days[6], "2021-02-02");
+    assert_eq!(days[7], "2021-02-07");
+    assert_eq!(walk(&bed, json!({"limit": 20})).await, (8, 1));
+    // What a day shows does not depend on how many there are.
+    let four = Testbed::builder()
+        .scenes(Scenes::Sized(64))
+        .start()
+        .unwrap();
+    assert_eq!(bed.scenes()[1].id, four.scenes()[1].id);
+    let shown = |bed: &Testbed| bed.scenes()[1].window(Band::Red, 0, 0, 64, 64);
+    assert_eq!(shown(&bed), shown(&four));
+    assert_ne!(shown(&bed), bed.scenes()[2].window(Band::Red, 0, 0, 64, 64));
+}
+
+#[tokio::test]
 async fn dea_refuses_what_dea_refuses() {
     let bed = Testbed::builder().start().unwrap();
     let url = format!("{}/search", bed.stac_url());

@@ -55,7 +55,7 @@ pub(crate) struct CubeArgs {
     /// How a COG is compressed: deflate, zstd, lzw or none, the first two with :LEVEL behind it if wanted.
     #[arg(long, value_name = "CODEC", default_value = "deflate")]
     pub(crate) compress: String,
-    /// Columns and rows of a block, a multiple of 512 for a COG. Default: 1024, or 512 where memory is short.
+    /// Columns and rows of a block, a multiple of 512 for a COG. Default: 1024, or 512 where that is better.
     #[arg(long, value_name = "PIXELS")]
     pub(crate) block: Option<u32>,
     /// The most memory that blocks under way take, in MB. Default: 1074.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use ndarray::{Array2, Array4, ArrayView2, ArrayView3, ArrayView4};
+use ndarray::{Array2, Array4, ArrayView2, ArrayView3, ArrayView4, ArrayViewMut2};
 
 use super::cube::{CubeBand, Step};
 use crate::{
@@ -34,6 +34,15 @@ pub(super) mod private {
 
         /// Makes samples of one band of this type, or none where they are of it already.
         fn of(pixels: &Pixels, scaling: Scaling, nodata: Option<f64>) -> Option<Array2<Self>>;
+
+        /// Writes the valid ones of what [`of`](Self::of) makes over an image of the same shape, and returns how many
+        /// they are; none where samples are of this type already.
+        fn put(
+            pixels: &Pixels,
+            scaling: Scaling,
+            nodata: Option<f64>,
+            out: ArrayViewMut2<'_, Self>,
+        ) -> Option<usize>;
     }
 
     fn sample_of<T: Sample>(number: f64) -> T {
@@ -41,7 +50,7 @@ pub(super) mod private {
     }
 
     macro_rules! floats {
-        ($type:ty, $values:ident) => {
+        ($type:ty, $values:ident, $make:expr) => {
             impl Loads for $type {
                 fn fill(_: Option<f64>) -> Self {
                     Self::NAN
@@ -58,11 +67,32 @@ pub(super) mod private {
                         Some(scaling.$values(view.index_axis_move(ndarray::Axis(0), 0), nodata))
                     })
                 }
+
+                fn put(
+                    pixels: &Pixels,
+                    scaling: Scaling,
+                    nodata: Option<f64>,
+                    out: ArrayViewMut2<'_, Self>,
+                ) -> Option<usize> {
+                    crate::raster::with_type!(pixels.dtype(), S => {
+                        let view: ArrayView3<'_, S> = pixels.view()?;
+                        let samples = view.index_axis_move(ndarray::Axis(0), 0);
+                        Some(scaling.put(samples, nodata, $make, out))
+                    })
+                }
             }
         };
     }
-    floats!(f32, values);
-    floats!(f64, exact_values);
+    floats!(f32, values, rounded);
+    floats!(f64, exact_values, |value| value);
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounding is what is asked for"
+    )]
+    fn rounded(value: f64) -> f32 {
+        value as f32
+    }
 
     macro_rules! raw {
         ($($type:ty),*) => {$(
@@ -76,6 +106,15 @@ pub(super) mod private {
                 }
 
                 fn of(_: &Pixels, _: Scaling, _: Option<f64>) -> Option<Array2<Self>> {
+                    None
+                }
+
+                fn put(
+                    _: &Pixels,
+                    _: Scaling,
+                    _: Option<f64>,
+                    _: ArrayViewMut2<'_, Self>,
+                ) -> Option<usize> {
                     None
                 }
             }

@@ -1,8 +1,11 @@
 //! Formulas over bands, such as `(nir - red) / (nir + red)`. The crate `exmex` reads and computes them.
 
-use exmex::{Express, FlatEx};
-use ndarray::{Array3, Axis, Zip};
+mod lanes;
 
+use exmex::{Express, FlatEx};
+use ndarray::{Array3, ArrayView1, ArrayViewMut3, Axis};
+
+use self::lanes::{LANES, LaneOperators, Lanes};
 use super::{
     block::{Block, place_of},
     cube::Cube,
@@ -29,7 +32,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Debug)]
 pub struct Expression {
     name: String,
-    formula: FlatEx<f32>,
+    formula: FlatEx<Lanes, LaneOperators>,
 }
 
 impl Expression {
@@ -50,46 +53,62 @@ impl Expression {
     ///
     /// [`ErrorKind::InvalidInput`] naming a band that the block lacks.
     pub fn of(&self, block: &Block<f32>) -> Result<Array3<f32>> {
-        let bands = self.bands();
-        let views = bands
-            .iter()
-            .map(|band| block.band(band))
-            .collect::<Result<Vec<_>>>()?;
         let (times, _, height, width) = block.data().dim();
         let mut out = Array3::from_elem((times, height, width), f32::NAN);
-        let mut wrong = None;
-        let mut values = vec![0.0; bands.len()];
+        self.put(block, out.view_mut())?;
+        Ok(out)
+    }
+
+    /// Writes each date of a block, (time, y, x), over NaN.
+    fn put(&self, block: &Block<f32>, mut out: ArrayViewMut3<'_, f32>) -> Result<()> {
+        let bands = self.bands().iter().map(|band| block.band(band));
+        let views = bands.collect::<Result<Vec<_>>>()?;
+        let mut operands = vec![Lanes::all(0.0); views.len()];
+        let mut rows: Vec<ArrayView1<'_, f32>> = Vec::with_capacity(views.len());
         for (time, mut image) in out.axis_iter_mut(Axis(0)).enumerate() {
-            let layers: Vec<_> = views
-                .iter()
-                .map(|view| view.index_axis(Axis(0), time))
-                .collect();
-            Zip::indexed(&mut image).for_each(|place, out| {
-                let mut is_valid = true;
-                for (value, layer) in values.iter_mut().zip(&layers) {
-                    *value = layer[place];
-                    is_valid &= !value.is_nan();
+            for (y, mut out) in image.axis_iter_mut(Axis(0)).enumerate() {
+                rows.clear();
+                rows.extend(views.iter().map(|view| {
+                    let image = view.index_axis_move(Axis(0), time);
+                    image.index_axis_move(Axis(0), y)
+                }));
+                for (run, mut out) in out.axis_chunks_iter_mut(Axis(0), LANES).enumerate() {
+                    let run = run * LANES..run * LANES + out.len();
+                    let mut is_valid = [true; LANES];
+                    for (operand, row) in operands.iter_mut().zip(&rows) {
+                        let samples = row.slice(ndarray::s![run.clone()]);
+                        let lanes = operand.0.iter_mut().zip(&mut is_valid);
+                        for ((lane, is_valid), &sample) in lanes.zip(samples) {
+                            *lane = sample;
+                            *is_valid &= !sample.is_nan();
+                        }
+                    }
+                    let made = self
+                        .formula
+                        .eval(&operands)
+                        .map_err(|err| self.wrong(&err))?;
+                    let made = made.0.iter().zip(&is_valid);
+                    for (out, (&value, &is_valid)) in out.iter_mut().zip(made) {
+                        *out = if is_valid & value.is_finite() {
+                            value
+                        } else {
+                            *out
+                        };
+                    }
                 }
-                if !is_valid {
-                    return;
-                }
-                match self.formula.eval(&values) {
-                    Ok(value) if value.is_finite() => *out = value,
-                    Ok(_) => {}
-                    Err(err) => wrong = Some(err),
-                }
-            });
+            }
         }
-        match wrong {
-            None => Ok(out),
-            Some(err) => Err(Error::new(
-                ErrorKind::InvalidInput,
-                format!(
-                    "formula `{}` cannot be computed: {err}",
-                    self.formula.unparse()
-                ),
-            )),
-        }
+        Ok(())
+    }
+
+    fn wrong(&self, err: &exmex::ExError) -> Error {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "formula `{}` cannot be computed: {err}",
+                self.formula.unparse()
+            ),
+        )
     }
 }
 
@@ -111,7 +130,7 @@ impl std::str::FromStr for Expression {
         if name.is_empty() {
             return Err(wrong("expected a name before `=`".to_owned()));
         }
-        let parsed = exmex::parse::<f32>(formula);
+        let parsed = FlatEx::<Lanes, LaneOperators>::parse(formula);
         let formula = parsed.map_err(|err| wrong(err.to_string()))?;
         if formula.var_names().is_empty() {
             return Err(wrong("no band is in it".to_owned()));
@@ -154,14 +173,13 @@ impl Cube {
             let each = if reducer.is_some() { 1 } else { times };
             let mut out = Array3::from_elem((formulas.len() * each, height, width), f32::NAN);
             for (number, formula) in formulas.iter().enumerate() {
-                let made = formula.of(block)?;
                 let first = number * each;
                 let mut target = out.slice_mut(ndarray::s![first..first + each, .., ..]);
                 match reducer {
                     Some(reducer) => target
                         .index_axis_mut(Axis(0), 0)
-                        .assign(&reduce_f32(made.view(), reducer)?),
-                    None => target.assign(&made),
+                        .assign(&reduce_f32(formula.of(block)?.view(), reducer)?),
+                    None => formula.put(block, target)?,
                 }
             }
             Ok(out)

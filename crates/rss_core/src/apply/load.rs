@@ -16,7 +16,7 @@ use super::{
     options::OnFailure,
     reduce::reduce,
     report::{Hole, named},
-    source::{Part, Source},
+    source::{Opened, Part, Source},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -118,6 +118,17 @@ impl Inner {
             }
         }
         all
+    }
+
+    /// Returns the longer side of the tiles of the first file, which the others are thought to share; of none that
+    /// can be opened, the largest.
+    pub(super) async fn tile_side(&self) -> u32 {
+        let first = self.sources().first().and_then(|&at| self.source(at));
+        let opened = match first {
+            Some(source) => source.opened(&self.session, &self.grid).await.ok(),
+            None => None,
+        };
+        opened.map_or(u32::MAX, Opened::tile_side)
     }
 
     /// Returns a failure as a hole, or as the error that ends the work.
@@ -253,8 +264,13 @@ impl Inner {
         })
     }
 
-    /// Puts what was read onto the grid. Runs on all threads of the pool it is called from.
-    pub(super) fn lay_out<T: BlockSample>(&self, loaded: Loaded) -> Result<(Block<T>, Vec<Hole>)> {
+    /// Puts what was read onto the grid, in `room`, which may be empty or what an earlier block left. Runs on all
+    /// threads of the pool it is called from.
+    pub(super) fn lay_out<T: BlockSample>(
+        &self,
+        loaded: Loaded,
+        mut room: Vec<T>,
+    ) -> Result<(Block<T>, Vec<Hole>)> {
         let seen = loaded.plan.seen;
         let shape = (
             self.steps.len(),
@@ -263,7 +279,11 @@ impl Inner {
             seen.width as usize,
         );
         let fills: Vec<T> = self.nodata::<T>().into_iter().map(T::fill).collect();
-        let mut data = Array4::from_elem(shape, T::fill(None));
+        let samples = shape.0 * shape.1 * shape.2 * shape.3;
+        room.resize(samples, T::fill(None));
+        let mut data = Array4::from_shape_vec(shape, room).map_err(|err| {
+            Error::new(ErrorKind::InvalidInput, "a block of another size").with_source(err)
+        })?;
         let images: Vec<_> = data.axis_iter_mut(Axis(0)).enumerate().collect();
         images.into_par_iter().try_for_each(|(step, mut out)| {
             fill(&mut out, &fills);

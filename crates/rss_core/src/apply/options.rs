@@ -203,8 +203,8 @@ type Watch = Arc<dyn Fn(ApplyProgress) + Send + Sync>;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ApplyOptions {
-    /// Columns and rows of a block, a multiple of 16; none is 1024, or 512 where memory is short, or of a COG a
-    /// multiple of its tiles.
+    /// Columns and rows of a block, a multiple of 16; none is 1024, or 512 where memory is short or many images
+    /// have tiles of no more, or of a COG a multiple of its tiles.
     pub block: Option<u32>,
     /// Pixels around a block that it sees too.
     pub halo: u32,

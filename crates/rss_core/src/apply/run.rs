@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -31,6 +31,8 @@ use crate::{
 const LARGEST_BLOCK: u32 = 1024;
 /// The least one: a tile of a COG.
 const LEAST_BLOCK: u32 = 512;
+/// A block that takes no more is not too large, whatever the tiles are.
+const SMALL_BYTES: u64 = 64 << 20;
 
 pub(super) type Compute<O> =
     Arc<dyn Fn(&Inner, Loaded) -> Result<(Array3<O>, Vec<Hole>)> + Send + Sync>;
@@ -114,6 +116,9 @@ impl Cube {
         O: Sample + Send + Sync + 'static,
         F: Fn(&Block<T>) -> Result<Array3<O>> + Send + Sync + 'static,
     {
+        // The samples of blocks that are done: new memory takes longer than what is written to it. No more than
+        // there were blocks under way at once, which the budget counts.
+        let spare: Mutex<Vec<Vec<T>>> = Mutex::default();
         Apply {
             cube: self.clone(),
             options,
@@ -123,13 +128,19 @@ impl Cube {
                 Box::pin(async move { inner.plan::<T>(window, halo).await })
             }),
             compute: Arc::new(move |inner, loaded| {
-                let (block, holes) = inner.lay_out::<T>(loaded)?;
+                let taken = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let (block, holes) = inner.lay_out::<T>(loaded, taken.unwrap_or_default())?;
                 let window = block.window();
                 let named =
                     |err: Error| said_again(&err, format!("block {window}: {}", err.message()));
                 let made = compute(&block)
                     .and_then(|made| cut(&block, made))
                     .map_err(named)?;
+                let (room, _) = block.data.into_raw_vec_and_offset();
+                spare
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(room);
                 Ok((made, holes))
             }),
         }
@@ -196,12 +207,15 @@ impl Cube {
         let plan = inner.plan::<T>(window, 0).await?;
         let loaded = inner.load(plan).await?;
         let session = inner.session.clone();
-        session.cpu(move || inner.lay_out::<T>(loaded)).await?
+        session
+            .cpu(move || inner.lay_out::<T>(loaded, Vec::new()))
+            .await?
     }
 
-    /// Returns the side of blocks: what was chosen, else 1024 where one for each thread and one more are thought
-    /// to fit the budget, else 512.
-    pub(super) fn block_side(&self, options: &ApplyOptions) -> Result<u32> {
+    /// Returns the side of blocks: what was chosen, else 1024, or 512 where one of 1024 for each thread and one
+    /// more are not thought to fit the budget. It is 512 too where tiles are no larger and the block is: memory
+    /// that is written again and again is faster than new memory.
+    pub(super) async fn block_side(&self, options: &ApplyOptions) -> Result<u32> {
         if let Some(side) = options.block {
             return match side > 0 && side.is_multiple_of(16) {
                 true => Ok(side),
@@ -215,12 +229,9 @@ impl Cube {
         let layers = self.steps().len() as u64 * self.bands().len() as u64;
         let bytes = u64::from(LARGEST_BLOCK).pow(2) * layers * 8;
         let at_once = settings.cpu_threads.max(1) as u64 + 1;
-        Ok(
-            match bytes.saturating_mul(at_once) <= settings.budget_bytes {
-                true => LARGEST_BLOCK,
-                false => LEAST_BLOCK,
-            },
-        )
+        let fits = bytes.saturating_mul(at_once) <= settings.budget_bytes;
+        let is_large = fits && (bytes <= SMALL_BYTES || self.0.tile_side().await > LEAST_BLOCK);
+        Ok(if is_large { LARGEST_BLOCK } else { LEAST_BLOCK })
     }
 }
 
@@ -277,16 +288,19 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// Of the first item: [`ErrorKind::InvalidInput`] if a block cannot be of this size; of each, what the
     /// closure or the files' stores answer, with block, item and asset.
     pub fn blocks(self) -> impl Stream<Item = Result<Computed<O>>> + Send {
-        let windows = self.cube.block_side(&self.options).map(|side| {
-            let windows = blocks_of(self.cube.grid().size, side);
-            (windows.len() as u64, windows)
-        });
-        let (blocks, windows, wrong) = match windows {
-            Ok((blocks, windows)) => (blocks, windows, None),
-            Err(err) => (0, Vec::new(), Some(err)),
+        let blocks = async move {
+            let side = self.cube.block_side(&self.options).await?;
+            Ok(self.blocks_of_side(side))
         };
+        stream::once(blocks).try_flatten()
+    }
+
+    fn blocks_of_side(self, side: u32) -> impl Stream<Item = Result<Computed<O>>> + Send {
+        let windows = blocks_of(self.cube.grid().size, side);
+        let blocks = windows.len() as u64;
         let inner = Arc::clone(&self.cube.0);
-        let at_once = inner.session.settings().cpu_threads.max(1) * 2;
+        // One for each thread, and two that are fetched meanwhile.
+        let at_once = inner.session.settings().cpu_threads.max(1) + 2;
         let nodata = self.gaps();
         let (plan, compute, halo) = (self.plan, self.compute, self.options.halo);
         let planned = stream::iter(windows).then({
@@ -308,7 +322,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         });
         let watch = self.options.watch;
         let done = AtomicU64::new(0);
-        let computed = planned
+        planned
             .map(move |planned| {
                 let (inner, compute) = (Arc::clone(&inner), Arc::clone(&compute));
                 let task = planned.map(|(window, plan, share)| {
@@ -337,8 +351,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 }
                 drop(share);
                 computed
-            });
-        stream::iter(wrong.map(Err)).chain(computed)
+            })
     }
 
     /// Computes everything into memory.
@@ -351,29 +364,31 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         let grid = self.cube.grid().clone();
         let nodata = self.nodata();
         let mut report = self.report();
-        let mut out: Option<Array3<O>> = None;
+        let mut out: Option<Pixels> = None;
         let mut blocks = std::pin::pin!(self.blocks());
         while let Some(block) = blocks.try_next().await? {
             let (bands, height, width) = block.samples.dim();
-            if out.is_none() {
-                let zeros = Pixels::zeros(O::DTYPE, bands, grid.size)?;
-                out = zeros.view::<O>().map(|view| view.to_owned());
-            }
-            let Some(out) = &mut out else { continue };
-            check_bands(out.dim().0, bands, &block.window)?;
+            let pixels = match &mut out {
+                Some(pixels) => pixels,
+                none => none.insert(Pixels::zeros(O::DTYPE, bands, grid.size)?),
+            };
+            let [expected, ..] = pixels.shape();
+            check_bands(expected, bands, &block.window)?;
             let (row, col) = (block.window.row as usize, block.window.col as usize);
-            out.slice_mut(s![.., row..row + height, col..col + width])
-                .assign(&block.samples);
+            if let Some(mut view) = pixels.view_mut::<O>() {
+                view.slice_mut(s![.., row..row + height, col..col + width])
+                    .assign(&block.samples);
+            }
             report.add(block.holes);
         }
-        let samples = out.ok_or_else(|| {
+        let pixels = out.ok_or_else(|| {
             Error::new(
                 ErrorKind::InvalidInput,
                 "a grid without pixels: nothing was computed",
             )
         })?;
         let raster = Raster {
-            pixels: O::wrap(samples),
+            pixels,
             geobox: grid,
             nodata,
             sparse: Vec::new(),

@@ -157,6 +157,12 @@ impl Opened {
         u64::from(window.width) * u64::from(window.height) * sample
     }
 
+    /// Returns the longer side of the file's tiles, in pixels.
+    pub(super) fn tile_side(&self) -> u32 {
+        let tile = self.reader.profile().tile;
+        tile.width.max(tile.height)
+    }
+
     /// Checks that samples can be loaded as `T` into a band with this nodata value.
     pub(super) fn check<T: BlockSample>(&self, nodata: Option<f64>) -> Result<()> {
         let dtype = self.reader.profile().dtype;
@@ -196,8 +202,19 @@ impl Opened {
         &self,
         part: &Part,
         target: &Window,
-        out: ArrayViewMut2<'_, T>,
+        mut out: ArrayViewMut2<'_, T>,
     ) -> Result<usize> {
+        if let Some((window, [row, col])) = self.warp.copied(target)
+            && window == part.window
+        {
+            // Nothing is resampled: no array in between is needed.
+            let rows = row..row + window.height as usize;
+            let cols = col..col + window.width as usize;
+            let out = out.slice_mut(ndarray::s![rows, cols]);
+            if let Some(count) = T::put(&part.pixels, self.scaling, self.nodata, out) {
+                return Ok(count);
+            }
+        }
         let made = T::of(&part.pixels, self.scaling, self.nodata);
         let (pixels, nodata) = match &made {
             // What is not valid is NaN.

@@ -4,7 +4,7 @@
 //! rule goes from what manifest and item say to numbers, and tells why. What the file itself states is
 //! not looked at: it is known only when it is open.
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 use stac::Item;
 
 use super::{BandDef, Kind, Manifest};
@@ -73,17 +73,57 @@ impl Scaling {
         nodata: Option<f64>,
         make: impl Fn(f64) -> V,
     ) -> Array2<V> {
+        let value = self.value_of::<T>(nodata);
+        samples.map(|&sample| make(value(sample)))
+    }
+
+    /// Writes the values of samples over an image of the same shape where they are valid, rounded by `make`, and
+    /// returns how many are.
+    pub(crate) fn put<T: Sample, V: Copy>(
+        self,
+        samples: ArrayView2<'_, T>,
+        nodata: Option<f64>,
+        make: impl Fn(f64) -> V,
+        mut out: ArrayViewMut2<'_, V>,
+    ) -> usize {
+        let value = self.value_of::<T>(nodata);
+        let mut valid = 0;
+        for (samples, mut out) in samples.rows().into_iter().zip(out.rows_mut()) {
+            let mut of_row: u32 = 0;
+            // A choice for each sample and no branch, so that it can be vectorised.
+            let mut put = |out: &mut V, sample: T| {
+                let value = value(sample);
+                *out = if value.is_nan() { *out } else { make(value) };
+                of_row += u32::from(!value.is_nan());
+            };
+            match (samples.to_slice(), out.as_slice_mut()) {
+                (Some(samples), Some(out)) => {
+                    let pairs = out.iter_mut().zip(samples);
+                    pairs.for_each(|(out, &sample)| put(out, sample));
+                }
+                _ => {
+                    let pairs = out.iter_mut().zip(samples);
+                    pairs.for_each(|(out, &sample)| put(out, sample));
+                }
+            }
+            valid += of_row as usize;
+        }
+        valid
+    }
+
+    /// Returns what makes a value of a sample: NaN of what is NaN or equal to `nodata`.
+    fn value_of<T: Sample>(self, nodata: Option<f64>) -> impl Fn(T) -> f64 {
         // No sample is equal to NaN.
         let nodata = nodata
             .filter(|&nodata| T::DTYPE.holds(nodata))
             .map_or(f64::NAN, |nodata| T::DTYPE.rounded(nodata));
-        samples.map(|sample| {
+        move |sample| {
             let number = sample.number();
-            make(match number == nodata {
+            match number == nodata {
                 true => f64::NAN,
                 false => self.apply(number),
-            })
-        })
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ mod resampling;
 mod save;
 pub(crate) mod tiff;
 
-use ndarray::{Array3, ArrayView3};
+use ndarray::{Array3, ArrayView3, ArrayViewMut3};
 pub use num_complex::Complex;
 
 #[cfg(feature = "async-tiff")]
@@ -232,6 +232,11 @@ impl Pixels {
     pub fn view<T: Sample>(&self) -> Option<ArrayView3<'_, T>> {
         T::view(self)
     }
+
+    /// Returns a view to write to if the samples are of type `T`.
+    pub fn view_mut<T: Sample>(&mut self) -> Option<ArrayViewMut3<'_, T>> {
+        T::view_mut(self)
+    }
 }
 
 /// A Rust type that samples can have.
@@ -240,6 +245,8 @@ pub trait Sample: Copy + private::Sealed {
     const DTYPE: DataType;
     /// Returns a view if `pixels` are of this type.
     fn view(pixels: &Pixels) -> Option<ArrayView3<'_, Self>>;
+    /// Returns a view to write to if `pixels` are of this type.
+    fn view_mut(pixels: &mut Pixels) -> Option<ArrayViewMut3<'_, Self>>;
     /// Wraps an array of this type.
     fn wrap(array: Array3<Self>) -> Pixels;
 }
@@ -341,6 +348,12 @@ macro_rules! samples {
             fn view(pixels: &Pixels) -> Option<ArrayView3<'_, Self>> {
                 match pixels {
                     Pixels::$variant(array) => Some(array.view()),
+                    _ => None,
+                }
+            }
+            fn view_mut(pixels: &mut Pixels) -> Option<ArrayViewMut3<'_, Self>> {
+                match pixels {
+                    Pixels::$variant(array) => Some(array.view_mut()),
                     _ => None,
                 }
             }

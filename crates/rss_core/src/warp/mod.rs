@@ -134,14 +134,23 @@ impl Warp {
         Self::new(&from, &self.to, self.kernel.resampling, self.max_error)
     }
 
+    /// Returns the pixels of the source that a window of the target covers, and the row and column where they
+    /// start in it, if both grids have the same pixels: then nothing is resampled.
+    pub(crate) fn copied(&self, target: &Window) -> Option<(Window, [usize; 2])> {
+        match &self.case {
+            Case::Same {
+                target: extent,
+                source,
+            } => extent.part(target, source),
+            _ => None,
+        }
+    }
+
     /// Returns the pixels of the source that a window of the target is made of; none where the two do not
     /// touch.
     pub(crate) fn source_window(&self, target: &Window) -> Option<Window> {
         let (least, most) = match &self.case {
-            Case::Same {
-                target: extent,
-                source,
-            } => return extent.part(target, source).map(|(window, _)| window),
+            Case::Same { .. } => return self.copied(target).map(|(window, _)| window),
             Case::Upright(Rulers { cols, rows }) => {
                 let [first, last] = match self.kernel.offsets() {
                     [first, .., last] => [*first, *last],

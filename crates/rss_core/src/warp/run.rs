@@ -9,7 +9,7 @@ use super::{
     free,
     plane::Plane,
     sample::{Cell, Real},
-    tile::{Tile, put, tiles},
+    tile::{Tile, tiles},
     upright,
 };
 use crate::{
@@ -125,10 +125,32 @@ fn has_rows(strides: &[isize], (_, width): (usize, usize)) -> bool {
 /// Copies the pixels of a tile of a target that lies somewhere on the source.
 fn copy<T: Cell>(target: &Extent, plane: &Plane<'_, T>, mut tile: Tile<'_, T>) -> usize {
     let window = tile.window;
+    let first = i64::from(window.col) + target.col;
+    let cols = first..first + i64::from(window.width);
+    // Where the first of the samples goes.
+    let start = usize::try_from(i64::from(plane.window.col) - first).unwrap_or(0);
     let mut count = 0;
     for (y, out) in (i64::from(window.row) + target.row..).zip(&mut tile.rows) {
-        let cols = i64::from(window.col) + target.col..;
-        count += put(out, cols.map(|x| plane.get(x, y)).take(out.len()));
+        let (samples, mask) = plane.run(&cols, y);
+        let Some(out) = out.get_mut(start..) else {
+            continue;
+        };
+        // A choice for each sample and no branch, so that it can be vectorised.
+        let mut there: u32 = 0;
+        let pairs = out.iter_mut().zip(samples);
+        match mask {
+            None => pairs.for_each(|(out, &sample)| {
+                let is_data = plane.is_data(sample);
+                *out = if is_data { sample } else { *out };
+                there += u32::from(is_data);
+            }),
+            Some(mask) => pairs.zip(mask).for_each(|((out, &sample), &shows)| {
+                let is_data = shows & plane.is_data(sample);
+                *out = if is_data { sample } else { *out };
+                there += u32::from(is_data);
+            }),
+        }
+        count += there as usize;
     }
     count
 }
@@ -180,6 +202,68 @@ mod tests {
         assert_eq!(made(wide.slice(ndarray::s![.., ..30]), None), expected);
         let shown = Array2::from_elem((30, 20), true);
         assert_eq!(made(turned.t(), Some(shown.t())), expected);
+    }
+
+    #[test]
+    fn pixels_that_are_the_same_are_copied_to_where_they_lie() {
+        let from = grid([0.0, 0.0, 10.0, 8.0]);
+        let samples = Array2::from_shape_fn((8, 10), |(y, x)| match (x + 3 * y) % 5 {
+            0 => -999,
+            _ => (10 * y + x) as i16,
+        });
+        let shown = Array2::from_shape_fn((8, 10), |(y, x)| (x * y) % 7 != 2);
+        // Beside the source on all sides, within it, and past one edge.
+        for [left, top, right, bottom] in [
+            [-3, -2, 15, 12],
+            [2, 3, 7, 6],
+            [6, -4, 13, 3],
+            [12, 0, 14, 2],
+        ] {
+            let to = grid([left, 8 - bottom, right, 8 - top].map(f64::from));
+            let warp = Warp::new(&from, &to, Resampling::Bilinear, 0.125).unwrap();
+            let whole = Window::whole(to.size);
+            for window in ["0,0,10,8", "1,2,6,4"] {
+                let window: Window = window.parse().unwrap();
+                let [row, col] = [window.row as usize, window.col as usize];
+                let part = ndarray::s![
+                    row..row + window.height as usize,
+                    col..col + window.width as usize
+                ];
+                for mask in [None, Some(shown.slice(part))] {
+                    let source = Source {
+                        pixels: samples.slice(part),
+                        window,
+                        nodata: Some(NODATA),
+                        mask,
+                    };
+                    let mut out = Array2::from_elem(whole_size(&to), 7_i16);
+                    let count = warp.resample(&source, &whole, out.view_mut()).unwrap();
+                    let mut expected = Array2::from_elem(out.dim(), 7_i16);
+                    let mut there = 0;
+                    for ((y, x), pixel) in expected.indexed_iter_mut() {
+                        let (x, y) = (x as i64 + i64::from(left), y as i64 + i64::from(top));
+                        let is_in = (i64::from(window.col)..i64::from(window.col + window.width))
+                            .contains(&x)
+                            && (i64::from(window.row)..i64::from(window.row + window.height))
+                                .contains(&y);
+                        if !is_in {
+                            continue;
+                        }
+                        let place = (y as usize, x as usize);
+                        if samples[place] != -999 && mask.is_none_or(|_| shown[place]) {
+                            *pixel = samples[place];
+                            there += 1;
+                        }
+                    }
+                    assert_eq!(out, expected, "{left} {top} {right} {bottom}, {window}");
+                    assert_eq!(count, there);
+                }
+            }
+        }
+    }
+
+    fn whole_size(grid: &GeoBox) -> (usize, usize) {
+        (grid.size.height as usize, grid.size.width as usize)
     }
 
     #[test]
