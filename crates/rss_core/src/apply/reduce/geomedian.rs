@@ -128,8 +128,11 @@ fn lane(of: impl FnMut(usize) -> f32) -> Lane {
     std::array::from_fn(of)
 }
 
-/// Nearer than this share of the spread, the iteration is at an observation.
+/// Nearer than this share of the spread, or than the tolerance, the iteration is at an observation.
 const AT: f32 = 1e-6;
+
+/// A step of more than a hundredth of the distance to the nearest observation, squared, may be the first of many.
+const LEAVES: f32 = 1e-4;
 
 /// The observations of some pixels.
 struct Room {
@@ -165,14 +168,18 @@ impl Room {
         self.found.fill([0.0; LANES]);
         // Of one or two observations the mean is the median already.
         let mut active = lane(|l| f32::from(total[l] > 2.0 && spread[l] > 0.0));
-        let near = spread.map(|spread| (AT * spread).powi(2));
+        let near = spread.map(|spread| (how.tolerance.max(AT) * spread).powi(2));
         let short = spread.map(|spread| (how.tolerance * spread).powi(2));
         for _ in 0..how.max_iterations {
             if active.iter().all(|&active| active == 0.0) {
                 break;
             }
-            let moved = self.step(&near, &active);
-            active = lane(|l| if moved[l] > short[l] { active[l] } else { 0.0 });
+            let (moved, closest) = self.step(&near, &active);
+            // Beside an observation that is not the median steps are short at first, and grow.
+            active = lane(|l| {
+                let goes_on = moved[l] > short[l] || moved[l] > LEAVES * closest[l];
+                if goes_on { active[l] } else { 0.0 }
+            });
         }
         for (found, centre) in self.found.iter_mut().zip(&self.centre) {
             *found = lane(|l| found[l] + centre[l]);
@@ -218,8 +225,10 @@ impl Room {
         (total, lane(|l| (squares[l] / total[l]).sqrt()))
     }
 
-    /// Takes one step with the pixels that are active; returns the squares of how far they moved.
-    fn step(&mut self, near: &Lane, active: &Lane) -> Lane {
+    /// Takes one step with the pixels that are active; returns the squares of how far they moved, and of how far
+    /// the nearest observation was that they were not at.
+    fn step(&mut self, near: &Lane, active: &Lane) -> (Lane, Lane) {
+        let mut closest = [f32::INFINITY; LANES];
         let mut weights = [0.0; LANES];
         // How many observations the median is at now.
         let mut here = [0.0; LANES];
@@ -232,6 +241,10 @@ impl Room {
             let weight = lane(|l| match squares[l] > near[l] {
                 true => counts[l] / squares[l].sqrt(),
                 false => 0.0,
+            });
+            closest = lane(|l| match weight[l] > 0.0 {
+                true => closest[l].min(squares[l]),
+                false => closest[l],
             });
             here = lane(|l| here[l] + if squares[l] > near[l] { 0.0 } else { counts[l] });
             weights = lane(|l| weights[l] + weight[l]);
@@ -260,7 +273,7 @@ impl Room {
             *found = lane(|l| found[l] + step[l]);
             moved = lane(|l| moved[l] + step[l] * step[l]);
         }
-        moved
+        (moved, closest)
     }
 }
 
@@ -345,6 +358,23 @@ mod tests {
         near(
             one_pixel(&[[0.1, 0.2], [0.1, 0.2], [0.1, 0.2], [9.0, 7.0]]),
             [0.1, 0.2],
+        );
+        // Where the iteration starts, at the mean, is all but an observation; the median is elsewhere.
+        let dates = [
+            0.125_240_76,
+            0.161_373_76,
+            -0.066_820_73,
+            0.985_994,
+            0.25,
+            0.080_012_396,
+            0.214_301_99,
+            0.25,
+        ];
+        let dates = dates.map(|sample| [sample, 0.0]);
+        let [found, zero] = one_pixel(&dates);
+        assert!(
+            (0.161..=0.214).contains(&found) && zero == 0.0,
+            "{found} {zero}"
         );
         assert_eq!(one_pixel(&[[3.0, 4.0]]), [3.0, 4.0]);
         assert_eq!(one_pixel(&[[3.0, 4.0], [5.0, 8.0]]), [4.0, 6.0]);
