@@ -40,7 +40,7 @@ def main():
     parser.add_argument("--dates", type=int, default=8)
     parser.add_argument("--latency", default="0,30", help="of the servers, in ms, one table for each")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--jobs", default=",".join(JOBS), help="some of " + ", ".join(JOBS))
+    parser.add_argument("--jobs", default="ndvi,median,cog-int16,cog-float32", help="some of " + ", ".join(JOBS))
     parser.add_argument("--systems", help="some of the systems that are shown, by commas")
     parser.add_argument("--chunk", type=int, default=2048, help="side of dask's chunks, in pixels")
     parser.add_argument("--memory", action="store_true", help="only rss apply's median, within a budget")
