@@ -258,3 +258,21 @@ fn a_mosaic_of_all_images_counts_their_memory() {
         "{err}"
     );
 }
+
+#[test]
+fn samples_that_nobody_explains_are_no_reflectance() {
+    let mut files = Files::new();
+    files.add(noise(100, -1), Some(-1.0));
+    let cube = files.cube(&CubeOptions::new().reflectance()).unwrap();
+    let err = all::<f32>(&cube, ApplyOptions::new()).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::InvalidInput);
+    let said = "no item, manifest or file states what samples of int16 mean";
+    assert!(err.message().contains("item day-1, asset red"), "{err}");
+    assert!(err.message().contains(said), "{err}");
+    // Floats are values already.
+    let mut files = Files::new();
+    files.add(Array2::from_elem((SIDE, SIDE), 0.25_f32), None);
+    let cube = files.cube(&CubeOptions::new().reflectance()).unwrap();
+    let made = all::<f32>(&cube, ApplyOptions::new()).unwrap();
+    assert!(made.iter().all(|&red| red == 0.25));
+}
