@@ -35,8 +35,8 @@ pub(super) mod private {
         /// Makes samples of one band of this type, or none where they are of it already.
         fn of(pixels: &Pixels, scaling: Scaling, nodata: Option<f64>) -> Option<Array2<Self>>;
 
-        /// Writes the valid ones of what [`of`](Self::of) makes over an image of the same shape, and returns how many
-        /// they are; none where samples are of this type already.
+        /// Writes what [`of`](Self::of) makes into an image of the same shape, and returns how many samples are
+        /// valid; none where they are of this type already.
         fn put(
             pixels: &Pixels,
             scaling: Scaling,

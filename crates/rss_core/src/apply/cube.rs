@@ -62,6 +62,9 @@ pub struct Cube(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) session: Session,
     pub(super) grid: Arc<GeoBox>,
+    /// The grid with the pixels around it that decide about its own in a mask: on each side `mask_halo` of them.
+    pub(super) mask_grid: Arc<GeoBox>,
+    pub(super) mask_halo: u32,
     pub(super) bands: Arc<[CubeBand]>,
     pub(super) steps: Arc<[Step]>,
     /// The images of each date, in the order in which they are laid over each other.
@@ -129,8 +132,14 @@ impl Cube {
                     .collect()
             })
             .collect();
+        let mask_halo = match options.mask {
+            Some(_) => u32::try_from(options.cleanup.halo()).unwrap_or(u32::MAX),
+            None => 0,
+        };
         Ok(Self(Arc::new(Inner {
             session: found.session().clone(),
+            mask_grid: Arc::new(grid.with_margin(mask_halo)?),
+            mask_halo,
             grid: Arc::new(grid),
             bands: bands.into(),
             steps,

@@ -34,7 +34,7 @@ pub(super) struct Plan {
     window: Window,
     /// With the halo that the caller asked for.
     seen: Window,
-    /// With that of masks too.
+    /// With that of masks too, in their grid.
     masked: Window,
     reads: Vec<Read>,
     holes: Vec<Hole>,
@@ -67,9 +67,19 @@ enum Layer {
 #[derive(Debug)]
 pub(super) struct Loaded {
     plan: Plan,
-    parts: Vec<(At, Part)>,
+    /// Of each date.
+    parts: Vec<Vec<(At, Part)>>,
     /// Sources that could not be read.
     missing: Vec<At>,
+}
+
+/// What was read of one date.
+#[derive(Clone, Copy)]
+struct Date<'a> {
+    step: usize,
+    plan: &'a Plan,
+    parts: &'a [(At, Part)],
+    missing: &'a [At],
 }
 
 /// Returns a window with `halo` more pixels around it, as far as the grid goes.
@@ -106,6 +116,15 @@ impl Inner {
         }
     }
 
+    /// Opens a source, once, for the grid on which it is read.
+    async fn opened<'a>(&self, at: At, source: &'a Source) -> Result<&'a Opened> {
+        let grid = match at.layer {
+            Layer::Band(_) => &self.grid,
+            Layer::Mask(_) => &self.mask_grid,
+        };
+        source.opened(&self.session, grid).await
+    }
+
     /// Returns all sources.
     fn sources(&self) -> Vec<At> {
         let mut all = Vec::new();
@@ -120,15 +139,28 @@ impl Inner {
         all
     }
 
+    /// Opens all files that were not opened before, and returns each with what that gave.
+    async fn open_all(&self) -> Vec<(At, &Source, Result<&Opened>)> {
+        stream::iter(self.sources())
+            .map(|at| async move {
+                let source = self.source(at)?;
+                Some((at, source, self.opened(at, source).await))
+            })
+            .buffered(READS)
+            .filter_map(|one| async { one })
+            .collect()
+            .await
+    }
+
     /// Returns the longer side of the tiles of the first file, which the others are thought to share; of none that
-    /// can be opened, the largest.
+    /// can be opened, the largest. All files are opened for it: soon they will be needed.
     pub(super) async fn tile_side(&self) -> u32 {
-        let first = self.sources().first().and_then(|&at| self.source(at));
-        let opened = match first {
-            Some(source) => source.opened(&self.session, &self.grid).await.ok(),
-            None => None,
-        };
-        opened.map_or(u32::MAX, Opened::tile_side)
+        let all = self.open_all().await;
+        let first = all
+            .into_iter()
+            .next()
+            .and_then(|(_, _, opened)| opened.ok());
+        first.map_or(u32::MAX, Opened::tile_side)
     }
 
     /// Returns a failure as a hole, or as the error that ends the work.
@@ -142,20 +174,12 @@ impl Inner {
     /// Returns what a block needs. Opens files that were not opened before.
     pub(super) async fn plan<T: BlockSample>(&self, window: Window, halo: u32) -> Result<Plan> {
         let seen = around(&window, halo, self);
-        let mask_halo = match self.options.mask {
-            Some(_) => u32::try_from(self.options.cleanup.halo()).unwrap_or(u32::MAX),
-            None => 0,
+        let masked = Window {
+            width: seen.width + 2 * self.mask_halo,
+            height: seen.height + 2 * self.mask_halo,
+            ..seen
         };
-        let masked = around(&seen, mask_halo, self);
-        let opened: Vec<_> = stream::iter(self.sources())
-            .map(|at| async move {
-                let source = self.source(at)?;
-                Some((at, source, source.opened(&self.session, &self.grid).await))
-            })
-            .buffered(READS)
-            .filter_map(|one| async { one })
-            .collect()
-            .await;
+        let opened = self.open_all().await;
         let mosaic = self.options.mosaic;
         if !T::DTYPE.is_float() && !mosaic.keeps_type() {
             let message = format!("a mosaic by {mosaic} of {}: load float32", T::DTYPE);
@@ -226,7 +250,7 @@ impl Inner {
             let Some(source) = self.source(read.at) else {
                 return Ok(None);
             };
-            let part = match source.opened(&self.session, &self.grid).await {
+            let part = match self.opened(read.at, source).await {
                 Ok(opened) => opened.read(read.window).await,
                 Err(err) => Err(err),
             };
@@ -247,10 +271,11 @@ impl Inner {
             })
             .try_collect()
             .await?;
-        let (mut parts, mut missing) = (Vec::new(), Vec::new());
+        let mut parts: Vec<_> = self.steps.iter().map(|_| Vec::new()).collect();
+        let mut missing = Vec::new();
         for (at, part) in results {
             match part {
-                Ok(part) => parts.push((at, part)),
+                Ok(part) => parts[at.step].push((at, part)),
                 Err(hole) => {
                     missing.push(at);
                     plan.holes.push(hole);
@@ -271,7 +296,12 @@ impl Inner {
         loaded: Loaded,
         mut room: Vec<T>,
     ) -> Result<(Block<T>, Vec<Hole>)> {
-        let seen = loaded.plan.seen;
+        let Loaded {
+            plan,
+            parts,
+            missing,
+        } = loaded;
+        let seen = plan.seen;
         let shape = (
             self.steps.len(),
             self.bands.len(),
@@ -284,36 +314,41 @@ impl Inner {
         let mut data = Array4::from_shape_vec(shape, room).map_err(|err| {
             Error::new(ErrorKind::InvalidInput, "a block of another size").with_source(err)
         })?;
-        let images: Vec<_> = data.axis_iter_mut(Axis(0)).enumerate().collect();
-        images.into_par_iter().try_for_each(|(step, mut out)| {
-            fill(&mut out, &fills);
-            self.lay_out_step(step, &loaded, &fills, out)
-        })?;
+        let dates: Vec<_> = data.axis_iter_mut(Axis(0)).zip(parts).enumerate().collect();
+        dates
+            .into_par_iter()
+            .try_for_each(|(step, (mut out, parts))| {
+                // Given back when they are laid out, not with those of all dates.
+                let date = Date {
+                    step,
+                    plan: &plan,
+                    parts: &parts,
+                    missing: &missing,
+                };
+                self.lay_out_date(date, &fills, &mut out)
+            })?;
         let block = Block {
             data,
             bands: Arc::clone(&self.bands),
             steps: Arc::clone(&self.steps),
-            window: loaded.plan.window,
+            window: plan.window,
             seen,
             grid: Arc::clone(&self.grid),
         };
-        Ok((block, loaded.plan.holes))
+        Ok((block, plan.holes))
     }
 
-    fn lay_out_step<T: BlockSample>(
+    fn lay_out_date<T: BlockSample>(
         &self,
-        step: usize,
-        loaded: &Loaded,
+        date: Date<'_>,
         fills: &[T],
-        mut out: ArrayViewMut3<'_, T>,
+        out: &mut ArrayViewMut3<'_, T>,
     ) -> Result<()> {
-        let images = self.images.get(step).map_or(&[][..], Vec::as_slice);
+        let images = self.images.get(date.step).map_or(&[][..], Vec::as_slice);
         let touching: Vec<usize> = (0..images.len())
             .filter(|&image| {
-                let is_here = |at: &At| {
-                    at.step == step && at.image == image && matches!(at.layer, Layer::Band(_))
-                };
-                loaded.parts.iter().any(|(at, _)| is_here(at))
+                let is_here = |at: &At| at.image == image && matches!(at.layer, Layer::Band(_));
+                date.parts.iter().any(|(at, _)| is_here(at))
             })
             .collect();
         let mosaic = self.options.mosaic;
@@ -322,19 +357,19 @@ impl Inner {
             return Ok(());
         }
         if touching.is_empty() {
+            fill(out, fills);
             return (0..self.bands.len()).try_for_each(|band| self.check_gaps::<T>(band));
         }
         if mosaic.takes_first() || (touching.len() == 1 && mosaic != Mosaic::Count) {
             let mut is_first = true;
             for image in touching {
                 if is_first {
-                    self.lay_out_image(step, image, loaded, fills, &mut out)?;
+                    self.lay_out_image(date, image, fills, out)?;
                     is_first = false;
                     continue;
                 }
                 let mut below = Array3::from_elem(out.dim(), T::fill(None));
-                fill(&mut below.view_mut(), fills);
-                self.lay_out_image(step, image, loaded, fills, &mut below.view_mut())?;
+                self.lay_out_image(date, image, fills, &mut below.view_mut())?;
                 let mut gaps = 0;
                 for (band, nodata) in self.nodata::<T>().into_iter().enumerate() {
                     let range = band..band + 1;
@@ -353,8 +388,7 @@ impl Inner {
         let (bands, height, width) = out.dim();
         let mut stack = Array4::from_elem((touching.len(), bands, height, width), T::fill(None));
         for (mut layer, image) in stack.axis_iter_mut(Axis(0)).zip(touching) {
-            fill(&mut layer, fills);
-            self.lay_out_image(step, image, loaded, fills, &mut layer)?;
+            self.lay_out_image(date, image, fills, &mut layer)?;
         }
         for (band, nodata) in self.nodata::<T>().into_iter().enumerate() {
             let of_band = stack.index_axis(Axis(1), band).to_owned();
@@ -402,26 +436,32 @@ impl Inner {
     /// Puts one image onto the grid, and takes away what its masks leave out.
     fn lay_out_image<T: BlockSample>(
         &self,
-        step: usize,
+        date: Date<'_>,
         image: usize,
-        loaded: &Loaded,
         fills: &[T],
         out: &mut ArrayViewMut3<'_, T>,
     ) -> Result<()> {
-        let Some(of) = self.images.get(step).and_then(|images| images.get(image)) else {
+        let Some(of) = self
+            .images
+            .get(date.step)
+            .and_then(|images| images.get(image))
+        else {
             return Ok(());
         };
         let part_of = |layer: Layer| {
-            let wanted = At { step, image, layer };
-            loaded
-                .parts
+            let wanted = At {
+                step: date.step,
+                image,
+                layer,
+            };
+            date.parts
                 .iter()
                 .find(|(at, _)| *at == wanted)
                 .map(|(_, part)| part)
         };
-        let seen = &loaded.plan.seen;
-        let is_hidden = of.hidden || hides(of, step, image, loaded);
-        for (band, source) in of.bands.iter().enumerate() {
+        let seen = &date.plan.seen;
+        let is_hidden = of.hidden || hides(of, image, date);
+        for (band, (source, &fill)) in of.bands.iter().zip(fills).enumerate() {
             let opened = source
                 .as_ref()
                 .and_then(|source| source.open.get()?.as_ref().ok());
@@ -429,9 +469,12 @@ impl Inner {
             let pixels = plane.len();
             let laid = match (opened, part_of(Layer::Band(band))) {
                 (Some(opened), Some(part)) if !is_hidden => {
-                    opened.lay(part, seen, plane.view_mut())?
+                    opened.lay(part, seen, fill, plane.view_mut())?
                 }
-                _ => 0,
+                _ => {
+                    plane.fill(fill);
+                    0
+                }
             };
             if laid < pixels || !of.masks.is_empty() {
                 self.check_gaps::<T>(band)?;
@@ -440,7 +483,7 @@ impl Inner {
         if is_hidden || of.masks.is_empty() {
             return Ok(());
         }
-        let masked = &loaded.plan.masked;
+        let masked = &date.plan.masked;
         let shape = (masked.height as usize, masked.width as usize);
         let verdicts = of
             .masks
@@ -451,11 +494,10 @@ impl Inner {
                 Some(opened.verdicts(mask, part_of(Layer::Mask(number)), masked))
             });
         let left_out = mask::left_out(shape, verdicts, self.options.cleanup)?;
-        let row = (seen.row - masked.row) as usize;
-        let col = (seen.col - masked.col) as usize;
+        let halo = self.mask_halo as usize;
         let seen = ndarray::s![
-            row..row + seen.height as usize,
-            col..col + seen.width as usize
+            halo..halo + seen.height as usize,
+            halo..halo + seen.width as usize
         ];
         let left_out = left_out.slice(seen);
         for (mut plane, &fill) in out.axis_iter_mut(Axis(0)).zip(fills) {
@@ -472,15 +514,15 @@ impl Inner {
 }
 
 /// Returns true if a mask of an image could not be read: what it would hide is not known.
-fn hides(of: &Image, step: usize, image: usize, loaded: &Loaded) -> bool {
+fn hides(of: &Image, image: usize, date: Date<'_>) -> bool {
     let failed = |mask: usize| {
         let at = At {
-            step,
+            step: date.step,
             image,
             layer: Layer::Mask(mask),
         };
         let is_open = matches!(of.masks[mask].0.open.get(), Some(Ok(_)));
-        !is_open || loaded.missing.contains(&at)
+        !is_open || date.missing.contains(&at)
     };
     (0..of.masks.len()).any(failed)
 }

@@ -106,6 +106,8 @@ impl Cube {
         Ok(Self(Arc::new(Inner {
             session: all.session.clone(),
             grid: Arc::clone(&all.grid),
+            mask_grid: Arc::clone(&all.mask_grid),
+            mask_halo: all.mask_halo,
             bands: picked.ok_or_else(none)?.into(),
             steps: all.steps.get(steps.clone()).ok_or_else(none)?.into(),
             images: images.collect(),
@@ -126,6 +128,8 @@ impl Cube {
         Self(Arc::new(Inner {
             session: all.session.clone(),
             grid: Arc::clone(&all.grid),
+            mask_grid: Arc::clone(&all.mask_grid),
+            mask_halo: all.mask_halo,
             bands: bands.collect(),
             steps: Arc::clone(&all.steps),
             images: all.images.clone(),
@@ -266,6 +270,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     pub(crate) async fn block(&self, window: Window) -> Result<Computed<O>> {
         let inner = Arc::clone(&self.cube.0);
         let plan = (self.plan)(Arc::clone(&inner), window, self.options.halo).await?;
-        made_of(inner, window, plan, Arc::clone(&self.compute), self.gaps()).await
+        let compute = Arc::clone(&self.compute);
+        made_of(inner, window, plan, compute, self.gaps(), Ok).await
     }
 }

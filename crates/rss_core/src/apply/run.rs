@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::Window,
-    raster::{Pixels, Raster, Sample},
+    geo::{Size, Window},
+    raster::{Canvas, Place, Raster, Rest, Sample, Wanted},
     session::Share,
 };
 
@@ -290,22 +290,29 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     pub fn blocks(self) -> impl Stream<Item = Result<Computed<O>>> + Send {
         let blocks = async move {
             let side = self.cube.block_side(&self.options).await?;
-            Ok(self.blocks_of_side(side))
+            let windows = blocks_of(self.cube.grid().size, side);
+            Ok(self.each(windows, |_, block| Ok(block)))
         };
         stream::once(blocks).try_flatten()
     }
 
-    fn blocks_of_side(self, side: u32) -> impl Stream<Item = Result<Computed<O>>> + Send {
-        let windows = blocks_of(self.cube.grid().size, side);
+    /// Returns what `finish` makes of each block and its number, in their order. It runs where the block was
+    /// computed.
+    fn each<R: Send + 'static>(
+        self,
+        windows: Vec<Window>,
+        finish: impl Fn(usize, Computed<O>) -> Result<R> + Send + Sync + 'static,
+    ) -> impl Stream<Item = Result<R>> + Send {
+        let finish = Arc::new(finish);
         let blocks = windows.len() as u64;
         let inner = Arc::clone(&self.cube.0);
         // One for each thread, and two that are fetched meanwhile.
         let at_once = inner.session.settings().cpu_threads.max(1) + 2;
         let nodata = self.gaps();
         let (plan, compute, halo) = (self.plan, self.compute, self.options.halo);
-        let planned = stream::iter(windows).then({
+        let planned = stream::iter(windows.into_iter().enumerate()).then({
             let inner = Arc::clone(&inner);
-            move |window| {
+            move |(number, window)| {
                 let planning = plan(Arc::clone(&inner), window, halo);
                 let session = inner.session.clone();
                 async move {
@@ -316,7 +323,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                         return Err(too_large(&window, plan.bytes, budget));
                     }
                     let share = session.share_of_work(plan.bytes).await;
-                    Ok((window, plan, share))
+                    Ok((number, window, plan, share))
                 }
             }
         });
@@ -325,11 +332,13 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         planned
             .map(move |planned| {
                 let (inner, compute) = (Arc::clone(&inner), Arc::clone(&compute));
-                let task = planned.map(|(window, plan, share)| {
+                let finish = Arc::clone(&finish);
+                let task = planned.map(|(number, window, plan, share)| {
                     // On its own: it goes on while the one before is written.
                     Held(tokio::spawn(async move {
-                        let computed = made_of(inner, window, plan, compute, nodata).await?;
-                        Ok::<_, Error>((computed, share))
+                        let finish = move |computed| finish(number, computed);
+                        let made = made_of(inner, window, plan, compute, nodata, finish).await?;
+                        Ok::<_, Error>((made, share))
                     }))
                 });
                 async move {
@@ -341,7 +350,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 }
             })
             .buffered(at_once)
-            .map_ok(move |(computed, share): (Computed<O>, Option<Share>)| {
+            .map_ok(move |(made, share): (R, Option<Share>)| {
                 let blocks_done = done.fetch_add(1, Ordering::Relaxed) + 1;
                 if let Some(watch) = &watch {
                     watch(ApplyProgress {
@@ -350,7 +359,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                     });
                 }
                 drop(share);
-                computed
+                made
             })
     }
 
@@ -364,31 +373,25 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         let grid = self.cube.grid().clone();
         let nodata = self.nodata();
         let mut report = self.report();
-        let mut out: Option<Pixels> = None;
-        let mut blocks = std::pin::pin!(self.blocks());
-        while let Some(block) = blocks.try_next().await? {
-            let (bands, height, width) = block.samples.dim();
-            let pixels = match &mut out {
-                Some(pixels) => pixels,
-                none => none.insert(Pixels::zeros(O::DTYPE, bands, grid.size)?),
-            };
-            let [expected, ..] = pixels.shape();
-            check_bands(expected, bands, &block.window)?;
-            let (row, col) = (block.window.row as usize, block.window.col as usize);
-            if let Some(mut view) = pixels.view_mut::<O>() {
-                view.slice_mut(s![.., row..row + height, col..col + width])
-                    .assign(&block.samples);
+        let side = self.cube.block_side(&self.options).await?;
+        let windows = blocks_of(grid.size, side);
+        let whole = Arc::new(Whole::new(grid.size, windows.clone()));
+        let mut expected = None;
+        {
+            let whole = Arc::clone(&whole);
+            let blocks = self.each(windows, move |number, block| {
+                let bands = block.samples.dim().0;
+                whole.add(number, &block.samples)?;
+                Ok((block.window, bands, block.holes))
+            });
+            let mut blocks = std::pin::pin!(blocks);
+            while let Some((window, bands, holes)) = blocks.try_next().await? {
+                check_bands(*expected.get_or_insert(bands), bands, &window)?;
+                report.add(holes);
             }
-            report.add(block.holes);
         }
-        let pixels = out.ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidInput,
-                "a grid without pixels: nothing was computed",
-            )
-        })?;
         let raster = Raster {
-            pixels,
+            pixels: O::wrap(whole.join()?),
             geobox: grid,
             nodata,
             sparse: Vec::new(),
@@ -416,31 +419,120 @@ impl ApplyReport {
     }
 }
 
-/// Loads what a block needs, and computes it. NaN becomes `nodata`.
-pub(super) async fn made_of<O: Sample + Send + Sync + 'static>(
+/// Loads what a block needs, computes it, and returns what `finish` makes of that. NaN becomes `nodata`.
+pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static>(
     inner: Arc<Inner>,
     window: Window,
     plan: Plan,
     compute: Compute<O>,
     nodata: Option<f64>,
-) -> Result<Computed<O>> {
+    finish: impl FnOnce(Computed<O>) -> Result<R> + Send + 'static,
+) -> Result<R> {
     let loaded = inner.load(plan).await?;
     let session = inner.session.clone();
-    let made = session.cpu(move || compute(&inner, loaded)).await?;
-    let (mut samples, holes) = made?;
-    if let Some(nodata) = nodata {
-        let nodata = O::of_number(nodata);
-        let is_missing = |sample: &O| sample.number().is_nan();
-        samples.mapv_inplace(|sample| match is_missing(&sample) {
-            true => nodata,
-            false => sample,
-        });
+    let made = session.cpu(move || {
+        let (mut samples, holes) = compute(&inner, loaded)?;
+        if let Some(nodata) = nodata {
+            let nodata = O::of_number(nodata);
+            let is_missing = |sample: &O| sample.number().is_nan();
+            samples.mapv_inplace(|sample| match is_missing(&sample) {
+                true => nodata,
+                false => sample,
+            });
+        }
+        finish(Computed {
+            window,
+            samples,
+            holes,
+        })
+    });
+    made.await?
+}
+
+/// A result in memory. Each block is written into it where it was computed, in whatever order that is.
+struct Whole<O> {
+    size: Size,
+    windows: Vec<Window>,
+    /// Made when the first block is here: how many bands there are is not known before.
+    begun: Mutex<Option<Begun<O>>>,
+}
+
+struct Begun<O> {
+    rest: Rest<O>,
+    bands: usize,
+    /// Of each block, a place in each band.
+    places: Vec<Vec<Place<O>>>,
+}
+
+impl<O: Sample> Whole<O> {
+    fn new(size: Size, windows: Vec<Window>) -> Self {
+        Self {
+            size,
+            windows,
+            begun: Mutex::default(),
+        }
     }
-    Ok(Computed {
-        window,
-        samples,
-        holes,
-    })
+
+    /// Writes a block, unless it has another number of bands than the first one that came.
+    fn add(&self, number: usize, samples: &Array3<O>) -> Result<()> {
+        let bands = samples.dim().0;
+        let places = {
+            let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+            let begun = match &mut *begun {
+                Some(begun) => begun,
+                none => none.insert(self.begin(bands)?),
+            };
+            match begun.places.get_mut(number) {
+                Some(places) if begun.bands == bands => std::mem::take(places),
+                _ => Vec::new(),
+            }
+        };
+        for (mut place, plane) in places.into_iter().zip(samples.outer_iter()) {
+            for (row, samples) in plane.rows().into_iter().enumerate() {
+                let Some(out) = place.row(row) else { continue };
+                match samples.to_slice() {
+                    Some(samples) => out.copy_from_slice(samples),
+                    None => out
+                        .iter_mut()
+                        .zip(samples)
+                        .for_each(|(out, &sample)| *out = sample),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self, bands: usize) -> Result<Begun<O>> {
+        let blocks = self.windows.iter();
+        let wanted = |window: &Window| {
+            let window = *window;
+            (0..bands).map(move |band| Wanted { band, window })
+        };
+        let wanted: Vec<Wanted> = blocks.flat_map(wanted).collect();
+        let canvas = Canvas::new(bands, Window::whole(self.size))?;
+        let (rest, places) = canvas.split(&wanted)?;
+        let mut places = places.into_iter();
+        let of_blocks = self.windows.iter();
+        let places = of_blocks.map(|_| places.by_ref().take(bands).collect());
+        Ok(Begun {
+            bands,
+            places: places.collect(),
+            rest,
+        })
+    }
+
+    /// Returns all of it, (band, y, x).
+    fn join(&self) -> Result<Array3<O>> {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let Begun { rest, places, .. } = begun.take().ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidInput,
+                "a grid without pixels: nothing was computed",
+            )
+        })?;
+        drop(places);
+        rest.join()
+    }
 }
 
 fn too_large(window: &Window, bytes: u64, budget: u64) -> Error {

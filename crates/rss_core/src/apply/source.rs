@@ -197,11 +197,13 @@ impl Opened {
         })
     }
 
-    /// Puts a part onto a window of the grid. Pixels without data are left as they are.
+    /// Puts a part onto a window of the grid, with `fill` where there is no data, and returns how many pixels have
+    /// some.
     pub(super) fn lay<T: BlockSample>(
         &self,
         part: &Part,
         target: &Window,
+        fill: T,
         mut out: ArrayViewMut2<'_, T>,
     ) -> Result<usize> {
         if let Some((window, [row, col])) = self.warp.copied(target)
@@ -210,11 +212,15 @@ impl Opened {
             // Nothing is resampled: no array in between is needed.
             let rows = row..row + window.height as usize;
             let cols = col..col + window.width as usize;
+            if out.dim() != (rows.len(), cols.len()) {
+                out.fill(fill);
+            }
             let out = out.slice_mut(ndarray::s![rows, cols]);
             if let Some(count) = T::put(&part.pixels, self.scaling, self.nodata, out) {
                 return Ok(count);
             }
         }
+        out.fill(fill);
         let made = T::of(&part.pixels, self.scaling, self.nodata);
         let (pixels, nodata) = match &made {
             // What is not valid is NaN.

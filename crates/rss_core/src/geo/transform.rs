@@ -1,6 +1,7 @@
 //! From pixels to coordinates.
 
 use super::{Crs, Size, Window};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The affine transform from pixel corners to CRS coordinates, in
 /// [GDAL's order](https://gdal.org/en/stable/tutorials/geotransforms_tut.html):
@@ -86,6 +87,29 @@ impl GeoBox {
             crs: self.crs.clone(),
             transform: self.transform.map(|t| t.of_window(window)),
         }
+    }
+
+    /// Returns the grid with `pixels` more of its own on each side.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if that is more than 4294967295 columns or rows.
+    pub(crate) fn with_margin(&self, pixels: u32) -> Result<Self> {
+        let wider = |side: u32| pixels.checked_mul(2)?.checked_add(side);
+        let (Some(width), Some(height)) = (wider(self.size.width), wider(self.size.height)) else {
+            let message = format!("{pixels} pixels around {self}: expected fewer");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
+        let moved = |transform: GeoTransform| {
+            let [_, a, b, _, c, d] = transform.0;
+            let [x, y] = transform.apply(-f64::from(pixels), -f64::from(pixels));
+            GeoTransform([x, a, b, y, c, d])
+        };
+        Ok(Self {
+            size: Size { width, height },
+            crs: self.crs.clone(),
+            transform: self.transform.map(moved),
+        })
     }
 
     /// Returns the grid of the same extent in `size` pixels, as a level of this one is.

@@ -230,7 +230,7 @@ impl Verdict {
 }
 
 /// Returns which pixels of an image are left out by what its masks say: cleaned are the classes alone, so that
-/// the edge of the data does not grow.
+/// the edge of the data neither grows nor eats the clouds that it cuts.
 pub(crate) fn left_out(
     shape: (usize, usize),
     verdicts: impl IntoIterator<Item = Result<Array2<Verdict>>>,
@@ -247,7 +247,8 @@ pub(crate) fn left_out(
                 *no_data |= verdict == Verdict::NoData;
             });
     }
-    let mut cleaned = cleanup.of(left_out.view());
+    let possible = &left_out | &no_data;
+    let mut cleaned = cleanup.of_known(left_out.view(), possible.view());
     cleaned.zip_mut_with(&no_data, |out, &is_missing| *out |= is_missing);
     Ok(cleaned)
 }

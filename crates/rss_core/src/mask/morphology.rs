@@ -75,10 +75,21 @@ impl Cleanup {
 
     /// Returns the mask (y, x), cleaned up.
     pub fn of(&self, mask: ArrayView2<'_, bool>) -> Array2<bool> {
+        self.of_known(mask, mask)
+    }
+
+    /// Returns the mask (y, x), cleaned up, where it may go on in pixels of `possible`, which holds its own: as
+    /// beyond the edge, it is not eaten from there, and does not grow from there.
+    pub(super) fn of_known(
+        &self,
+        mask: ArrayView2<'_, bool>,
+        possible: ArrayView2<'_, bool>,
+    ) -> Array2<bool> {
         let opened = match self.opening {
             0 => mask.to_owned(),
             radius => {
-                let eroded = eroded(mask, radius, self.element);
+                let mut eroded = eroded(possible, radius, self.element);
+                eroded.zip_mut_with(&mask, |pixel, &is_known| *pixel &= is_known);
                 dilated(eroded.view(), radius, self.element)
             }
         };

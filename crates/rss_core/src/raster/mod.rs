@@ -1,6 +1,7 @@
 //! Pixels in memory: a raster is band, y, x samples with the grid they lie on.
 
 mod average;
+mod canvas;
 mod dtype;
 #[cfg(feature = "async-tiff")]
 mod overview;
@@ -19,7 +20,10 @@ pub(crate) use self::overview::{check_overview, halved};
 pub(crate) use self::pages::in_large_pages;
 #[cfg(any(feature = "index", feature = "zarr"))]
 pub(crate) use self::save::ordinary_file;
-pub(crate) use self::save::{io_error, temporary};
+pub(crate) use self::{
+    canvas::{Canvas, Place, Rest, Wanted},
+    save::{io_error, temporary},
+};
 pub use self::{
     dtype::DataType,
     resampling::Resampling,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use ndarray::{Array3, Axis, s};
 use rss_core::{
     Collection, Crs, DEA, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
-    QueryResult, Resampling, Resolution, Session, SessionBuilder, Size, Source,
+    QueryResult, Resampling, Resolution, Session, SessionBuilder, Size, Source, Window,
     apply::{
         Apply, ApplyOptions, Block, Cube, CubeOptions, Grid, OnFailure, mosaic::Mosaic,
         reduce::Reducer, time::Grouping,
@@ -257,6 +257,28 @@ fn a_median_leaves_out_clouds_and_what_is_near() {
     let inner = larger.slice(s![.., 20..20 + side, 20..20 + side]);
     assert_eq!(inner, count);
     assert_eq!(larger.sum(), count.sum());
+}
+
+#[test]
+fn clouds_beyond_a_crop_grow_into_it() {
+    let stage = Stage::new();
+    let cleanup = Cleanup::default().with_opening(2).with_dilation(5);
+    let options = CubeOptions::new().with_mask("clouds".parse().unwrap(), cleanup);
+    let count = |options: &CubeOptions| {
+        let cube = stage.cube(&["red"], options);
+        stage.array(cube.reduce(Reducer::Count, ApplyOptions::new().with_block(512)))
+    };
+    let whole = count(&options);
+    let grid = stage.cube(&["red"], &options).grid().clone();
+    // Two whose edges clouds cross, and one at the edge of the data.
+    for crop in ["301,203,64,48", "401,503,100,37", "0,97,33,31"] {
+        let crop: Window = crop.parse().unwrap();
+        let of_crop = count(&options.clone().with_grid(Grid::Of(grid.of_window(&crop))));
+        let (row, col) = (crop.row as usize, crop.col as usize);
+        let rows = row..row + crop.height as usize;
+        let cols = col..col + crop.width as usize;
+        assert_eq!(of_crop, whole.slice(s![.., rows, cols]), "{crop}");
+    }
 }
 
 /// The scenes' grid, with a frame of so many pixels.

@@ -1,7 +1,6 @@
 //! From a compressed tile to samples, straight into the output. No IO.
 
 use super::{
-    canvas::Place,
     codec::decompress,
     level::{Level, Stored},
     samples::{self, Value},
@@ -9,6 +8,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
+    raster::Place,
 };
 
 /// Decoded bytes that one tile may have.

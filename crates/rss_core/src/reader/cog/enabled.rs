@@ -11,7 +11,6 @@ use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::Array3;
 
 use super::{
-    canvas::{Canvas, Rest, Wanted},
     decode::{self, Job, Target},
     directory::{Parts, Stop},
     index::{self, Index},
@@ -23,7 +22,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{TileIndex, Window},
     location::Location,
-    raster::{Raster, Sample, Sparse, with_type},
+    raster::{Canvas, Raster, Rest, Sample, Sparse, Wanted, with_type},
     reader::{
         Backend, Entry, Masking, Profile, RasterReader, ReadPlan, ReadRequest, Resolved, Tiles,
         mask,
@@ -552,7 +551,7 @@ impl Cog {
                 })
             })
             .collect();
-        let canvas = Canvas::<T>::new(resolved.bands.len(), resolved.window)?;
+        let canvas = Canvas::<T>::new(resolved.bands.len(), resolved.window)?.in_large_pages();
         let (rest, places) = canvas.split(&wanted)?;
         let mut places = places.into_iter();
         let tasks = needed

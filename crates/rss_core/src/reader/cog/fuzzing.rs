@@ -8,7 +8,6 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{
-    canvas::{Canvas, Wanted},
     decode::{self, Job, Target},
     directory::{Parts, Stop},
     index::{self, Index},
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::{
     geo::{Size, Window},
-    raster::with_type,
+    raster::{Canvas, Wanted, with_type},
     store::{self, Merge},
 };
 

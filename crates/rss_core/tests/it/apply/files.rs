@@ -4,8 +4,8 @@ use std::path::Path;
 
 use ndarray::{Array2, Array3, ArrayView3, s};
 use rss_core::{
-    Crs, ErrorKind, GeoBox, GeoTransform, Location, Pixels, QueryResult, Raster, Sample, Session,
-    Size, Trust,
+    Crs, ErrorKind, GeoBox, GeoTransform, Location, Manifest, Pixels, QueryResult, Raster, Sample,
+    Session, Size, Trust,
     apply::{
         ApplyOptions, Block, BlockSample, Cube, CubeOptions, OnFailure, mosaic::Mosaic,
         time::Grouping,
@@ -275,4 +275,60 @@ fn samples_that_nobody_explains_are_no_reflectance() {
     let cube = files.cube(&CubeOptions::new().reflectance()).unwrap();
     let made = all::<f32>(&cube, ApplyOptions::new()).unwrap();
     assert!(made.iter().all(|&red| red == 0.25));
+}
+
+#[test]
+fn a_band_of_some_items_only_is_missing_where_nobody_named_it() {
+    let mut files = Files::new();
+    files.add(noise(100, -1), Some(-1.0));
+    files.add(noise(300, -1), Some(-1.0));
+    let nir = files.path("nir.tif");
+    save(&nir, noise(700, -1), Some(-1.0));
+    files.items[0]["assets"]["nir"] = json!({ "href": nir });
+    let manifest = |is_optional: bool| {
+        let bands = format!(
+            "source: mine\ncollection: some\nstac_collections: [some]\nbands:\n  \
+             - {{asset: red, canonical: red, resolution: 10, dtype: int16, nodata: -1, kind: reflectance}}\n  \
+             - {{asset: nir, canonical: nir, resolution: 10, dtype: int16, nodata: -1, kind: reflectance, \
+             optional: {is_optional}}}\n"
+        );
+        Manifest::from_yaml(&bands).unwrap()
+    };
+    let session = session();
+    let made = |manifest: Manifest, names: &[&str], on_failure: OnFailure| {
+        let found = files.found(&session);
+        let found = found.with_canonical_bands(&manifest, names)?;
+        let options = CubeOptions::new()
+            .with_manifest(manifest)
+            .with_on_failure(on_failure);
+        let cube = session.cube(&found, &options)?;
+        let nir = cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
+            Ok(block.band("nir")?.to_owned())
+        });
+        let (raster, report) = session.compute(nir)?;
+        let view: ArrayView3<'_, f32> = raster.pixels.view().unwrap();
+        Ok::<_, rss_core::Error>((view.to_owned(), report.holes))
+    };
+    let (nir, holes) = made(manifest(true), &[], OnFailure::Fail).unwrap();
+    assert!(holes.is_empty(), "{holes:?}");
+    assert_eq!(nir[(0, 7, 3)], f32::from(noise(700, -1)[(7, 3)]));
+    assert!(
+        nir.index_axis(ndarray::Axis(0), 1)
+            .iter()
+            .all(|pixel| pixel.is_nan())
+    );
+    // Asked for by its name, or promised by the product, it is missed.
+    for (is_optional, names) in [(true, &["red", "nir"][..]), (false, &[])] {
+        let err = made(manifest(is_optional), names, OnFailure::Fail).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::NotFound);
+        assert!(
+            err.to_string().contains("day-2") && err.to_string().contains("nir"),
+            "{err}"
+        );
+        let (_, holes) = made(manifest(is_optional), names, OnFailure::Hole).unwrap();
+        let [hole] = &holes[..] else {
+            panic!("{holes:?}")
+        };
+        assert_eq!((&*hole.item, &*hole.asset), ("day-2", "nir"));
+    }
 }

@@ -1,4 +1,4 @@
-//! The output of one read, written by many threads: each tile has a place of its own in it.
+//! An array that many threads write: each has a place of its own in it.
 
 #![expect(
     unsafe_code,
@@ -9,15 +9,15 @@ use std::{marker::PhantomData, sync::Arc};
 
 use ndarray::Array3;
 
+use super::Sample;
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
-    raster,
 };
 
 /// Samples of (bands, height, width) under construction, all zero at first.
 #[derive(Debug)]
-pub(super) struct Canvas<T> {
+pub(crate) struct Canvas<T> {
     samples: Vec<T>,
     bands: usize,
     window: Window,
@@ -44,13 +44,13 @@ impl<T> Drop for Memory<T> {
 }
 
 /// What is left of a canvas while its places are written.
-pub(super) struct Rest<T> {
+pub(crate) struct Rest<T> {
     memory: Arc<Memory<T>>,
     shape: (usize, usize, usize),
 }
 
 /// A rectangle of one band of a canvas, written by one thread.
-pub(super) struct Place<T> {
+pub(crate) struct Place<T> {
     memory: Arc<Memory<T>>,
     /// Index of the first sample.
     first: usize,
@@ -64,31 +64,40 @@ pub(super) struct Place<T> {
 /// A rectangle that a canvas is asked for: its band in the output, and its window in pixels of the
 /// level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) band: usize,
-    pub(super) window: Window,
+pub(crate) struct Wanted {
+    pub(crate) band: usize,
+    pub(crate) window: Window,
 }
 
-impl<T: Copy + Default> Canvas<T> {
-    /// Makes a canvas for a window of a level. The memory is taken when it is written.
-    pub(super) fn new(bands: usize, window: Window) -> Result<Self> {
+impl<T: Sample> Canvas<T> {
+    /// Makes a canvas for a window. The memory is taken when it is written.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if there is not so much.
+    pub(crate) fn new(bands: usize, window: Window) -> Result<Self> {
         let length = (window.width as usize)
             .checked_mul(window.height as usize)
             .and_then(|pixels| pixels.checked_mul(bands))
-            .filter(|length| length.checked_mul(size_of::<T>()).is_some_and(fits))
+            .filter(|&length| Vec::<T>::new().try_reserve_exact(length).is_ok())
             .ok_or_else(|| {
                 Error::new(
                     ErrorKind::InvalidInput,
                     format!("{bands} x {window} pixels do not fit memory"),
                 )
             })?;
-        let samples = vec![T::default(); length];
-        raster::in_large_pages(&samples);
         Ok(Self {
-            samples,
+            samples: vec![T::of_number(0.0); length],
             bands,
             window,
         })
+    }
+
+    /// Asks for large pages where that is worth it.
+    #[cfg(feature = "async-tiff")]
+    pub(crate) fn in_large_pages(self) -> Self {
+        super::in_large_pages(&self.samples);
+        self
     }
 
     /// Cuts the canvas into places, in the order asked.
@@ -97,7 +106,7 @@ impl<T: Copy + Default> Canvas<T> {
     ///
     /// [`ErrorKind::InvalidInput`] if a rectangle is empty, outside the canvas, or shares a sample
     /// with another.
-    pub(super) fn split(self, wanted: &[Wanted]) -> Result<(Rest<T>, Vec<Place<T>>)> {
+    pub(crate) fn split(self, wanted: &[Wanted]) -> Result<(Rest<T>, Vec<Place<T>>)> {
         check(self.bands, &self.window, wanted)?;
         let (width, height) = (self.window.width as usize, self.window.height as usize);
         let mut samples = std::mem::ManuallyDrop::new(self.samples);
@@ -126,10 +135,6 @@ impl<T: Copy + Default> Canvas<T> {
     }
 }
 
-fn fits(bytes: usize) -> bool {
-    isize::try_from(bytes).is_ok()
-}
-
 fn check(bands: usize, canvas: &Window, wanted: &[Wanted]) -> Result<()> {
     let wrong = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what));
     let end = |start: u32, length: u32| u64::from(start) + u64::from(length);
@@ -143,7 +148,7 @@ fn check(bands: usize, canvas: &Window, wanted: &[Wanted]) -> Result<()> {
             && end(window.col, window.width) <= end(canvas.col, canvas.width)
             && end(window.row, window.height) <= end(canvas.row, canvas.height);
         if !inside {
-            return wrong("a tile's place is outside the output");
+            return wrong("a place is outside the array");
         }
     }
     // Rectangles cut by one grid are apart if their rows are equal or apart, and in one row of one
@@ -158,7 +163,7 @@ fn check(bands: usize, canvas: &Window, wanted: &[Wanted]) -> Result<()> {
             || same_rows && end(a.window.col, a.window.width) <= u64::from(b.window.col)
             || end(a.window.row, a.window.height) <= u64::from(b.window.row);
         if !apart {
-            return wrong("two tiles have the same place in the output");
+            return wrong("two places share a sample");
         }
     }
     Ok(())
@@ -170,9 +175,9 @@ impl<T> Rest<T> {
     /// # Errors
     ///
     /// [`ErrorKind::Unavailable`] if a place is still held.
-    pub(super) fn join(self) -> Result<Array3<T>> {
+    pub(crate) fn join(self) -> Result<Array3<T>> {
         let shape = self.shape;
-        let lost = || Error::new(ErrorKind::Unavailable, "a tile is still being decoded");
+        let lost = || Error::new(ErrorKind::Unavailable, "an array is still being written");
         let memory = Arc::try_unwrap(self.memory).map_err(|_| lost())?;
         let memory = std::mem::ManuallyDrop::new(memory);
         // SAFETY: the parts come from a `Vec` of this type, nobody else holds them now, and
@@ -186,7 +191,7 @@ impl<T> Rest<T> {
 
 impl<T> Place<T> {
     /// Returns one row of the rectangle; none past the last.
-    pub(super) fn row(&mut self, row: usize) -> Option<&mut [T]> {
+    pub(crate) fn row(&mut self, row: usize) -> Option<&mut [T]> {
         if row >= self.height {
             return None;
         }
@@ -201,7 +206,7 @@ impl<T> Place<T> {
 
 impl<T: Copy> Place<T> {
     /// Writes one value everywhere.
-    pub(super) fn fill(&mut self, value: T) {
+    pub(crate) fn fill(&mut self, value: T) {
         for row in 0..self.height {
             if let Some(row) = self.row(row) {
                 row.fill(value);
