@@ -28,7 +28,22 @@ enum Found {
     Nothing,
 }
 
+/// Has threads share two of glibc's arenas. Each would have its own, where memory stays that other threads give
+/// back: blocks and shards are fetched by one thread, and given back by another.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn share_arenas() {
+    #[expect(unsafe_code, reason = "a C function")]
+    // SAFETY: a number goes in; what is refused changes nothing.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn share_arenas() {}
+
 fn main() -> ExitCode {
+    share_arenas();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(err) => return ExitCode::from(not_parsed(&err)),

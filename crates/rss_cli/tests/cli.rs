@@ -15,6 +15,7 @@ mod cli {
     #[cfg(feature = "index")]
     pub(crate) mod index;
     pub(crate) mod manners;
+    pub(crate) mod memory;
     pub(crate) mod raster;
     pub(crate) mod remote;
     pub(crate) mod sample;

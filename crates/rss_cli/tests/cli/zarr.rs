@@ -3,11 +3,14 @@
 
 use std::{fs, path::Path, process::Child};
 
-use rss_core::{Backend, Crs, GeoBox, GeoTransform, Pixels, Raster, Session, Size, Window};
+use rss_core::{Crs, GeoBox, GeoTransform, Raster, Size};
 use rss_testbed::Band;
 use serde_json::{Value, json};
 
-use super::stage::{Ran, SEED, Stage, files, python, root};
+use super::{
+    memory::grainy,
+    stage::{Ran, SEED, Stage, files, python, root},
+};
 
 const BANDS: [(&str, Band); 2] = [("nbart_red", Band::Red), ("nbart_nir_1", Band::Nir)];
 /// Many small shards, so that a write can be stopped between them.
@@ -392,131 +395,6 @@ fn a_write_that_is_killed_at_any_moment_goes_on_and_loses_nothing() {
     );
 }
 
-/// The memory that a process takes, in bytes, without its own code.
-fn taken(child: &Child) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
-#[test]
-fn a_cube_of_2_gb_is_written_within_256_mb() {
-    const SIDE: u32 = 4096;
-    const DATES: usize = 64;
-    let stage = Stage::new();
-    let samples = ndarray_of(SIDE);
-    let raster = Raster {
-        pixels: samples,
-        geobox: GeoBox {
-            size: Size {
-                width: SIDE,
-                height: SIDE,
-            },
-            crs: Some(Crs::Epsg(32756)),
-            transform: Some(GeoTransform([
-                300_000.0,
-                10.0,
-                0.0,
-                7_000_000.0,
-                0.0,
-                -10.0,
-            ])),
-        },
-        nodata: Some(-999.0),
-        sparse: Vec::new(),
-    };
-    let path = stage.path("one.tif");
-    raster.save(Path::new(&path)).unwrap();
-    let features: Vec<Value> = (0..DATES)
-        .map(|day| {
-            json!({
-                "type": "Feature", "stac_version": "1.1.0", "id": format!("day-{day}"), "geometry": null,
-                "links": [], "assets": {"red": {"href": path}},
-                "properties": {"datetime": format!("2021-{:02}-{:02}T00:00:00Z", day / 28 + 1, day % 28 + 1)},
-            })
-        })
-        .collect();
-    let items = json!({"type": "FeatureCollection", "features": features}).to_string();
-    let items = stage.write("items.json", items);
-    let args = [
-        "zarr",
-        "write",
-        "--items",
-        &items,
-        "--to",
-        "cube.zarr",
-        "--codec",
-        "blosc-lz4",
-    ];
-    let mut child = stage
-        .rss()
-        .args(args)
-        .args(["--budget", "256", "--json"])
-        .spawn()
-        .unwrap();
-    let mut most = 0;
-    while child.try_wait().unwrap().is_none() {
-        most = most.max(taken(&child).unwrap_or(0));
-        std::thread::yield_now();
-    }
-    let written = Ran::of(child.wait_with_output().unwrap()).json();
-    let bytes = u64::from(SIDE) * u64::from(SIDE) * 2 * DATES as u64;
-    assert_eq!(written["bytes"], json!(bytes));
-    assert!(bytes > 2_000_000_000);
-    if cfg!(target_os = "linux") {
-        assert!(most > 50_000_000, "{most}");
-        // The budget, and what a process takes that writes nothing, which is 12 MB here.
-        assert!(most < 256_000_000 + 24_000_000, "{most} bytes");
-    }
-    let session = Session::builder().build().unwrap();
-    let location = rss_core::Location::parse(&path).unwrap();
-    let window = Window {
-        col: 1000,
-        row: 3000,
-        width: 50,
-        height: 60,
-    };
-    let request = rss_core::ReadRequest::new().with_window(window);
-    let truth = session
-        .open(&location, Backend::AsyncTiff)
-        .unwrap()
-        .read(&request)
-        .unwrap();
-    let read = [
-        "zarr",
-        "read",
-        "cube.zarr",
-        "--time",
-        "63",
-        "--window",
-        "1000,3000,50,60",
-        "-o",
-        "-",
-    ];
-    let ran = stage.run(&read);
-    assert_eq!(ran.stdout, truth.pixels.to_le_bytes(), "{ran:?}");
-}
-
-/// Samples that compress a little.
-fn ndarray_of(side: u32) -> Pixels {
-    let size = Size {
-        width: side,
-        height: side,
-    };
-    let mut pixels = Pixels::zeros(rss_core::DataType::I16, 1, size).unwrap();
-    if let Pixels::I16(samples) = &mut pixels {
-        let mut state = 7_u32;
-        for sample in samples.iter_mut() {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            *sample = i16::try_from(state >> 28).unwrap() + 100;
-        }
-    }
-    pixels
-}
-
 /// Two images of a day on both sides of the boundary of UTM zones 55 and 56, as items in a file.
 fn two_zones(stage: &Stage, side: u32) -> String {
     let mut features = Vec::new();
@@ -525,7 +403,7 @@ fn two_zones(stage: &Stage, side: u32) -> String {
         .enumerate()
     {
         let raster = Raster {
-            pixels: ndarray_of(side),
+            pixels: grainy(side),
             geobox: GeoBox {
                 size: Size {
                     width: side,
@@ -667,80 +545,6 @@ fn a_result_becomes_a_cube() {
     assert_eq!(info["bands"][0]["shape"], json!([1, 600, 600]));
     let ids: Vec<Value> = info["times"][0]["items"].as_array().unwrap().clone();
     assert_eq!(ids.len(), 4);
-}
-
-#[test]
-fn a_computed_cube_is_written_within_its_budget() {
-    const SIDE: u32 = 2560;
-    const DATES: usize = 16;
-    let stage = Stage::new();
-    let geobox = GeoBox {
-        size: Size {
-            width: SIDE,
-            height: SIDE,
-        },
-        crs: Some(Crs::Epsg(32756)),
-        transform: Some(GeoTransform([
-            300_000.0,
-            10.0,
-            0.0,
-            7_000_000.0,
-            0.0,
-            -10.0,
-        ])),
-    };
-    let raster = Raster {
-        pixels: ndarray_of(SIDE),
-        geobox,
-        nodata: Some(-999.0),
-        sparse: Vec::new(),
-    };
-    let path = stage.path("one.tif");
-    raster.save(Path::new(&path)).unwrap();
-    let features: Vec<Value> = (0..DATES)
-        .map(|day| {
-            json!({
-                "type": "Feature", "stac_version": "1.1.0", "id": format!("day-{day}"), "geometry": null,
-                "links": [], "assets": {"red": {"href": path, "raster:bands": [{"nodata": -999, "scale": 2}]}},
-                "properties": {"datetime": format!("2021-01-{:02}T00:00:00Z", day + 1)},
-            })
-        })
-        .collect();
-    let items = json!({"type": "FeatureCollection", "features": features}).to_string();
-    let items = stage.write("items.json", items);
-    let to = [
-        "zarr",
-        "write",
-        "--items",
-        &items,
-        "--to",
-        "cube.zarr",
-        "--codec",
-        "blosc-lz4",
-    ];
-    let how = [
-        "--reflectance",
-        "--resolution",
-        "10",
-        "--budget",
-        "128",
-        "--json",
-    ];
-    let mut child = stage.rss().args(to).args(how).spawn().unwrap();
-    let mut most = 0;
-    while child.try_wait().unwrap().is_none() {
-        most = most.max(taken(&child).unwrap_or(0));
-        std::thread::yield_now();
-    }
-    let written = Ran::of(child.wait_with_output().unwrap()).json();
-    let bytes = u64::from(SIDE) * u64::from(SIDE) * 4 * DATES as u64;
-    assert_eq!(written["bytes"], json!(bytes));
-    assert!(bytes > 400_000_000);
-    if cfg!(target_os = "linux") {
-        assert!(most > 50_000_000, "{most}");
-        // The budget, and what a process takes that writes nothing.
-        assert!(most < 128_000_000 + 24_000_000, "{most} bytes");
-    }
 }
 
 #[test]
