@@ -1,8 +1,11 @@
 //! From a query to a vegetation index of each date, block by block, on a testbed: no network is needed.
 //!
-//! `cargo run -p rss_core --example ndvi`.
+//! `cargo run -p rss_core --example ndvi -- ndvi.png`: the first three dates as red, green and blue, so that what
+//! changes from one to the other has a colour. Any other ending that rasters have will do, and no file too.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
+
+use std::path::Path;
 
 use rss_core::{
     Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source,
@@ -37,6 +40,9 @@ fn main() -> anyhow::Result<()> {
         },
     );
     let (raster, report) = session.compute(ndvi)?;
+    if let Some(path) = std::env::args().nth(1) {
+        raster.save(Path::new(&path))?;
+    }
     println!("{} blocks of {}", report.blocks, raster.geobox);
     for (step, samples) in cube
         .steps()
