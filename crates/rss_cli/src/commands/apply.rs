@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 #[cfg(feature = "zarr")]
 use rss_core::zarr;
@@ -142,7 +142,10 @@ impl To {
             return Ok(Self::Zarr(location));
         }
         let format = match location.as_local() {
-            Some(path) => Format::of_path(path)?,
+            Some(path) => Format::of_path(path).map_err(|err| match cfg!(feature = "zarr") {
+                true => anyhow!("{err}, or .zarr for a cube"),
+                false => err.into(),
+            })?,
             None => Format::GeoTiff,
         };
         Ok(match (format, location.as_local()) {

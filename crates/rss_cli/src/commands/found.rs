@@ -142,14 +142,13 @@ fn manifest_of(found: &QueryResult) -> Result<Manifest> {
     let Some(item) = found.items().items.first() else {
         bail!("no items to take canonical names from");
     };
-    let collection = item.collection.as_deref().unwrap_or_default();
-    Manifest::of_item(item)
-        .cloned()
-        .with_context(|| {
-            format!(
-                "collection `{collection}` has no canonical names; name assets with --bands, or give a --manifest"
-            )
-        })
+    Manifest::of_item(item).cloned().with_context(|| {
+        let whose = match &item.collection {
+            Some(collection) => format!("collection `{collection}` has"),
+            None => format!("item {} is of no collection, so it has", item.id),
+        };
+        format!("{whose} no canonical names; name assets with --bands, or give a --manifest")
+    })
 }
 
 /// Says on stderr what a user would want to know of a search.

@@ -181,7 +181,7 @@ fn what_cannot_be_made_is_one_clear_error() {
         ),
         (
             &["--expr", "nir", "-o", "x.jpg"],
-            "the ending of an output file is one of",
+            "is one of .tif, .npy, .bin, .png",
         ),
         (
             &["--expr", "nir", "--mask", "fog", "-o", "x.tif"],
