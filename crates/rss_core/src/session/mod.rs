@@ -19,7 +19,7 @@ use self::{budget::Budget, header_sizes::HeaderSizes};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    store::{CacheSettings, FileCache, Limits, Meter, Registry, StoreOptions, Traffic},
+    store::{CacheSettings, FileCache, Limits, Meter, Registry, StoreOptions, Traffic, tls},
 };
 
 /// Shared state of searches, downloads and reads. Cloning is cheap and shares everything.
@@ -332,6 +332,7 @@ impl SessionBuilder {
     /// [`ErrorKind::Unavailable`] if the system's TLS certificates cannot be read.
     pub fn build(self) -> Result<Session> {
         let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::config(tls::Http::Two)?)
             .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(self.settings.connect_timeout)
             .read_timeout(self.settings.read_timeout)

@@ -14,6 +14,7 @@ mod reach;
 mod registry;
 mod retry;
 mod sign;
+pub(crate) mod tls;
 mod version;
 mod watched;
 mod wire;

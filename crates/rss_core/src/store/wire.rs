@@ -34,6 +34,7 @@ use super::{
     body::{CheckedBody, Pace},
     fault::{Fault, Probe},
     sign::Signature,
+    tls,
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -95,6 +96,7 @@ impl Network {
         }
         let limits = &self.0.limits;
         let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::config(tls::Http::One)?)
             .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))
             .http1_only()
             .tcp_nodelay(true)
