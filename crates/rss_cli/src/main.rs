@@ -28,10 +28,15 @@ enum Found {
     Nothing,
 }
 
-/// Has threads share two of glibc's arenas. Each would have its own, where memory stays that other threads give
-/// back: blocks and shards are fetched by one thread, and given back by another.
+/// Has threads share two of glibc's arenas, unless the user chose how many there are. Each thread would have its own,
+/// where memory stays that other threads give back: blocks and shards are fetched by one thread, and given back by
+/// another.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn share_arenas() {
+    let is_chosen = |name| std::env::var_os(name).is_some();
+    if is_chosen("MALLOC_ARENA_MAX") || is_chosen("GLIBC_TUNABLES") {
+        return;
+    }
     #[expect(unsafe_code, reason = "a C function")]
     // SAFETY: a number goes in; what is refused changes nothing.
     unsafe {

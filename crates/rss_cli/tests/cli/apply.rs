@@ -181,7 +181,10 @@ fn what_cannot_be_made_is_one_clear_error() {
         ),
         (
             &["--expr", "nir", "-o", "x.jpg"],
-            "is one of .tif, .npy, .bin, .png",
+            match cfg!(feature = "zarr") {
+                true => "is one of .tif, .npy, .bin, .png, or .zarr for a cube",
+                false => "is one of .tif, .npy, .bin, .png",
+            },
         ),
         (
             &["--expr", "nir", "--mask", "fog", "-o", "x.tif"],
@@ -230,6 +233,15 @@ fn what_cannot_be_made_is_one_clear_error() {
         assert!(ran.error().contains(said), "{said}: {ran:?}");
         assert!(!Path::new(&stage.path("x.tif")).exists(), "{more:?}");
     }
+    let items = r#"{"type": "FeatureCollection", "features": [{"type": "Feature", "stac_version": "1.1.0",
+        "id": "a-day", "geometry": null, "links": [], "assets": {"red": {"href": "red.tif"}},
+        "properties": {"datetime": "2021-01-03T00:00:00Z"}}]}"#;
+    let items = stage.write("items.json", items);
+    let ran = stage.run(&["apply", "--items", &items, "--expr", "red", "-o", "x.tif"]);
+    assert!(
+        ran.error().contains("item a-day is of no collection"),
+        "{ran:?}"
+    );
 }
 
 #[test]

@@ -1,52 +1,15 @@
 //! What a command takes of memory, beside the budget that it is given.
 
-use std::{fs, path::Path, process::Child};
+use std::{fs, process::Child};
 
-use rss_core::{Backend, Crs, GeoBox, GeoTransform, Pixels, Raster, Session, Size, Window};
 use serde_json::{Value, json};
 
 use super::stage::{Ran, Stage};
 
 /// What a process takes that is given nothing to do, and more.
 const BESIDE: u64 = 24_000_000;
-
-/// Samples that compress a little.
-pub(crate) fn grainy(side: u32) -> Pixels {
-    let size = Size {
-        width: side,
-        height: side,
-    };
-    let mut pixels = Pixels::zeros(rss_core::DataType::I16, 1, size).unwrap();
-    if let Pixels::I16(samples) = &mut pixels {
-        let mut state = 7_u32;
-        for sample in samples.iter_mut() {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            *sample = i16::try_from(state >> 28).unwrap() + 100;
-        }
-    }
-    pixels
-}
-
-/// A file of so many pixels a side in the folder of the test.
-fn image(stage: &Stage, side: u32) -> String {
-    let transform = [300_000.0, 10.0, 0.0, 7_000_000.0, 0.0, -10.0];
-    let raster = Raster {
-        pixels: grainy(side),
-        geobox: GeoBox {
-            size: Size {
-                width: side,
-                height: side,
-            },
-            crs: Some(Crs::Epsg(32756)),
-            transform: Some(GeoTransform(transform)),
-        },
-        nodata: Some(-999.0),
-        sparse: Vec::new(),
-    };
-    let path = stage.path("one.tif");
-    raster.save(Path::new(&path)).unwrap();
-    path
-}
+/// A transform, in GDAL's order.
+const PLACE: [f64; 6] = [300_000.0, 10.0, 0.0, 7_000_000.0, 0.0, -10.0];
 
 /// A file of items, one for each of so many days: all of them are the same image.
 fn items(stage: &Stage, path: &str, days: usize) -> String {
@@ -95,10 +58,12 @@ fn check(most: u64, budget: u64) {
 #[cfg(feature = "zarr")]
 #[test]
 fn a_cube_of_2_gb_is_written_within_256_mb() {
+    use rss_core::{Backend, Location, ReadRequest, Session, Window};
+
     const SIDE: u32 = 4096;
     const DATES: usize = 64;
     let stage = Stage::new();
-    let path = image(&stage, SIDE);
+    let path = stage.image("one.tif", SIDE, 32756, PLACE);
     let items = items(&stage, &path, DATES);
     let to = ["--to", "cube.zarr", "--codec", "blosc-lz4"];
     let write = ["zarr", "write", "--items", &items, "--budget", "256"];
@@ -108,14 +73,14 @@ fn a_cube_of_2_gb_is_written_within_256_mb() {
     assert!(bytes > 2_000_000_000);
     check(most, 256_000_000);
     let session = Session::builder().build().unwrap();
-    let location = rss_core::Location::parse(&path).unwrap();
+    let location = Location::parse(&path).unwrap();
     let window = Window {
         col: 1000,
         row: 3000,
         width: 50,
         height: 60,
     };
-    let request = rss_core::ReadRequest::new().with_window(window);
+    let request = ReadRequest::new().with_window(window);
     let truth = session
         .open(&location, Backend::AsyncTiff)
         .unwrap()
@@ -142,7 +107,7 @@ fn a_computed_cube_is_written_within_its_budget() {
     const SIDE: u32 = 2560;
     const DATES: usize = 16;
     let stage = Stage::new();
-    let path = image(&stage, SIDE);
+    let path = stage.image("one.tif", SIDE, 32756, PLACE);
     let items = items(&stage, &path, DATES);
     let to = ["--to", "cube.zarr", "--codec", "blosc-lz4"];
     let how = ["--reflectance", "--resolution", "10", "--budget", "128"];
@@ -159,7 +124,7 @@ fn a_median_is_computed_within_its_budget() {
     const SIDE: u32 = 2048;
     const DATES: usize = 64;
     let stage = Stage::new();
-    let path = image(&stage, SIDE);
+    let path = stage.image("one.tif", SIDE, 32756, PLACE);
     let items = items(&stage, &path, DATES);
     // One block takes 112 MB of it; those that could be under way at once take 670 MB.
     let how = ["--by", "day", "--reduce", "median", "--raw"];

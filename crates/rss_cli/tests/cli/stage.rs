@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rss_core::{Crs, DataType, GeoBox, GeoTransform, Pixels, Raster, Size};
 use rss_testbed::{Builder, Scenes, Service, Testbed};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -67,6 +68,35 @@ impl Stage {
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Writes an image of so many pixels a side, whose samples compress a little: int16, nodata -999.
+    pub(crate) fn image(&self, name: &str, side: u32, epsg: u32, transform: [f64; 6]) -> String {
+        let size = Size {
+            width: side,
+            height: side,
+        };
+        let mut pixels = Pixels::zeros(DataType::I16, 1, size).unwrap();
+        if let Pixels::I16(samples) = &mut pixels {
+            let mut state = 7_u32;
+            for sample in samples.iter_mut() {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *sample = i16::try_from(state >> 28).unwrap() + 100;
+            }
+        }
+        let raster = Raster {
+            pixels,
+            geobox: GeoBox {
+                size,
+                crs: Some(Crs::Epsg(epsg)),
+                transform: Some(GeoTransform(transform)),
+            },
+            nodata: Some(-999.0),
+            sparse: Vec::new(),
+        };
+        let path = self.path(name);
+        raster.save(Path::new(&path)).unwrap();
         path
     }
 

@@ -3,14 +3,10 @@
 
 use std::{fs, path::Path, process::Child};
 
-use rss_core::{Crs, GeoBox, GeoTransform, Raster, Size};
 use rss_testbed::Band;
 use serde_json::{Value, json};
 
-use super::{
-    memory::grainy,
-    stage::{Ran, SEED, Stage, files, python, root},
-};
+use super::stage::{Ran, SEED, Stage, files, python, root};
 
 const BANDS: [(&str, Band); 2] = [("nbart_red", Band::Red), ("nbart_nir_1", Band::Nir)];
 /// Many small shards, so that a write can be stopped between them.
@@ -402,21 +398,8 @@ fn two_zones(stage: &Stage, side: u32) -> String {
         .into_iter()
         .enumerate()
     {
-        let raster = Raster {
-            pixels: grainy(side),
-            geobox: GeoBox {
-                size: Size {
-                    width: side,
-                    height: side,
-                },
-                crs: Some(Crs::Epsg(code)),
-                transform: Some(GeoTransform([x, 30.0, 0.0, 6_345_000.0, 0.0, -30.0])),
-            },
-            nodata: Some(-999.0),
-            sparse: Vec::new(),
-        };
-        let path = stage.path(&format!("zone-{zone}.tif"));
-        raster.save(Path::new(&path)).unwrap();
+        let transform = [x, 30.0, 0.0, 6_345_000.0, 0.0, -30.0];
+        let path = stage.image(&format!("zone-{zone}.tif"), side, code, transform);
         features.push(json!({
             "type": "Feature", "stac_version": "1.1.0", "id": format!("zone-{zone}"), "geometry": null,
             "links": [], "bbox": [west, -33.05, west + 0.02, -33.0],

@@ -62,9 +62,8 @@ pub struct Cube(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) session: Session,
     pub(super) grid: Arc<GeoBox>,
-    /// The grid with the pixels around it that decide about its own in a mask: on each side `mask_halo` of them.
+    /// The grid with the pixels around it that decide about its own in a mask.
     pub(super) mask_grid: Arc<GeoBox>,
-    pub(super) mask_halo: u32,
     pub(super) bands: Arc<[CubeBand]>,
     pub(super) steps: Arc<[Step]>,
     /// The images of each date, in the order in which they are laid over each other.
@@ -139,7 +138,6 @@ impl Cube {
         Ok(Self(Arc::new(Inner {
             session: found.session().clone(),
             mask_grid: Arc::new(grid.with_margin(mask_halo)?),
-            mask_halo,
             grid: Arc::new(grid),
             bands: bands.into(),
             steps,

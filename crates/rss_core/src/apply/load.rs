@@ -125,6 +125,11 @@ impl Inner {
         source.opened(&self.session, grid).await
     }
 
+    /// Returns how many pixels the masks' grid has more on each side.
+    fn mask_halo(&self) -> u32 {
+        (self.mask_grid.size.width - self.grid.size.width) / 2
+    }
+
     /// Returns all sources.
     fn sources(&self) -> Vec<At> {
         let mut all = Vec::new();
@@ -175,8 +180,8 @@ impl Inner {
     pub(super) async fn plan<T: BlockSample>(&self, window: Window, halo: u32) -> Result<Plan> {
         let seen = around(&window, halo, self);
         let masked = Window {
-            width: seen.width + 2 * self.mask_halo,
-            height: seen.height + 2 * self.mask_halo,
+            width: seen.width + 2 * self.mask_halo(),
+            height: seen.height + 2 * self.mask_halo(),
             ..seen
         };
         let opened = self.open_all().await;
@@ -239,7 +244,8 @@ impl Inner {
             .iter()
             .map(|read| pixels(&read.window) * sample)
             .max();
-        let mask = 3 * pixels(&plan.masked);
+        // Bytes and booleans, before and after.
+        let mask = 8 * pixels(&plan.masked);
         let of_a_date = image * layers + converted.unwrap_or(0) + mask;
         image * self.steps.len() as u64 + of_a_date * at_once
     }
@@ -494,7 +500,7 @@ impl Inner {
                 Some(opened.verdicts(mask, part_of(Layer::Mask(number)), masked))
             });
         let left_out = mask::left_out(shape, verdicts, self.options.cleanup)?;
-        let halo = self.mask_halo as usize;
+        let halo = self.mask_halo() as usize;
         let seen = ndarray::s![
             halo..halo + seen.height as usize,
             halo..halo + seen.width as usize

@@ -247,8 +247,7 @@ pub(crate) fn left_out(
                 *no_data |= verdict == Verdict::NoData;
             });
     }
-    let possible = &left_out | &no_data;
-    let mut cleaned = cleanup.of_known(left_out.view(), possible.view());
+    let mut cleaned = cleanup.of_known(left_out.view(), no_data.view());
     cleaned.zip_mut_with(&no_data, |out, &is_missing| *out |= is_missing);
     Ok(cleaned)
 }

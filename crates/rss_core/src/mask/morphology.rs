@@ -75,21 +75,23 @@ impl Cleanup {
 
     /// Returns the mask (y, x), cleaned up.
     pub fn of(&self, mask: ArrayView2<'_, bool>) -> Array2<bool> {
-        self.of_known(mask, mask)
+        let none = Array2::from_elem(mask.dim(), false);
+        self.of_known(mask, none.view())
     }
 
-    /// Returns the mask (y, x), cleaned up, where it may go on in pixels of `possible`, which holds its own: as
-    /// beyond the edge, it is not eaten from there, and does not grow from there.
+    /// Returns the mask (y, x), cleaned up, where it may go on in pixels that are unknown: as beyond the edge, it is
+    /// not eaten from there, and does not grow from there.
     pub(super) fn of_known(
         &self,
         mask: ArrayView2<'_, bool>,
-        possible: ArrayView2<'_, bool>,
+        unknown: ArrayView2<'_, bool>,
     ) -> Array2<bool> {
         let opened = match self.opening {
             0 => mask.to_owned(),
             radius => {
-                let mut eroded = eroded(possible, radius, self.element);
-                eroded.zip_mut_with(&mask, |pixel, &is_known| *pixel &= is_known);
+                let possible = &mask | &unknown;
+                let mut eroded = eroded(possible.view(), radius, self.element);
+                eroded.zip_mut_with(&mask, |pixel, &is_true| *pixel &= is_true);
                 dilated(eroded.view(), radius, self.element)
             }
         };
@@ -283,6 +285,24 @@ mod tests {
             let part = cleanup.of(mask.slice(ndarray::s![start..end, ..]));
             prop_assert_eq!(part.row(row - start), whole.row(row));
         }
+    }
+
+    #[test]
+    fn what_is_unknown_neither_eats_nor_grows() {
+        // A cloud of two columns, cut by pixels of which nothing is known; and a speck elsewhere.
+        let mask = Array2::from_shape_fn((9, 12), |(row, col)| {
+            (2..4).contains(&col) || (row, col) == (4, 8)
+        });
+        let unknown = Array2::from_shape_fn((9, 12), |(_, col)| col < 2);
+        let cleanup = Cleanup::default().with_opening(1);
+        let cleaned = cleanup.of_known(mask.view(), unknown.view());
+        for ((row, col), &pixel) in cleaned.indexed_iter() {
+            assert_eq!(pixel, (1..4).contains(&col), "{row}, {col}");
+        }
+        // As if the picture ended there; were those pixels known, it would be gone.
+        let cut = cleanup.of(mask.slice(ndarray::s![.., 2..]));
+        assert_eq!(cleaned.slice(ndarray::s![.., 2..]), cut);
+        assert!(!cleanup.of(mask.view()).iter().any(|&pixel| pixel));
     }
 
     #[test]

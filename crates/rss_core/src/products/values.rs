@@ -88,7 +88,7 @@ impl Scaling {
     ) -> usize {
         let is_small = size_of::<T>() <= 2;
         match nodata.filter(|&nodata| is_small && self.is_identity() && T::DTYPE.holds(nodata)) {
-            // Whole numbers that each float holds: without a detour over the widest, which takes twice as long.
+            // Whole numbers that each float holds, without a detour over `f64`.
             Some(nodata) => {
                 let (gap, missing) = (make(f64::NAN), make(nodata));
                 put_each(samples, out, |sample: T| {

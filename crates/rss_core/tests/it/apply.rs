@@ -281,6 +281,25 @@ fn clouds_beyond_a_crop_grow_into_it() {
     }
 }
 
+#[test]
+fn a_grid_whose_masks_reach_beyond_the_pole_is_no_failure() {
+    let stage = Stage::new();
+    let cleanup = Cleanup::default().with_dilation(5);
+    let options = CubeOptions::new()
+        .with_mask("clouds".parse().unwrap(), cleanup)
+        .with_max_error_pixels(0.0);
+    let count = |south: f64| {
+        let bounds = [152.9, south, 153.2, -25.2];
+        let grid = GeoBox::of_bounds(Crs::Epsg(4326), bounds, 0.01).unwrap();
+        let cube = stage.cube(&["red"], &options.clone().with_grid(Grid::Of(grid)));
+        stage.array(cube.reduce(Reducer::Count, ApplyOptions::new().with_block(512)))
+    };
+    let (near, far) = (count(-26.0), count(-90.0));
+    assert!(near.sum() > 0.0);
+    assert_eq!(far.slice(s![.., ..near.dim().1, ..]), near);
+    assert_eq!(far.sum(), near.sum());
+}
+
 /// The scenes' grid, with a frame of so many pixels.
 fn around(stage: &Stage, frame: u32) -> GeoBox {
     let grid = stage.cube(&["red"], &CubeOptions::new()).grid().clone();

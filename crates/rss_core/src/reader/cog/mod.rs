@@ -19,7 +19,6 @@ mod inner;
 mod inner;
 
 #[cfg(feature = "async-tiff")]
-#[cfg(feature = "async-tiff")]
 mod codec;
 #[cfg(feature = "async-tiff")]
 mod datums;
