@@ -79,26 +79,24 @@
 
 pub mod apply;
 mod blocking;
-mod error;
 mod fetch;
 pub mod gather;
-mod geo;
 #[cfg(feature = "index")]
 pub mod index;
 mod location;
 pub mod mask;
 mod products;
 mod query;
-mod raster;
 pub mod reader;
 mod session;
 pub mod stac;
 mod store;
-mod warp;
 #[cfg(feature = "async-tiff")]
 pub mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;
+
+use rss_raster::{error, geo, raster, warp};
 
 #[cfg(feature = "async-tiff")]
 pub use self::blocking::OpenCog;

@@ -291,7 +291,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         let blocks = async move {
             let side = self.cube.block_side(&self.options).await?;
             let windows = blocks_of(self.cube.grid().size, side);
-            Ok(self.each(windows, |_, block| Ok(block)))
+            Ok::<_, Error>(self.each(windows, |_, block| Ok(block)))
         };
         stream::once(blocks).try_flatten()
     }

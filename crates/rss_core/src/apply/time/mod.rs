@@ -5,15 +5,17 @@
 //! and says what it left out and why, then puts what is left into groups by date.
 
 mod scene;
+mod solar;
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use chrono::{DateTime, Datelike, Months, NaiveDate, Utc};
 use stac::Item;
 
+use self::solar::solar_day;
+
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::solar_day,
     stac as facts,
 };
 

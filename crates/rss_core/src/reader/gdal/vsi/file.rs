@@ -169,7 +169,7 @@ impl File {
             return Ok(());
         }
         let object = Arc::clone(&self.object);
-        let (send, answers) = mpsc::channel();
+        let (send, answers) = mpsc::channel::<Result<_>>();
         session.runtime()?.spawn(async move {
             let object = &object;
             let mut fetched = stream::iter(fetches)

@@ -1,0 +1,34 @@
+//! The day at a place, as the sun tells it.
+
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+
+/// Returns the day at a longitude in degrees by mean solar time: noon is when the sun stands highest, four
+/// minutes later for each degree west. Images that one satellite takes of a place by daylight in one pass
+/// have one solar day, though their UTC days may be two.
+pub(super) fn solar_day(time: DateTime<Utc>, longitude: f64) -> NaiveDate {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a longitude is a few hundred degrees"
+    )]
+    let seconds = (longitude * 240.0).round() as i64;
+    let local = TimeDelta::try_seconds(seconds).and_then(|offset| time.checked_add_signed(offset));
+    local.unwrap_or(time).date_naive()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sun_says_which_day_it_is() {
+        let at = |time: &str, longitude: f64| {
+            let day = solar_day(time.parse().unwrap(), longitude);
+            day.to_string()
+        };
+        // Brisbane in the morning is the day before in Greenwich.
+        assert_eq!(at("2021-01-02T23:55:00Z", 153.0), "2021-01-03");
+        assert_eq!(at("2021-01-03T00:05:00Z", 153.0), "2021-01-03");
+        assert_eq!(at("2021-01-03T00:05:00Z", -70.0), "2021-01-02");
+        assert_eq!(at("2021-01-03T00:05:00Z", f64::NAN), "2021-01-03");
+    }
+}

@@ -1,0 +1,179 @@
+//! A box on the globe, in degrees.
+
+use std::{fmt, str::FromStr};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A longitude and latitude box in degrees (WGS 84, CRS84 axis order).
+///
+/// `west` may be larger than `east`: the box then crosses the antimeridian, as in
+/// [RFC 7946 section 5.2](https://www.rfc-editor.org/rfc/rfc7946#section-5.2).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bbox {
+    west: f64,
+    south: f64,
+    east: f64,
+    north: f64,
+}
+
+impl Bbox {
+    /// Makes a box from its edges in degrees.
+    ///
+    /// ```
+    /// use rss_raster::Bbox;
+    ///
+    /// let fiji = Bbox::new(177.0, -19.0, -178.0, -16.0)?;
+    /// assert!(fiji.crosses_antimeridian());
+    /// # Ok::<_, rss_raster::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if a longitude is outside -180 to 180, a latitude outside
+    /// -90 to 90, or `south` is above `north`.
+    pub fn new(west: f64, south: f64, east: f64, north: f64) -> Result<Self> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        for (name, value, limit) in [
+            ("west", west, 180.0),
+            ("south", south, 90.0),
+            ("east", east, 180.0),
+            ("north", north, 90.0),
+        ] {
+            if !(-limit..=limit).contains(&value) {
+                return invalid(format!(
+                    "bbox {name} is {value}, expected -{limit} to {limit} degrees"
+                ));
+            }
+        }
+        if south > north {
+            return invalid(format!(
+                "bbox south {south} is above north {north}; the order is west, south, east, north"
+            ));
+        }
+        Ok(Self {
+            west,
+            south,
+            east,
+            north,
+        })
+    }
+
+    /// Returns the western edge in degrees.
+    pub fn west(&self) -> f64 {
+        self.west
+    }
+
+    /// Returns the southern edge in degrees.
+    pub fn south(&self) -> f64 {
+        self.south
+    }
+
+    /// Returns the eastern edge in degrees.
+    pub fn east(&self) -> f64 {
+        self.east
+    }
+
+    /// Returns the northern edge in degrees.
+    pub fn north(&self) -> f64 {
+        self.north
+    }
+
+    /// Returns the edges as west, south, east, north.
+    pub fn edges(&self) -> [f64; 4] {
+        [self.west, self.south, self.east, self.north]
+    }
+
+    /// Returns true if the box crosses longitude 180.
+    pub fn crosses_antimeridian(&self) -> bool {
+        self.west > self.east
+    }
+
+    /// Returns the one or two boxes, none of which crosses the antimeridian, that cover this one.
+    pub fn split(&self) -> Vec<Self> {
+        if self.crosses_antimeridian() {
+            vec![
+                Self {
+                    east: 180.0,
+                    ..*self
+                },
+                Self {
+                    west: -180.0,
+                    ..*self
+                },
+            ]
+        } else {
+            vec![*self]
+        }
+    }
+
+    /// Returns true if the two boxes share a point.
+    pub fn intersects(&self, other: &Self) -> bool {
+        self.split().iter().any(|a| {
+            other.split().iter().any(|b| {
+                a.west <= b.east && b.west <= a.east && a.south <= b.north && b.south <= a.north
+            })
+        })
+    }
+}
+
+impl FromStr for Bbox {
+    type Err = Error;
+
+    /// Parses `west,south,east,north`.
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!("bbox `{text}` is not four numbers west,south,east,north"),
+            )
+        };
+        let numbers: Vec<f64> = text
+            .split(',')
+            .map(|part| part.trim().parse().map_err(|_| wrong()))
+            .collect::<Result<_>>()?;
+        match numbers[..] {
+            [west, south, east, north] => Self::new(west, south, east, north),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Bbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{},{},{},{}",
+            self.west, self.south, self.east, self.north
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_out_of_range_names_the_edge() {
+        let err = Bbox::new(-181.0, 0.0, 1.0, 1.0).unwrap_err();
+        assert_eq!(
+            err.to_string(),
+            "bbox west is -181, expected -180 to 180 degrees"
+        );
+        assert!(Bbox::new(f64::NAN, 0.0, 1.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn reversed_latitudes_are_refused() {
+        let err = "150,-20,151,-30".parse::<Bbox>().unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_box_across_the_antimeridian_meets_both_sides() {
+        let fiji = Bbox::new(177.0, -19.0, -178.0, -16.0).unwrap();
+        assert_eq!(fiji.split().len(), 2);
+        assert!(fiji.intersects(&Bbox::new(-179.0, -18.0, -178.5, -17.0).unwrap()));
+        assert!(fiji.intersects(&Bbox::new(178.0, -18.0, 179.0, -17.0).unwrap()));
+        assert!(!fiji.intersects(&Bbox::new(0.0, -18.0, 1.0, -17.0).unwrap()));
+    }
+}

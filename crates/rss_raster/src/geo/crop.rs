@@ -1,0 +1,60 @@
+//! A box that a file is cut to.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A box to cut a file to, in the units of its CRS.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crop {
+    /// The edges: least x, least y, greatest x, greatest y.
+    pub bounds: [f64; 4],
+    /// The CRS of the edges as an EPSG code; none is the CRS of the file.
+    pub epsg: Option<u32>,
+}
+
+impl Crop {
+    /// Makes a crop from its edges: least x, least y, greatest x, greatest y.
+    ///
+    /// ```
+    /// use rss_raster::Crop;
+    ///
+    /// let crop = Crop::new([152.0, -28.0, 152.5, -27.5], Some(4326))?;
+    /// assert!(Crop::new([152.5, -28.0, 152.0, -27.5], None).is_err());
+    /// # Ok::<_, rss_raster::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if an edge is no number or the box is empty.
+    pub fn new(bounds: [f64; 4], epsg: Option<u32>) -> Result<Self> {
+        let [left, bottom, right, top] = bounds;
+        if !bounds.iter().all(|edge| edge.is_finite()) || left >= right || bottom >= top {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "crop {left},{bottom},{right},{top} is empty; the order is least x, least y, \
+                     greatest x, greatest y"
+                ),
+            ));
+        }
+        Ok(Self { bounds, epsg })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_or_endless_crop_is_refused() {
+        for bounds in [
+            [1.0, 0.0, 0.0, 1.0],
+            [0.0, 1.0, 1.0, 0.0],
+            [0.0, 0.0, 0.0, 1.0],
+            [f64::NAN, 0.0, 1.0, 1.0],
+            [0.0, 0.0, f64::INFINITY, 1.0],
+        ] {
+            let err = Crop::new(bounds, None).unwrap_err();
+            assert_eq!(err.kind(), ErrorKind::InvalidInput, "{bounds:?}");
+        }
+    }
+}

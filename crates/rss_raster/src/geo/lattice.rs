@@ -1,0 +1,284 @@
+//! Grids that share their pixels: what images have in common, and where each lies on it.
+
+use super::{Crs, GeoBox, GeoTransform, Size, Window};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A part of a pixel by which two grids may be apart and still be one: what remains of coordinates after
+/// a file wrote and another program read them.
+pub(super) const SLACK: f64 = 1e-3;
+
+/// Pixels of one size and phase, without an extent: an image lies on it, or does not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lattice {
+    crs: Crs,
+    transform: GeoTransform,
+}
+
+/// Where an image lies on a lattice, counted from the lattice's origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub col: i64,
+    pub row: i64,
+    pub width: u32,
+    pub height: u32,
+}
+
+impl Lattice {
+    /// Returns the lattice of a grid.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the grid has no CRS or no transform, or is turned.
+    pub fn of(grid: &GeoBox) -> Result<Self> {
+        let wrong = |what: &str| Error::new(ErrorKind::InvalidInput, what);
+        let crs = grid
+            .crs
+            .clone()
+            .ok_or_else(|| wrong("it states no CRS, so it cannot be placed beside others"))?;
+        let transform = grid
+            .transform
+            .ok_or_else(|| wrong("it states no transform, so it cannot be placed beside others"))?;
+        if !transform.is_upright() {
+            return Err(wrong(
+                "its rows do not lie along x: expected a grid that is not turned",
+            ));
+        }
+        Ok(Self { crs, transform })
+    }
+
+    /// Returns where a grid lies on this lattice.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`], which says how the grid differs.
+    pub fn extent(&self, grid: &GeoBox) -> Result<Extent> {
+        let other = Self::of(grid)?;
+        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        if other.crs != self.crs {
+            return wrong(format!(
+                "its CRS is {}, expected {}: reproject it first",
+                other.crs, self.crs
+            ));
+        }
+        let (mine, its) = (self.transform.0, other.transform.0);
+        let apart =
+            |a: f64, b: f64, pixels: u32| (a - b).abs() * f64::from(pixels) > SLACK * a.abs();
+        if apart(mine[1], its[1], grid.size.width) || apart(mine[5], its[5], grid.size.height) {
+            return wrong(format!(
+                "its pixels are {} x {}, expected {} x {}: resample it first",
+                its[1].abs(),
+                its[5].abs(),
+                mine[1].abs(),
+                mine[5].abs()
+            ));
+        }
+        let col = (its[0] - mine[0]) / mine[1];
+        let row = (its[3] - mine[3]) / mine[5];
+        if (col - col.round()).abs() > SLACK || (row - row.round()).abs() > SLACK {
+            return wrong(format!(
+                "its pixels lie {:.3} columns and {:.3} rows beside the others: resample it first",
+                col - col.floor(),
+                row - row.floor()
+            ));
+        }
+        let far = f64::from(i32::MAX);
+        if col.abs() > far || row.abs() > far {
+            return wrong("it lies too far from the others".to_owned());
+        }
+        Ok(Extent {
+            col: whole(col),
+            row: whole(row),
+            width: grid.size.width,
+            height: grid.size.height,
+        })
+    }
+
+    /// Returns the grid of an extent.
+    pub fn grid(&self, extent: &Extent) -> GeoBox {
+        let g = self.transform.0;
+        #[expect(clippy::cast_precision_loss, reason = "an extent is within 32 bits")]
+        let (col, row) = (extent.col as f64, extent.row as f64);
+        GeoBox {
+            size: Size {
+                width: extent.width,
+                height: extent.height,
+            },
+            crs: Some(self.crs.clone()),
+            transform: Some(GeoTransform([
+                g[0] + col * g[1],
+                g[1],
+                g[2],
+                g[3] + row * g[5],
+                g[4],
+                g[5],
+            ])),
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the value is within 32 bits"
+)]
+fn whole(value: f64) -> i64 {
+    value.round() as i64
+}
+
+impl Extent {
+    fn end(&self) -> [i64; 2] {
+        [
+            self.col + i64::from(self.width),
+            self.row + i64::from(self.height),
+        ]
+    }
+
+    /// Returns the extent of both.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if that is more pixels than a raster can have.
+    pub fn and(&self, other: &Self) -> Result<Self> {
+        let (col, row) = (self.col.min(other.col), self.row.min(other.row));
+        let [a, b] = self.end();
+        let [c, d] = other.end();
+        let length = |start: i64, end: i64| {
+            u32::try_from(end - start)
+                .ok()
+                .filter(|&length| i32::try_from(length).is_ok())
+                .ok_or_else(|| {
+                    Error::new(ErrorKind::InvalidInput, "it lies too far from the others")
+                })
+        };
+        Ok(Self {
+            col,
+            row,
+            width: length(col, a.max(c))?,
+            height: length(row, b.max(d))?,
+        })
+    }
+
+    /// Returns the part of a window of `self` that an image covers: in the image's pixels, and where it
+    /// starts in the window.
+    pub fn part(&self, window: &Window, image: &Self) -> Option<(Window, [usize; 2])> {
+        let start = [
+            self.col + i64::from(window.col),
+            self.row + i64::from(window.row),
+        ];
+        let end = [
+            start[0] + i64::from(window.width),
+            start[1] + i64::from(window.height),
+        ];
+        let [image_end_col, image_end_row] = image.end();
+        let low = [start[0].max(image.col), start[1].max(image.row)];
+        let high = [end[0].min(image_end_col), end[1].min(image_end_row)];
+        if low[0] >= high[0] || low[1] >= high[1] {
+            return None;
+        }
+        let number = |value: i64| u32::try_from(value).ok();
+        let part = Window {
+            col: number(low[0] - image.col)?,
+            row: number(low[1] - image.row)?,
+            width: number(high[0] - low[0])?,
+            height: number(high[1] - low[1])?,
+        };
+        let place = [
+            usize::try_from(low[1] - start[1]).ok()?,
+            usize::try_from(low[0] - start[0]).ok()?,
+        ];
+        Some((part, place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(x: f64, y: f64, side: f64, width: u32, height: u32, epsg: u32) -> GeoBox {
+        GeoBox {
+            size: Size { width, height },
+            crs: Some(Crs::Epsg(epsg)),
+            transform: Some(GeoTransform([x, side, 0.0, y, 0.0, -side])),
+        }
+    }
+
+    #[test]
+    fn images_of_one_lattice_are_placed() {
+        let first = grid(300_000.0, 7_000_000.0, 30.0, 100, 80, 32655);
+        let lattice = Lattice::of(&first).unwrap();
+        let a = lattice.extent(&first).unwrap();
+        let second = grid(300_000.0 - 300.0, 7_000_000.0 + 60.0, 30.0, 50, 50, 32655);
+        let b = lattice.extent(&second).unwrap();
+        assert_eq!((b.col, b.row), (-10, -2));
+        let all = a.and(&b).unwrap();
+        assert_eq!(
+            all,
+            Extent {
+                col: -10,
+                row: -2,
+                width: 110,
+                height: 82
+            }
+        );
+        assert_eq!(lattice.grid(&all).transform.unwrap().0[0], 299_700.0);
+        let window = Window {
+            col: 5,
+            row: 0,
+            width: 20,
+            height: 10,
+        };
+        let (part, place) = all.part(&window, &a).unwrap();
+        assert_eq!((part.col, part.row, part.width, part.height), (0, 0, 15, 8));
+        assert_eq!(place, [2, 5]);
+        assert!(
+            all.part(
+                &Window {
+                    col: 0,
+                    row: 60,
+                    width: 5,
+                    height: 5
+                },
+                &b
+            )
+            .is_none()
+        );
+    }
+
+    #[test]
+    fn another_grid_is_refused_by_what_differs() {
+        let lattice = Lattice::of(&grid(0.0, 0.0, 30.0, 100, 100, 32655)).unwrap();
+        for (other, said) in [
+            (
+                grid(0.0, 0.0, 30.0, 100, 100, 32656),
+                "its CRS is EPSG:32656, expected EPSG:32655",
+            ),
+            (
+                grid(0.0, 0.0, 10.0, 100, 100, 32655),
+                "its pixels are 10 x 10, expected 30 x 30",
+            ),
+            (
+                grid(15.0, 0.0, 30.0, 100, 100, 32655),
+                "0.500 columns and 0.000 rows beside",
+            ),
+        ] {
+            let err = lattice.extent(&other).unwrap_err();
+            assert!(err.message().contains(said), "{err}");
+        }
+        let mut turned = grid(0.0, 0.0, 30.0, 10, 10, 32655);
+        turned.transform = Some(GeoTransform([0.0, 30.0, 1.0, 0.0, 1.0, -30.0]));
+        assert!(
+            lattice
+                .extent(&turned)
+                .unwrap_err()
+                .message()
+                .contains("not turned")
+        );
+        turned.crs = None;
+        assert!(
+            lattice
+                .extent(&turned)
+                .unwrap_err()
+                .message()
+                .contains("no CRS")
+        );
+    }
+}

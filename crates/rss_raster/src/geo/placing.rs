@@ -1,0 +1,446 @@
+//! Coordinates of any CRS in the pixels of a grid: points and polygons that someone has drawn.
+//!
+//! A polygon is cut to the neighbourhood of the grid before it is projected: what is far away may have no
+//! place on the grid's map, or one on the wrong side of it.
+
+use ::geo::Polygon;
+
+use super::{
+    Bbox, Crs, GeoBox, GeoTransform, Size, Transformer, Window,
+    footprint::{between, distance, follow},
+    outline::{Cover, TURNS, near as near_to},
+    projection::Projection,
+};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How far a side of a polygon may lie from where it should, in pixels.
+const BEND: f64 = 1e-5;
+/// Sides shorter than this, in pixels, are straight enough on any map.
+const SHORT: f64 = 4.0;
+/// Points along each side of a grid, and of lines across it, that are looked at to find where it lies.
+const POINTS: u8 = 32;
+/// What is kept round a grid, in parts of its size.
+const ROOM: f64 = 0.05;
+
+/// A closed line in pixels: columns and rows, in parts of pixels, on the grid or not.
+pub type Ring = Vec<[f64; 2]>;
+
+/// What tells where coordinates of a CRS, x then y, lie on a grid.
+#[derive(Clone, Debug)]
+pub struct Placing {
+    to_pixels: Transformer,
+    size: Size,
+    /// True if the two have one CRS: lines stay straight.
+    is_same: bool,
+    /// True if x and x + 360 are one place.
+    turns: bool,
+    /// The box round the grid and some room, in the coordinates' CRS: least x, least y, greatest x, greatest y;
+    /// none where its map does not show all of the grid, or goes round the globe.
+    near: Option<[f64; 4]>,
+}
+
+impl Placing {
+    /// Finds the way from a CRS to a grid.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the grid has no CRS, no pixels, or no transform that can be undone;
+    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees, where the two are not the
+    /// same.
+    pub fn new(crs: &Crs, grid: &GeoBox) -> Result<Self> {
+        let lacks = |what: &str| {
+            let message = format!("it states no {what}, so it lies nowhere");
+            Error::new(ErrorKind::InvalidInput, message)
+        };
+        let own = grid.crs.as_ref().ok_or_else(|| lacks("CRS"))?;
+        grid.transform.ok_or_else(|| lacks("transform"))?;
+        let plane = plane_of(crs);
+        let to_pixels = Transformer::new(&plane, grid)?;
+        let is_same = own == crs;
+        let turns = is_degrees(crs);
+        let near = match is_same {
+            true => None,
+            false => near(&Transformer::new(grid, &plane)?, grid.size, turns),
+        };
+        Ok(Self {
+            to_pixels,
+            size: grid.size,
+            is_same,
+            turns,
+            near,
+        })
+    }
+
+    /// Returns the pixel that holds a point, as a window of one pixel; none if the grid does not reach there.
+    /// A pixel owns the edges towards its row and its column 0, as of [`GeoBox::pixel_at`].
+    pub fn pixel(&self, [x, y]: [f64; 2]) -> Option<Window> {
+        self.turns().iter().find_map(|turn| {
+            let place = self.to_pixels.place([x + turn, y])?;
+            Cover::of(place).window(self.size)
+        })
+    }
+
+    /// Returns polygons in pixels, each as its rings, of what of a polygon lies near the grid; none if it is
+    /// far away. Its sides are straight in its own coordinates, and followed to a hundred-thousandth of a pixel.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if a part of it has no place on the grid's map.
+    pub fn polygons(&self, polygon: &Polygon<f64>) -> Result<Vec<Vec<Ring>>> {
+        let mut found = Vec::new();
+        for turn in self.turns() {
+            let rings = std::iter::once(polygon.exterior()).chain(polygon.interiors());
+            let mut placed = Vec::new();
+            for ring in rings {
+                let points = ring.coords().map(|point| [point.x + turn, point.y]);
+                let ring = self.cut(points.collect());
+                if ring.len() >= 3 {
+                    placed.extend(self.placed(&ring)?);
+                }
+            }
+            if !placed.is_empty() {
+                found.push(placed);
+            }
+        }
+        Ok(found)
+    }
+
+    fn turns(&self) -> &'static [f64] {
+        match self.turns {
+            true => &TURNS,
+            false => &[0.0],
+        }
+    }
+
+    /// Cuts a ring to what is near the grid.
+    fn cut(&self, mut ring: Ring) -> Ring {
+        if ring.len() > 1 && ring.first() == ring.last() {
+            ring.pop();
+        }
+        let Some([left, bottom, right, top]) = self.near else {
+            return ring;
+        };
+        for (axis, limit, sign) in [
+            (0, left, 1.0),
+            (0, right, -1.0),
+            (1, bottom, 1.0),
+            (1, top, -1.0),
+        ] {
+            ring = kept(&ring, axis, limit, sign);
+        }
+        ring
+    }
+
+    /// Returns a ring in pixels; none if none of it has a place on the map.
+    fn placed(&self, ring: &[[f64; 2]]) -> Result<Option<Ring>> {
+        let place = |point: &[f64; 2]| self.to_pixels.place(*point);
+        if ring.iter().all(|point| place(point).is_none()) {
+            return Ok(None);
+        }
+        let beyond = || {
+            let message = "a polygon reaches beyond what the map of the image shows";
+            Error::new(ErrorKind::Unsupported, message)
+        };
+        let mut made = Vec::with_capacity(ring.len());
+        let next = ring.iter().skip(1).chain(ring.first());
+        for (from, to) in ring.iter().zip(next) {
+            let (start, end) = (
+                place(from).ok_or_else(beyond)?,
+                place(to).ok_or_else(beyond)?,
+            );
+            if self.is_same || distance(start, end) < SHORT {
+                made.push(start);
+                continue;
+            }
+            let at = |along: f64| place(&between(*from, *to, along));
+            let bend = |a, b, c| distance(between(a, c, 0.5), b);
+            follow(&at, &bend, BEND, &mut made).ok_or_else(beyond)?;
+        }
+        Ok(Some(made))
+    }
+}
+
+/// Returns a box in degrees round places of a CRS, a little larger; none of no places, or of some that its map
+/// does not show.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees.
+pub fn degrees_round(
+    crs: &Crs,
+    places: impl Iterator<Item = [f64; 2]>,
+) -> Result<Option<Bbox>> {
+    let to_degrees = Transformer::new(&plane_of(crs), &plane_of(&Crs::Epsg(DEGREES)))?;
+    let mut all: Option<[f64; 4]> = None;
+    for place in places {
+        let Some([lon, lat]) = to_degrees.place(place) else {
+            return Ok(None);
+        };
+        all = Some(with(all, [lon, lat]));
+    }
+    let Some([west, south, east, north]) = all else {
+        return Ok(None);
+    };
+    // Lines of another CRS are bent, and servers want a box that has a size.
+    let room = |low: f64, high: f64| (high - low) * 1e-2 + 1e-5;
+    let (wide, high) = (room(west, east), room(south, north));
+    let (west, east) = (west - wide, east + wide);
+    let (west, east) = match east - west < 360.0 {
+        true => (on_globe(west), on_globe(east)),
+        false => (-180.0, 180.0),
+    };
+    let bbox = Bbox::new(
+        west,
+        (south - high).max(-90.0),
+        east,
+        (north + high).min(90.0),
+    );
+    bbox.map(Some)
+}
+
+const DEGREES: u32 = 4326;
+
+/// Returns a longitude within -180 to 180.
+fn on_globe(lon: f64) -> f64 {
+    match (-180.0..=180.0).contains(&lon) {
+        true => lon,
+        false => near_to(lon, 0.0),
+    }
+}
+
+/// Returns true if coordinates of a CRS are longitudes and latitudes.
+pub fn is_degrees(crs: &Crs) -> bool {
+    matches!(Projection::of(crs), Ok(Projection::Degrees))
+}
+
+/// Returns a grid whose pixels are the coordinates of a CRS.
+fn plane_of(crs: &Crs) -> GeoBox {
+    GeoBox {
+        size: Size {
+            width: 1,
+            height: 1,
+        },
+        crs: Some(crs.clone()),
+        transform: Some(GeoTransform([0.0, 1.0, 0.0, 0.0, 0.0, 1.0])),
+    }
+}
+
+fn with(all: Option<[f64; 4]>, [x, y]: [f64; 2]) -> [f64; 4] {
+    let [left, bottom, right, top] = all.unwrap_or([x, y, x, y]);
+    [left.min(x), bottom.min(y), right.max(x), top.max(y)]
+}
+
+/// Returns the box round a grid and some room.
+fn near(from_pixels: &Transformer, size: Size, is_degrees: bool) -> Option<[f64; 4]> {
+    let part = |number: u8, length: u32| f64::from(length) * f64::from(number) / f64::from(POINTS);
+    let mut all = None;
+    for row in 0..=POINTS {
+        for col in 0..=POINTS {
+            let place = from_pixels.place([part(col, size.width), part(row, size.height)])?;
+            all = Some(with(all, place));
+        }
+    }
+    let [left, bottom, right, top] = all?;
+    if is_degrees && right - left > 180.0 {
+        return None;
+    }
+    let (wide, high) = ((right - left) * ROOM, (top - bottom) * ROOM);
+    Some([left - wide, bottom - high, right + wide, top + high])
+}
+
+/// Keeps the side of a ring where x or y is above a limit, or with the sign -1 below it (Sutherland and
+/// Hodgman's clip by one line).
+fn kept(ring: &[[f64; 2]], axis: usize, limit: f64, sign: f64) -> Ring {
+    let inside = |point: &[f64; 2]| (point.get(axis).copied().unwrap_or(f64::NAN) - limit) * sign;
+    let mut kept = Vec::with_capacity(ring.len() + 2);
+    let Some(mut before) = ring.last() else {
+        return kept;
+    };
+    for point in ring {
+        let (a, b) = (inside(before), inside(point));
+        if (a < 0.0) != (b < 0.0) {
+            let mut cut = between(*before, *point, a / (a - b));
+            if let Some(exact) = cut.get_mut(axis) {
+                *exact = limit;
+            }
+            kept.push(cut);
+        }
+        if b >= 0.0 {
+            kept.push(*point);
+        }
+        before = point;
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use ::geo::LineString;
+
+    use super::*;
+
+    fn utm(epsg: u32) -> GeoBox {
+        GeoBox {
+            size: Size {
+                width: 1000,
+                height: 1000,
+            },
+            crs: Some(Crs::Epsg(epsg)),
+            transform: Some(GeoTransform([
+                500_000.0,
+                10.0,
+                0.0,
+                7_000_000.0,
+                0.0,
+                -10.0,
+            ])),
+        }
+    }
+
+    fn polygon(points: &[[f64; 2]]) -> Polygon<f64> {
+        Polygon::new(points.iter().copied().collect::<LineString<f64>>(), vec![])
+    }
+
+    #[test]
+    fn a_point_of_the_grids_own_crs_is_exact_at_the_edges_of_pixels() {
+        let placing = Placing::new(&Crs::Epsg(32756), &utm(32756)).unwrap();
+        for (point, expected) in [
+            ([500_000.0, 7_000_000.0], Some("0,0,1,1")),
+            ([500_010.0, 6_999_990.0], Some("1,1,1,1")),
+            ([500_009.99, 6_999_990.01], Some("0,0,1,1")),
+            ([509_999.99, 6_990_000.01], Some("999,999,1,1")),
+            ([510_000.0, 6_995_000.0], None),
+            ([505_000.0, 6_990_000.0], None),
+            ([499_999.99, 6_995_000.0], None),
+            ([f64::NAN, 6_995_000.0], None),
+        ] {
+            let expected: Option<Window> = expected.map(|text| text.parse().unwrap());
+            assert_eq!(placing.pixel(point), expected, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn a_point_in_degrees_is_the_one_of_pixel_at() {
+        let grid = utm(32756);
+        let placing = Placing::new(&Crs::Epsg(4326), &grid).unwrap();
+        for (lon, lat) in [
+            (153.025, -27.15),
+            (153.0, -27.2),
+            (152.9, -27.2),
+            (10.0, 50.0),
+        ] {
+            assert_eq!(placing.pixel([lon, lat]), grid.pixel_at(lon, lat).unwrap());
+        }
+        // A turn further it is the same place.
+        let there = placing.pixel([153.025 - 360.0, -27.15]);
+        assert!(there.is_some() && there == placing.pixel([153.025, -27.15]));
+    }
+
+    #[test]
+    fn a_turn_of_longitude_is_found_on_a_grid_in_degrees() {
+        let pacific = GeoBox {
+            size: Size {
+                width: 40,
+                height: 10,
+            },
+            crs: Some(Crs::Epsg(4326)),
+            transform: Some(GeoTransform([170.0, 0.5, 0.0, 0.0, 0.0, -0.5])),
+        };
+        let placing = Placing::new(&Crs::Epsg(4326), &pacific).unwrap();
+        assert_eq!(placing.pixel([-179.75, -0.25]), "20,0,1,1".parse().ok());
+        let square = polygon(&[
+            [-179.0, -1.0],
+            [-178.0, -1.0],
+            [-178.0, -2.0],
+            [-179.0, -2.0],
+        ]);
+        let found = placing.polygons(&square).unwrap();
+        assert!(
+            found
+                .iter()
+                .flatten()
+                .flatten()
+                .any(|place| *place == [22.0, 2.0]),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_polygon_is_cut_to_what_is_near() {
+        let placing = Placing::new(&Crs::Epsg(4326), &utm(32756)).unwrap();
+        // Half of the globe, with corners that the zone's map does not show.
+        let vast = polygon(&[[60.0, -80.0], [220.0, -80.0], [220.0, 80.0], [60.0, 80.0]]);
+        let found = placing.polygons(&vast).unwrap();
+        assert_eq!(found.len(), 1);
+        let places: Vec<[f64; 2]> = found.into_iter().flatten().flatten().collect();
+        let outside = |place: &[f64; 2]| {
+            place.iter().any(|at| !(0.0..=1000.0).contains(at))
+                && place.iter().all(|at| (-300.0..1300.0).contains(at))
+        };
+        assert!(
+            places.len() >= 4 && places.iter().all(outside),
+            "{places:?}"
+        );
+        // On the other side, and on the other side of the antimeridian.
+        for lon in [-27.0, 0.0, -153.0] {
+            let far = polygon(&[[lon, -28.0], [lon + 0.2, -28.0], [lon + 0.2, -27.0]]);
+            assert_eq!(placing.polygons(&far).unwrap(), Vec::<Vec<Ring>>::new());
+        }
+    }
+
+    #[test]
+    fn a_side_in_degrees_is_followed_on_the_map() {
+        // A parallel is bent in a zone: half a degree of it by about 130 m at 60 degrees north.
+        let grid = GeoBox {
+            transform: Some(GeoTransform([
+                480_000.0,
+                60.0,
+                0.0,
+                6_690_000.0,
+                0.0,
+                -60.0,
+            ])),
+            ..utm(32633)
+        };
+        let placing = Placing::new(&Crs::Epsg(4326), &grid).unwrap();
+        let strip = polygon(&[[15.0, 60.0], [15.9, 60.0], [15.9, 60.1], [15.0, 60.1]]);
+        let rings = placing.polygons(&strip).unwrap().remove(0);
+        let middle = Transformer::new(&plane_of(&Crs::Epsg(4326)), &grid).unwrap();
+        for along in [0.1, 0.33, 0.5, 0.77] {
+            let [col, row] = middle.place([15.0 + 0.9 * along, 60.0]).unwrap();
+            let sides = rings[0].iter().zip(rings[0].iter().skip(1));
+            let off = sides
+                .filter(|(a, b)| a[0] <= col && b[0] >= col && (a[1] - row).abs() < 5.0)
+                .map(|(a, b)| {
+                    let share = (col - a[0]) / (b[0] - a[0]);
+                    (a[1] + (b[1] - a[1]) * share - row).abs()
+                })
+                .fold(f64::INFINITY, f64::min);
+            assert!(off < 1e-4, "{along}: {off}");
+        }
+    }
+
+    #[test]
+    fn a_grid_that_says_nothing_is_refused() {
+        let crs = Crs::Epsg(4326);
+        let mut grid = utm(32756);
+        grid.transform = None;
+        let err = Placing::new(&crs, &grid).unwrap_err();
+        assert_eq!(err.message(), "it states no transform, so it lies nowhere");
+        let err = Placing::new(&Crs::Epsg(999_999), &utm(32756)).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn the_box_round_places_is_in_degrees() {
+        let places = [[500_000.0, 7_000_000.0], [510_000.0, 6_990_000.0]];
+        let bbox = degrees_round(&Crs::Epsg(32756), places.into_iter());
+        let [west, south, east, north] = bbox.unwrap().unwrap().edges();
+        assert!((152.99..153.0).contains(&west) && (153.1..153.11).contains(&east));
+        assert!((-27.214..-27.2127).contains(&south) && (-27.1224..-27.121).contains(&north));
+        assert_eq!(
+            degrees_round(&Crs::Epsg(4326), std::iter::empty()).unwrap(),
+            None
+        );
+    }
+}

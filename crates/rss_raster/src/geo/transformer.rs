@@ -1,0 +1,190 @@
+//! From the pixels of one grid to those of another.
+
+use super::{Crs, GeoBox, GeoTransform, outline::near, projection::Projection, utm::LonLat};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What tells where a pixel of a target grid lies on a source grid.
+#[derive(Clone, Debug)]
+pub struct Transformer {
+    target: GeoTransform,
+    source: GeoTransform,
+    between: Between,
+}
+
+#[derive(Clone, Debug)]
+enum Between {
+    /// The coordinates are the same.
+    Same,
+    /// Target coordinates become degrees of WGS 84, and those source coordinates.
+    Degrees {
+        target: Box<Projection>,
+        source: Box<Projection>,
+        /// The longitude of the middle of the source, where a turn of longitude is another place.
+        middle: Option<f64>,
+    },
+}
+
+impl Transformer {
+    /// Makes a transformer from pixels of `target` to those of `source`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no transform that can be undone;
+    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees, where the two are
+    /// not the same.
+    pub fn new(target: &GeoBox, source: &GeoBox) -> Result<Self> {
+        let (to, to_crs) = placed(target, "target")?;
+        let (from, from_crs) = placed(source, "source")?;
+        let between = if to_crs == from_crs {
+            Between::Same
+        } else {
+            let (to, from) = (Projection::of(to_crs)?, Projection::of(from_crs)?);
+            let middle = from.is_endless().then(|| {
+                let (col, row) = (source.size.width, source.size.height);
+                let middle = placed(source, "source").ok().and_then(|(transform, _)| {
+                    let place = transform.apply(f64::from(col) / 2.0, f64::from(row) / 2.0);
+                    from.to_lon_lat(place)
+                });
+                middle.map_or(from.middle(), |point| point.lon)
+            });
+            match (&to, &from) {
+                (Projection::Degrees, Projection::Degrees) => Between::Same,
+                _ => Between::Degrees {
+                    target: Box::new(to),
+                    source: Box::new(from),
+                    middle,
+                },
+            }
+        };
+        Ok(Self {
+            target: to,
+            source: from,
+            between,
+        })
+    }
+
+    /// Returns true if the two grids have the same coordinates, and both have rows along x: columns
+    /// then depend on columns only, and rows on rows.
+    pub fn is_upright(&self) -> bool {
+        matches!(self.between, Between::Same)
+            && self.target.is_upright()
+            && self.source.is_upright()
+    }
+
+    /// Returns where a place on the target, column then row, lies on the source, on its grid or not;
+    /// none where a map shows nothing.
+    pub fn place(&self, [col, row]: [f64; 2]) -> Option<[f64; 2]> {
+        let place = self.target.apply(col, row);
+        let place = match &self.between {
+            Between::Same => place,
+            Between::Degrees {
+                target,
+                source,
+                middle,
+            } => {
+                let LonLat { lon, lat } = target.to_lon_lat(place)?;
+                let lon = middle.map_or(lon, |middle| near(lon, middle));
+                source.to_crs(LonLat { lon, lat })?
+            }
+        };
+        self.source.pixel_of(place)
+    }
+}
+
+/// Returns the transform and the CRS of a grid that has both.
+fn placed<'a>(grid: &'a GeoBox, which: &str) -> Result<(GeoTransform, &'a Crs)> {
+    let invalid = |why: &str| {
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("the {which} grid {why}"),
+        ))
+    };
+    if grid.size.width == 0 || grid.size.height == 0 {
+        return invalid("has no pixels");
+    }
+    let Some(crs) = &grid.crs else {
+        return invalid("names no CRS, so nothing can be warped");
+    };
+    let Some(transform) = grid.transform else {
+        return invalid("has no transform, so nothing can be warped");
+    };
+    if transform.pixel_of(transform.apply(1.0, 1.0)).is_none() {
+        return invalid("has a transform that cannot be undone");
+    }
+    Ok((transform, crs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geo::Size;
+
+    fn grid(epsg: u32, transform: [f64; 6]) -> GeoBox {
+        GeoBox {
+            size: Size {
+                width: 1000,
+                height: 1000,
+            },
+            crs: Some(Crs::Epsg(epsg)),
+            transform: Some(GeoTransform(transform)),
+        }
+    }
+
+    /// `echo "1551005 -3952005" | gdaltransform -s_srs EPSG:3577 -t_srs EPSG:32755`, GDAL 3.6.2 with PROJ
+    /// 9.1.1: the coordinates of the pixel that is asked for.
+    #[test]
+    fn places_agree_with_gdal() {
+        let utm = grid(32755, [600_000.0, 10.0, 0.0, 6_100_000.0, 0.0, -10.0]);
+        let albers = grid(3577, [1_550_000.0, 10.0, 0.0, -3_950_000.0, 0.0, -10.0]);
+        let there = Transformer::new(&albers, &utm).unwrap();
+        let back = Transformer::new(&utm, &albers).unwrap();
+        let place = there.place([100.5, 200.5]).unwrap();
+        let again = back.place(place).unwrap();
+        assert!((again[0] - 100.5).abs() < 1e-6 && (again[1] - 200.5).abs() < 1e-6);
+        let x = 600_000.0 + place[0] * 10.0;
+        let y = 6_100_000.0 - place[1] * 10.0;
+        assert!((x - ALBERS_IN_UTM[0]).abs() < 1e-4, "{x}");
+        assert!((y - ALBERS_IN_UTM[1]).abs() < 1e-4, "{y}");
+    }
+
+    const ALBERS_IN_UTM: [f64; 2] = [693544.564095827, 6099192.43623314];
+
+    #[test]
+    fn a_turn_of_longitude_is_found_on_the_source() {
+        // A world from 0 to 360, and a zone west of Greenwich.
+        let world = GeoBox {
+            size: Size {
+                width: 360,
+                height: 180,
+            },
+            ..grid(4326, [0.0, 1.0, 0.0, 90.0, 0.0, -1.0])
+        };
+        let zone = grid(32630, [500_000.0, 1000.0, 0.0, 5_000_000.0, 0.0, -1000.0]);
+        let there = Transformer::new(&zone, &world).unwrap();
+        let [col, _] = there.place([0.0, 0.0]).unwrap();
+        assert!((col - 357.0).abs() < 1e-6, "{col}");
+    }
+
+    #[test]
+    fn a_grid_that_lies_nowhere_is_refused_by_name() {
+        let good = grid(32755, [0.0, 10.0, 0.0, 0.0, 0.0, -10.0]);
+        let mut bare = good.clone();
+        bare.crs = None;
+        let err = Transformer::new(&bare, &good).unwrap_err();
+        assert_eq!(
+            err.message(),
+            "the target grid names no CRS, so nothing can be warped"
+        );
+        let flat = grid(32755, [0.0, 10.0, 10.0, 0.0, 10.0, 10.0]);
+        let err = Transformer::new(&good, &flat).unwrap_err();
+        assert_eq!(
+            err.message(),
+            "the source grid has a transform that cannot be undone"
+        );
+        let unknown = grid(4855, [0.0, 10.0, 0.0, 0.0, 0.0, -10.0]);
+        let err = Transformer::new(&good, &unknown).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Unsupported);
+        // The same CRS needs no projection.
+        assert!(Transformer::new(&unknown, &unknown).unwrap().is_upright());
+    }
+}

@@ -1,0 +1,144 @@
+//! The sample types a raster can have.
+
+use std::{fmt, str::FromStr};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The type of a sample, named as numpy names it.
+///
+/// A match over it names every type: one that is added breaks such a match on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DataType {
+    /// Unsigned, 8 bits.
+    U8,
+    /// Signed, 8 bits.
+    I8,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Signed, 16 bits.
+    I16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Signed, 32 bits.
+    I32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// Signed, 64 bits.
+    I64,
+    /// Floating point, 32 bits.
+    F32,
+    /// Floating point, 64 bits.
+    F64,
+    /// Complex: two floats of 32 bits. Complex whole numbers are read as these, as GDAL does.
+    C64,
+    /// Complex: two floats of 64 bits.
+    C128,
+}
+
+impl DataType {
+    /// Every type, smallest first.
+    pub const ALL: [Self; 12] = [
+        Self::U8,
+        Self::I8,
+        Self::U16,
+        Self::I16,
+        Self::U32,
+        Self::I32,
+        Self::F32,
+        Self::U64,
+        Self::I64,
+        Self::F64,
+        Self::C64,
+        Self::C128,
+    ];
+
+    /// Returns the bytes of one sample.
+    pub fn size(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 | Self::C64 => 8,
+            Self::C128 => 16,
+        }
+    }
+
+    /// Returns true if a sample has a fraction, or parts that have.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::C64 | Self::C128)
+    }
+
+    /// Returns true if a sample can be exactly `value`: a float holds any (rounded), a whole number
+    /// what is whole and in its range.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the ends of the 64-bit ranges are rounded up"
+    )]
+    pub fn holds(self, value: f64) -> bool {
+        let between = |low: f64, high: f64| value.fract() == 0.0 && (low..=high).contains(&value);
+        match self {
+            Self::F32 | Self::F64 | Self::C64 | Self::C128 => true,
+            Self::U8 => between(0.0, f64::from(u8::MAX)),
+            Self::I8 => between(f64::from(i8::MIN), f64::from(i8::MAX)),
+            Self::U16 => between(0.0, f64::from(u16::MAX)),
+            Self::I16 => between(f64::from(i16::MIN), f64::from(i16::MAX)),
+            Self::U32 => between(0.0, f64::from(u32::MAX)),
+            Self::I32 => between(f64::from(i32::MIN), f64::from(i32::MAX)),
+            Self::U64 => between(0.0, u64::MAX as f64),
+            Self::I64 => between(i64::MIN as f64, i64::MAX as f64),
+        }
+    }
+
+    /// Returns a nodata value as a sample of this type holds it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounding is what is asked for"
+    )]
+    pub fn rounded(self, value: f64) -> f64 {
+        match self {
+            Self::F32 => f64::from(value as f32),
+            _ => value,
+        }
+    }
+
+    /// Returns numpy's name, such as `uint16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "uint8",
+            Self::I8 => "int8",
+            Self::U16 => "uint16",
+            Self::I16 => "int16",
+            Self::U32 => "uint32",
+            Self::I32 => "int32",
+            Self::U64 => "uint64",
+            Self::I64 => "int64",
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+            Self::C64 => "complex64",
+            Self::C128 => "complex128",
+        }
+    }
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for DataType {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|dtype| dtype.name() == text)
+            .ok_or_else(|| {
+                let names: Vec<_> = Self::ALL.iter().map(|dtype| dtype.name()).collect();
+                Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("data type `{text}` is not one of {}", names.join(", ")),
+                )
+            })
+    }
+}

@@ -1,0 +1,302 @@
+//! Overviews: each pixel of four of the level before.
+
+use std::borrow::Cow;
+
+use ndarray::{Array3, ArrayView1, ArrayView2, ArrayView3, ArrayViewMut2, Axis, s};
+
+use super::{Resampling, Sample, hole};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is made
+/// of fewer. What holds no data does not count; where nothing does, there is none, and there alone: a mean
+/// that is nodata by chance becomes the next higher sample, as gdaladdo makes it.
+///
+/// Nearest is the top left one of four, bilinear the same as average.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`] for what [`check_overview`] refuses.
+pub fn halved<T: Sample>(
+    samples: ArrayView3<'_, T>,
+    resampling: Resampling,
+    nodata: Option<f64>,
+) -> Result<Array3<T>> {
+    check_overview(resampling)?;
+    let (layers, height, width) = samples.dim();
+    let shape = (layers, height.div_ceil(2), width.div_ceil(2));
+    let hole = hole(nodata);
+    // Without nodata only floats can miss data: they are NaN.
+    let without = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
+    let fill = T::of_number(nodata.unwrap_or(without));
+    let mut out = Array3::from_elem(shape, fill);
+    for (out, from) in out.axis_iter_mut(Axis(0)).zip(samples.axis_iter(Axis(0))) {
+        match resampling {
+            Resampling::Nearest => nearest(from, out),
+            Resampling::Min => choose(from, hole, out, |four| {
+                first_by(four, |one, best| one.number() < best.number())
+            }),
+            Resampling::Max => choose(from, hole, out, |four| {
+                first_by(four, |one, best| one.number() > best.number())
+            }),
+            Resampling::Mode => choose(from, hole, out, most_frequent),
+            _ => average(from, hole, out),
+        }
+    }
+    Ok(out)
+}
+
+/// Checks that an overview can be made so.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`] for cubic, which wants pixels from outside the four.
+pub fn check_overview(resampling: Resampling) -> Result<()> {
+    if resampling != Resampling::Cubic {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "overviews by cubic: expected nearest, bilinear, average, mode, min or max",
+    ))
+}
+
+fn nearest<T: Sample>(from: ArrayView2<'_, T>, mut out: ArrayViewMut2<'_, T>) {
+    out.assign(&from.slice(s![..;2, ..;2]));
+}
+
+/// Sums rows in pairs first, then columns: the first runs over neighbours, and is quick for it.
+fn average<T: Sample>(from: ArrayView2<'_, T>, hole: Option<T>, mut out: ArrayViewMut2<'_, T>) {
+    let width = from.ncols();
+    let (mut sums, mut counts) = (vec![T::Total::default(); width], vec![0_u8; width]);
+    let rows = from.axis_chunks_iter(Axis(0), 2);
+    for (rows, mut out) in rows.zip(out.rows_mut()) {
+        sums.fill(T::Total::default());
+        counts.fill(0);
+        for row in rows.rows() {
+            let row = in_line(row);
+            for ((sum, count), &sample) in sums.iter_mut().zip(&mut counts).zip(row.iter()) {
+                let is_data = sample.is_data(hole);
+                *sum += match is_data {
+                    true => sample.widened(),
+                    false => T::Total::default(),
+                };
+                *count += u8::from(is_data);
+            }
+        }
+        for ((sums, counts), out) in sums.chunks(2).zip(counts.chunks(2)).zip(&mut out) {
+            let mut sum = T::Total::default();
+            sums.iter().for_each(|&one| sum += one);
+            let count = counts.iter().sum();
+            if count > 0 {
+                let mean = T::mean(sum, count);
+                *out = if mean.is_data(hole) {
+                    mean
+                } else {
+                    mean.higher()
+                };
+            }
+        }
+    }
+}
+
+/// Chooses among the samples with data of each four, in the order of rows.
+fn choose<T: Sample>(
+    from: ArrayView2<'_, T>,
+    hole: Option<T>,
+    mut out: ArrayViewMut2<'_, T>,
+    best: impl Fn(&[T]) -> Option<T>,
+) {
+    let rows = from.axis_chunks_iter(Axis(0), 2);
+    for (rows, mut out) in rows.zip(out.rows_mut()) {
+        let rows: Vec<_> = rows.rows().into_iter().map(in_line).collect();
+        for (col, out) in out.iter_mut().enumerate() {
+            let pair = |row: &'_ Cow<'_, [T]>| {
+                let end = (2 * col + 2).min(row.len());
+                let pair = row.get(2 * col..end).unwrap_or_default();
+                [pair.first().copied(), pair.get(1).copied()]
+            };
+            let mut four = [T::of_number(0.0); 4];
+            let mut count = 0;
+            for sample in rows.iter().flat_map(pair).flatten() {
+                if sample.is_data(hole) {
+                    four[count] = sample;
+                    count += 1;
+                }
+            }
+            if let Some(best) = best(&four[..count]) {
+                *out = best;
+            }
+        }
+    }
+}
+
+/// Returns the first sample that no other is better than.
+fn first_by<T: Sample>(samples: &[T], better: impl Fn(T, T) -> bool) -> Option<T> {
+    let pick = |best, one| if better(one, best) { one } else { best };
+    samples.iter().copied().reduce(pick)
+}
+
+/// Returns the most frequent sample; of several the first. All of them are data.
+fn most_frequent<T: Sample>(samples: &[T]) -> Option<T> {
+    let (first, rest) = samples.split_first()?;
+    let is_same = |one: &T, other: &T| !one.is_data(Some(*other));
+    if rest.iter().all(|one| is_same(one, first)) {
+        return Some(*first);
+    }
+    let times = |one: &T| samples.iter().filter(|other| is_same(other, one)).count();
+    let most = samples.iter().map(times).max()?;
+    samples.iter().find(|one| times(one) == most).copied()
+}
+
+fn in_line<'row, T: Sample>(row: ArrayView1<'row, T>) -> Cow<'row, [T]> {
+    match row.to_slice() {
+        Some(row) => Cow::Borrowed(row),
+        None => Cow::Owned(row.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+    use num_complex::Complex;
+
+    use super::*;
+    use crate::raster::DataType;
+
+    #[test]
+    fn an_overview_is_of_what_holds_data() {
+        let samples = array![[[1_i16, 2, -999], [3, 5, -999], [7, -999, 4]]];
+        for (resampling, expected) in [
+            (Resampling::Average, [[3, -999], [7, 4]]),
+            (Resampling::Bilinear, [[3, -999], [7, 4]]),
+            (Resampling::Nearest, [[1, -999], [7, 4]]),
+            (Resampling::Min, [[1, -999], [7, 4]]),
+            (Resampling::Max, [[5, -999], [7, 4]]),
+        ] {
+            let half = halved(samples.view(), resampling, Some(-999.0)).unwrap();
+            assert_eq!(
+                half,
+                Array3::from_shape_fn((1, 2, 2), |(_, y, x)| expected[y][x]),
+                "{resampling}"
+            );
+        }
+        let classes = array![[[4_u8, 2, 0, 9], [0, 2, 9, 1]]];
+        let mode = halved(classes.view(), Resampling::Mode, Some(0.0)).unwrap();
+        assert_eq!(mode, array![[[2, 9]]]);
+        let floats = array![[[1.0_f32, f32::NAN], [2.0, 4.5]]];
+        let mean = halved(floats.view(), Resampling::Average, None).unwrap();
+        assert_eq!(mean, array![[[2.5]]]);
+        let err = halved(floats.view(), Resampling::Cubic, None).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn floats_without_data_stay_without() {
+        let floats = array![[[f32::NAN, f32::NAN], [f32::NAN, f32::NAN]]];
+        for resampling in [Resampling::Average, Resampling::Mode, Resampling::Max] {
+            let half = halved(floats.view(), resampling, None).unwrap();
+            assert!(half[(0, 0, 0)].is_nan(), "{resampling}");
+        }
+    }
+
+    /// Means are the same by whole numbers as by floats, whose halves go up.
+    #[test]
+    fn means_are_rounded_as_gdal_rounds() {
+        fn check<T: Sample + PartialEq + std::fmt::Debug>(numbers: &[f64], hole: f64) {
+            let samples = Array3::from_shape_fn((1, 2, 2 * numbers.len()), |(_, y, x)| {
+                T::of_number(numbers[(x / 2 + y * 7 + x % 2 * 3) % numbers.len()])
+            });
+            let half = halved(samples.view(), Resampling::Average, Some(hole)).unwrap();
+            for (col, &found) in half.iter().enumerate() {
+                let four = samples.slice(s![0, .., 2 * col..2 * col + 2]);
+                let valid: Vec<f64> = four.iter().map(|one| one.number()).collect();
+                let valid: Vec<f64> = valid.into_iter().filter(|&one| one != hole).collect();
+                let mean = valid.iter().sum::<f64>() / valid.len() as f64;
+                let mean = match T::DTYPE.is_float() {
+                    true => mean,
+                    false => (mean + 0.5).floor(),
+                };
+                let expected = match (valid.len(), T::DTYPE) {
+                    (0, _) => hole,
+                    (_, DataType::F32) if mean == hole => f64::from((hole as f32).next_up()),
+                    (_, DataType::F64) if mean == hole => hole.next_up(),
+                    _ if mean == hole => hole + 1.0,
+                    _ => mean,
+                };
+                assert_eq!(found, T::of_number(expected), "{four:?}");
+            }
+        }
+        let small = [0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 100.0, 127.0, 7.0, 7.0];
+        check::<u8>(&small, 7.0);
+        check::<i64>(&small, 7.0);
+        check::<u64>(&small, 7.0);
+        check::<f64>(&small, 7.0);
+        let signed = [
+            -128.0, -1.0, 0.0, 1.0, 2.0, -7.0, -6.0, 127.0, -3.0, 4.0, -2.0,
+        ];
+        check::<i8>(&signed, 127.0);
+        check::<i16>(&signed, -128.0);
+        check::<i32>(&signed, -1.0);
+        check::<f32>(&signed, -1.0);
+        let large = [65535.0, 65534.0, 0.0, 1.0, 40000.0, 65535.0, 3.0];
+        check::<u16>(&large, 0.0);
+        check::<u32>(&large, 65535.0);
+    }
+
+    /// What `gdaladdo -r average` of GDAL 3.6.2 makes of them; of 64 bits it makes as much as of 32.
+    #[test]
+    fn a_mean_that_is_nodata_by_chance_is_not_lost() {
+        fn check<T: Sample + PartialEq + std::fmt::Debug>(
+            [a, b]: [f64; 2],
+            hole: f64,
+            expected: T,
+        ) {
+            let [a, b] = [a, b].map(T::of_number);
+            let samples = array![[[a, b], [b, a]]];
+            for resampling in [Resampling::Average, Resampling::Bilinear] {
+                let half = halved(samples.view(), resampling, Some(hole)).unwrap();
+                assert_eq!(half[(0, 0, 0)], expected, "{a:?} {b:?}");
+            }
+        }
+        check::<i16>([-1.0, 1.0], 0.0, 1);
+        check::<i16>([-3.0, 1.0], -1.0, 0);
+        check::<u8>([1.0, 3.0], 2.0, 3);
+        check::<u8>([253.0, 255.0], 254.0, 255);
+        check::<u16>([1.0, 3.0], 2.0, 3);
+        check::<f32>([-1.0, 1.0], 0.0, 1.175_494_4e-38);
+        check::<f32>([1.0, 3.0], 2.0, 2.000_000_2);
+        check::<f64>([1.0, 3.0], 2.0, 2.0_f64.next_up());
+        check::<i64>([1.0, 3.0], 2.0, 3);
+        // The next number that is another one as a float, which nodata is given as.
+        let large = f64::from(1 << 30) * f64::from(1 << 30);
+        check::<i64>([large - 1024.0, large + 1024.0], large, (1 << 60) + 256);
+    }
+
+    #[test]
+    fn complex_samples_are_averaged_by_parts() {
+        let part = |re, im| Complex::<f32>::new(re, im);
+        let samples = array![[[part(1.0, 2.0), part(3.0, -2.0)]]];
+        let mean = halved(samples.view(), Resampling::Average, None).unwrap();
+        assert_eq!(mean, array![[[part(2.0, 0.0)]]]);
+        let by_chance = halved(samples.view(), Resampling::Average, Some(2.0)).unwrap();
+        assert_eq!(by_chance, array![[[part(2.0_f32.next_up(), 0.0)]]]);
+    }
+
+    /// As long as another number is no number, and nodata may be below zero.
+    #[test]
+    fn complex_nodata_is_a_number_and_not_a_magnitude() {
+        let part = |re, im| Complex::<f64>::new(re, im);
+        let samples = array![[[part(3.0, 4.0), part(5.0, 0.0)]]];
+        let mean = halved(samples.view(), Resampling::Average, Some(5.0)).unwrap();
+        assert_eq!(mean, array![[[part(3.0, 4.0)]]]);
+        let samples = array![[[part(-9999.0, 0.0), part(1.0, 1.0)]]];
+        let mean = halved(samples.view(), Resampling::Average, Some(-9999.0)).unwrap();
+        assert_eq!(mean, array![[[part(1.0, 1.0)]]]);
+        let samples = array![[
+            [part(3.0, 4.0), part(5.0, 0.0)],
+            [part(5.0, 0.0), part(4.0, 3.0)]
+        ]];
+        let mode = halved(samples.view(), Resampling::Mode, None).unwrap();
+        assert_eq!(mode, array![[[part(5.0, 0.0)]]]);
+    }
+}
