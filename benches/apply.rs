@@ -76,7 +76,7 @@ fn cog(bed: &Testbed, picture: Picture, file: &Location) {
 
 fn read(file: &Location) -> Raster {
     let session = Session::builder().build().unwrap();
-    let open = session.open(file, Backend::AsyncTiff).unwrap();
+    let open = session.open(file, Backend::Cog).unwrap();
     open.read(&ReadRequest::new()).unwrap()
 }
 

@@ -76,7 +76,7 @@ impl Run {
             .map(|asset| Ok(Location::parse(&asset.context("a band is missing")?.href)?))
             .collect::<Result<Vec<_>>>()?;
         let first = place::first_asset(found.items())?;
-        let truth = open_and_read(&session().build()?, found.items(), Backend::AsyncTiff)?;
+        let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
         place.check_truth(&items[0].id, &truth)?;
 
         let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
@@ -84,7 +84,7 @@ impl Run {
         let ways = vec![
             Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
             Way::of("gdal, tuned", session().build()?, Backend::Gdal),
-            Way::of("cog reader", session().build()?, Backend::AsyncTiff),
+            Way::of("cog reader", session().build()?, Backend::Cog),
             Way::plain(place, &first, cores)?,
         ];
         let runtime = Runtime::new()?;
@@ -100,7 +100,7 @@ impl Run {
             );
             agree(&truth, &block, &way.name)?;
         }
-        let size = place::open(&session().build()?, &first, Backend::AsyncTiff)?
+        let size = place::open(&session().build()?, &first, Backend::Cog)?
             .profile()
             .size;
         let blocks: Vec<Window> = (0..(size.height / BLOCK.height).min(4))

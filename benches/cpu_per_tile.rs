@@ -62,16 +62,16 @@ fn main() -> Result<()> {
 
     let session = || place.session(cache.path());
     let file = place::first_asset(found.items())?;
-    let truth = open_and_read(&session().build()?, found.items(), Backend::AsyncTiff)?;
+    let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
     place.check_truth(&found.items().items[0].id, &truth)?;
     let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
     let ways = [
-        Way::of("cog reader", session().build()?, Backend::AsyncTiff),
+        Way::of("cog reader", session().build()?, Backend::Cog),
         Way::of("gdal, tuned", session().build()?, Backend::Gdal),
         Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
         Way::plain(&place, &file, 1)?,
     ];
-    let size = place::open(&session().build()?, &file, Backend::AsyncTiff)?
+    let size = place::open(&session().build()?, &file, Backend::Cog)?
         .profile()
         .size;
     let hand = ByHand::new(&place, &file, size)?;

@@ -97,7 +97,7 @@ fn main() -> Result<()> {
     let session = place.session(cache.path()).build()?;
     let found = place.search(&session)?;
     place::check_report(found.report())?;
-    let truth = open_and_read(&session, found.items(), Backend::AsyncTiff)?;
+    let truth = open_and_read(&session, found.items(), Backend::Cog)?;
     place.check_truth(&found.items().items[0].id, &truth)?;
     println!(
         "{}: {} requests of all this bench",
@@ -135,7 +135,7 @@ fn time(
     let pixels = runtime.block_on(gdal.read(&file, None))?;
     let mut ways = vec![gdal];
     let others = [
-        Way::of("cog reader", session()?, Backend::AsyncTiff),
+        Way::of("cog reader", session()?, Backend::Cog),
         Way::plain(place, &file, 1)?,
     ];
     for way in others {

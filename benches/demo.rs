@@ -148,18 +148,18 @@ enum Way {
     Download,
     Get,
     Remote,
-    AsyncTiff,
+    Cog,
 }
 
 impl Way {
-    const ALL: [Self; 4] = [Self::Download, Self::Get, Self::Remote, Self::AsyncTiff];
+    const ALL: [Self; 4] = [Self::Download, Self::Get, Self::Remote, Self::Cog];
 
     fn name(self) -> &'static str {
         match self {
             Self::Download => "download()    copy, then read the file",
             Self::Get => "get()         gdal_translate, then read",
             Self::Remote => "get_remote()  GDAL over /vsis3/",
-            Self::AsyncTiff => "async-tiff    over object_store",
+            Self::Cog => "cog           over object_store",
         }
     }
 
@@ -192,7 +192,7 @@ impl Way {
             Self::Download => (found.download(dir)?, Backend::Gdal),
             Self::Get => (found.get(dir, None, None)?, Backend::Gdal),
             Self::Remote => (found.get_remote()?, Backend::Gdal),
-            Self::AsyncTiff => (found.items().clone(), Backend::AsyncTiff),
+            Self::Cog => (found.items().clone(), Backend::Cog),
         };
         open_and_read(session, &items, backend)
     }
@@ -290,7 +290,7 @@ fn options(place: &Place, found: &QueryResult) -> Result<()> {
         Backend::Gdal,
     )?;
     let s3 = place::first_asset(found.items())?;
-    show("async-tiff", &session, &s3, Backend::AsyncTiff)
+    show("cog", &session, &s3, Backend::Cog)
 }
 
 /// Makes a cloud-free vegetation index of all dates: a COG, and a look at it.
@@ -322,7 +322,7 @@ fn picture(session: &Session, found: &QueryResult) -> Result<()> {
         "pixels are missing: {:?}",
         report.holes
     );
-    let raster = place::open(session, &to, Backend::AsyncTiff)?;
+    let raster = place::open(session, &to, Backend::Cog)?;
     let level = raster.profile().overviews.len().min(1);
     raster
         .read(&ReadRequest::new().with_level(level))?

@@ -54,7 +54,7 @@ fn main() -> Result<()> {
     let session = place.session(cache.path()).build()?;
     let found = place.search(&session)?.with_bands(["nbart_red"]);
     place::check_report(found.report())?;
-    let truth = open_and_read(&session, found.items(), Backend::AsyncTiff)?;
+    let truth = open_and_read(&session, found.items(), Backend::Cog)?;
     place.check_truth(&found.items().items[0].id, &truth)?;
     place.clear_log();
     let local = found.download(dir.path())?;
@@ -132,7 +132,7 @@ fn ways(place: &Place, file: &Location, threads: usize) -> Result<[Way; 3]> {
         ),
     };
     Ok([
-        Way::of("cog reader", cog, Backend::AsyncTiff),
+        Way::of("cog reader", cog, Backend::Cog),
         Way::of(name, gdal.build()?, Backend::Gdal),
         Way::plain(place, file, threads)?,
     ])

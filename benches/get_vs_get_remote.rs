@@ -57,8 +57,8 @@ fn check(place: &Place) -> Result<usize> {
     agree(&block, &read(&copied, Backend::Gdal)?, "download()")?;
     agree(
         &block,
-        &read(found.items(), Backend::AsyncTiff)?,
-        "async-tiff",
+        &read(found.items(), Backend::Cog)?,
+        "cog",
     )?;
     Ok(found.len())
 }

@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     let found = place.search(&session().build()?)?;
     place::check_report(found.report())?;
     let file = first_asset(found.items())?;
-    let truth = open_and_read(&session().build()?, found.items(), Backend::AsyncTiff)?;
+    let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
     place.check_truth(&found.items().items[0].id, &truth)?;
     let one = vec![file];
     let many = copies(&place)?;
@@ -54,7 +54,7 @@ fn main() -> Result<()> {
     let ways = [
         Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
         Way::of("gdal, tuned", session().build()?, Backend::Gdal),
-        Way::of(COG, session().build()?, Backend::AsyncTiff),
+        Way::of(COG, session().build()?, Backend::Cog),
         Way::plain(&place, &one[0], 1)?,
     ];
     let runtime = Runtime::new()?;

@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     let found = place.search(&session().build()?)?;
     place::check_report(found.report())?;
     let file = first_asset(found.items())?;
-    let truth = open_and_read(&session().build()?, found.items(), Backend::AsyncTiff)?;
+    let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
     place.check_truth(&found.items().items[0].id, &truth)?;
 
     let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
@@ -69,7 +69,7 @@ fn main() -> Result<()> {
         Way::of("gdal, tuned", session().build()?, Backend::Gdal),
         Way::of("gdal, tuned, ALL_CPUS", threads.build()?, Backend::Gdal),
         Way::of("gdal over our stores", stores.build()?, Backend::Gdal),
-        Way::of("cog reader", session().build()?, Backend::AsyncTiff),
+        Way::of("cog reader", session().build()?, Backend::Cog),
         Way::plain(&place, &file, cores)?,
         one_thread,
     ];
@@ -77,7 +77,7 @@ fn main() -> Result<()> {
     for kib in [256_u64, 512, 1024, 2048, 8192] {
         let session = session().fetch_bytes(kib << 10).build()?;
         let name = format!("cog reader, requests of {kib} KiB");
-        sizes.push(Way::of(name, session, Backend::AsyncTiff));
+        sizes.push(Way::of(name, session, Backend::Cog));
     }
 
     let runtime = Runtime::new()?;
@@ -99,7 +99,7 @@ fn main() -> Result<()> {
         let Some(classes) = &classes else { break };
         let session = session().gap_bytes(kib << 10).build()?;
         let name = format!("cog reader, gaps of {kib} KiB");
-        let way = Way::of(name, session, Backend::AsyncTiff);
+        let way = Way::of(name, session, Backend::Cog);
         place.clear_log();
         runtime.block_on(way.read(classes, Some(column())))?;
         let log = place.log();

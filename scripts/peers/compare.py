@@ -30,7 +30,7 @@ def main():
 
     python = sys.executable
     readers = {
-        "rss, COG reader": ([args.ours], "async-tiff"),
+        "rss, COG reader": ([args.ours], "cog"),
         "rss, GDAL": ([args.ours], "gdal"),
         "rasterio, default": ([python, HERE / "with_rasterio.py"], "default"),
         "rasterio, tuned": ([python, HERE / "with_rasterio.py"], "tuned"),

@@ -44,7 +44,7 @@ def main():
         for n in numbers:
             at_once = ["--concurrency", n]
             ways[("rss gather, index", n)] = lambda at=at_once: rss.gather("--index", index, *at)
-            ways[("rss gather", n)] = lambda at=at_once: rss.gather("--backend", "async-tiff", *at)
+            ways[("rss gather", n)] = lambda at=at_once: rss.gather("--backend", "cog", *at)
             ways[("rss gather, GDAL", n)] = lambda at=at_once: rss.gather("--backend", "gdal", *at)
             # With GDAL's defaults more threads make it no faster, and it takes a minute.
             for reader in ["tuned", "default"] if n == numbers[0] else ["tuned"]:

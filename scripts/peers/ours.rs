@@ -15,7 +15,7 @@ use self::cost::{hex, peak_bytes, processor_time};
 
 #[derive(Deserialize)]
 struct Job {
-    /// `async-tiff` or `gdal`.
+    /// `cog` or `gdal`.
     reader: String,
     endpoint: String,
     /// Addresses on S3, or paths.

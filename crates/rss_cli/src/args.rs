@@ -241,7 +241,7 @@ pub(crate) enum VariantArg {
 pub(crate) struct InfoArgs {
     /// A path, file://, s3://, gs://, az://, https:// or a VSI path.
     pub(crate) location: String,
-    /// auto, async-tiff or gdal.
+    /// auto, cog, gdal or async-tiff.
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
     /// Print one JSON document.
@@ -262,7 +262,7 @@ pub(crate) struct ReadArgs {
     /// 0 is full resolution, 1.. are the overviews.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) level: usize,
-    /// auto, async-tiff or gdal.
+    /// auto, cog, gdal or async-tiff.
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
     /// The file to write, by its ending .tif, .npy, .bin or .png; `-` is stdout as .bin.
@@ -577,7 +577,7 @@ pub(crate) struct GatherArgs {
     /// Tiles under way at once. Found by itself if absent; with gdal, its threads.
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<usize>,
-    /// auto, async-tiff or gdal.
+    /// auto, cog, gdal or async-tiff.
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
     /// What is done about a file that is not the one the index knows.
@@ -701,7 +701,7 @@ pub(crate) struct BenchGatherArgs {
         default_value = "1,2,4,8,16,32,64,128,256"
     )]
     pub(crate) concurrency: Vec<usize>,
-    /// gdal, gdal-tuned, plain-async-tiff, async-tiff, index, index-adaptive. All of this build if
+    /// gdal, gdal-tuned, async-tiff, cog, index, index-adaptive. All of this build if
     /// absent.
     #[arg(long, value_name = "B,..", value_delimiter = ',')]
     pub(crate) backends: Vec<String>,

@@ -75,7 +75,7 @@
 //! | `icechunk` | no | Icechunk repositories as places of cubes and arrays; needs Rust 1.95, newer than the rest |
 //! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback |
 //!
-//! `--no-default-features --features async-tiff` is pure Rust, without GDAL and OpenSSL.
+//! `--no-default-features --features cog` is pure Rust, without GDAL and OpenSSL.
 
 pub mod apply;
 mod blocking;
@@ -91,14 +91,14 @@ pub mod reader;
 mod session;
 pub mod stac;
 mod store;
-#[cfg(feature = "async-tiff")]
+#[cfg(feature = "cog")]
 pub mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;
 
 use rss_raster::{error, geo, raster, warp};
 
-#[cfg(feature = "async-tiff")]
+#[cfg(feature = "cog")]
 pub use self::blocking::OpenCog;
 #[cfg(feature = "zarr")]
 pub use self::blocking::{OpenArray, OpenCube};

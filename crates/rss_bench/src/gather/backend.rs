@@ -39,9 +39,9 @@ pub enum Backend {
     /// GDAL as `rss_core` sets it up: no listing.
     GdalTuned,
     /// A program over the crate `async-tiff`.
-    PlainAsyncTiff,
-    /// The COG reader of `rss_core`: the header, then the tile.
     AsyncTiff,
+    /// The COG reader of `rss_core`: the header, then the tile.
+    Cog,
     /// The same with an index that knows the headers: the tile.
     Index,
     /// The same, and how many are under way is found while gathering.
@@ -53,8 +53,8 @@ impl Backend {
     pub const ALL: &[Self] = &[
         Self::Gdal,
         Self::GdalTuned,
-        Self::PlainAsyncTiff,
         Self::AsyncTiff,
+        Self::Cog,
         Self::Index,
         Self::IndexAdaptive,
     ];
@@ -64,8 +64,8 @@ impl Backend {
         match self {
             Self::Gdal => "gdal",
             Self::GdalTuned => "gdal-tuned",
-            Self::PlainAsyncTiff => "plain-async-tiff",
             Self::AsyncTiff => "async-tiff",
+            Self::Cog => "cog",
             Self::Index => "index",
             Self::IndexAdaptive => "index-adaptive",
         }
@@ -78,10 +78,10 @@ impl Backend {
             Self::GdalTuned => {
                 "GDAL as rss_core sets it up: GDAL_DISABLE_READDIR_ON_OPEN=EMPTY_DIR"
             }
-            Self::PlainAsyncTiff => {
+            Self::AsyncTiff => {
                 "a program over the crate async-tiff 0.4: its read-ahead cache, its decoders"
             }
-            Self::AsyncTiff => {
+            Self::Cog => {
                 "gather() of rss_core by its COG reader: one request for the header, one for the tile"
             }
             Self::Index => {
@@ -136,7 +136,7 @@ impl Backend {
                 let own = |_| Ok(Reader::Session(session.clone().build()?, Core::Gdal));
                 return (0..at_once).map(own).collect();
             }
-            Self::AsyncTiff => {
+            Self::Cog => {
                 let locations = (0..settings.files).map(|file| Location::parse(&href(file)));
                 let requests = locations.map(|location| Ok(Request::new(location?)));
                 let concurrency = fixed(at_once);
@@ -160,7 +160,7 @@ impl Backend {
                     concurrency,
                 })]);
             }
-            Self::PlainAsyncTiff => Reader::Plain(Plain::new(store(endpoint)?, settings.threads)?),
+            Self::AsyncTiff => Reader::Plain(Plain::new(store(endpoint)?, settings.threads)?),
         };
         Ok(vec![shared; at_once])
     }
@@ -204,7 +204,7 @@ impl Index {
         let session = Session::builder().s3_endpoint(endpoint).build()?;
         let entry = async |file| -> Result<Entry> {
             let location = Location::parse(&href(file))?;
-            let raster = reader::open(&session, &location, Core::AsyncTiff).await?;
+            let raster = reader::open(&session, &location, Core::Cog).await?;
             Ok(raster.entry().await?)
         };
         let entries =

@@ -35,7 +35,7 @@ pub(super) async fn stored_tiles(endpoint: &str, files: usize) -> Result<Vec<Byt
     let mut tiles = Vec::new();
     for file in 0..CONTENTS.min(files) {
         let location = Location::parse(&href(file))?;
-        let raster = reader::open(&session, &location, Backend::AsyncTiff).await?;
+        let raster = reader::open(&session, &location, Backend::Cog).await?;
         let entry = raster.entry().await?;
         let level = entry.header.levels.first().context("no image")?;
         let at = (CENTRE * 3 + CENTRE) as usize;

@@ -121,7 +121,7 @@ async fn gathered(gathering: &Gathering) -> Result<Measured> {
     };
     // Rows are kept as they are done; nothing waits for its turn.
     let options = Options::new()
-        .with_backend(Backend::AsyncTiff)
+        .with_backend(Backend::Cog)
         .with_concurrency(concurrency)
         .with_order(Order::Arrival);
     let mut done: Vec<Done> = Vec::with_capacity(requests.len());

@@ -119,7 +119,7 @@ impl Known {
     pub(super) async fn of(file: File, endpoint: &str, image: Image) -> Result<Self> {
         let location = Location::parse(&format!("s3://{BUCKET}/{}", file.key()))?;
         let session = session(endpoint)?;
-        let raster = reader::open(&session, &location, Backend::AsyncTiff).await?;
+        let raster = reader::open(&session, &location, Backend::Cog).await?;
         let entry = raster.entry().await?;
         let tiles = &entry.header.levels.first().context("no image")?.tiles;
         let stored = (0..tiles.len()).map(|number| tiles.range(number).context("no range"));
@@ -200,7 +200,7 @@ impl Reader {
         let session = session(endpoint)?;
         let (store, key) = session.stores().store(&known.entry.location)?;
         // Costs no request: the entry knows the header.
-        let raster = reader::open(&session, &known.entry, Backend::AsyncTiff).await?;
+        let raster = reader::open(&session, &known.entry, Backend::Cog).await?;
         Ok(Self {
             plan,
             store,

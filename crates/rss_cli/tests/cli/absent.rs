@@ -35,7 +35,7 @@ fn a_server_that_is_no_api_is_named() {
 #[test]
 fn a_store_that_is_not_there_is_one_line() {
     let stage = Stage::of(Testbed::builder());
-    for backend in ["async-tiff", "gdal"] {
+    for backend in ["cog", "gdal"] {
         let mut command = stage.rss();
         command
             .env("AWS_ENDPOINT_URL", nowhere())

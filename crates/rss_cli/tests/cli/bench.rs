@@ -74,7 +74,7 @@ fn a_gather_counts_requests_and_agrees_on_pixels() {
         let requests = number(&run["requests_per_tile"]);
         match run["backend"].as_str().unwrap() {
             "index" | "index-adaptive" => assert_eq!(requests, 1.0),
-            "gdal-tuned" | "plain-async-tiff" | "async-tiff" => assert_eq!(requests, 2.0),
+            "gdal-tuned" | "async-tiff" | "cog" => assert_eq!(requests, 2.0),
             // Folders are listed.
             "gdal" => assert!(requests > 2.0, "{requests}"),
             other => panic!("{other}"),
@@ -330,7 +330,7 @@ fn a_report_is_text_json_and_a_page_at_once() {
 fn a_gather_page_has_every_plot() {
     let stage = bare();
     let html = stage.path("r.html");
-    let args = ["--backends", "async-tiff,index", "--html", &html];
+    let args = ["--backends", "cog,index", "--html", &html];
     stage.run(&[GATHER, &args].concat()).text();
     let page = fs::read_to_string(&html).unwrap();
     for id in [

@@ -83,7 +83,7 @@ fn backends_and_numbers_of_tiles_under_way_agree() {
     let lines = fs::read_to_string(list).unwrap();
     let list = stage.write("many.txt", lines.repeat(5));
     let mut runs: Vec<Vec<&str>> = vec![
-        vec!["--backend", "async-tiff", "--concurrency", "1"],
+        vec!["--backend", "cog", "--concurrency", "1"],
         vec!["--backend", "auto", "--hedge", "0.9"],
     ];
     if cfg!(feature = "gdal") {

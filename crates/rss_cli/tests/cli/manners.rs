@@ -188,7 +188,7 @@ fn no_secret_is_printed_on_failure() {
     let stac_query = format!("{stac}/nowhere?{query}");
     let mut cases: Vec<Vec<&str>> = Vec::new();
     for location in [&page, &signed, &vsi, &quoted, &refused, &with_user, &s3] {
-        for backend in ["async-tiff", "gdal"] {
+        for backend in ["cog", "gdal"] {
             cases.push(vec!["read", location, "--backend", backend, "-o", "a.bin"]);
             cases.push(vec!["info", location, "--backend", backend, "--json"]);
         }
@@ -266,7 +266,7 @@ fn ctrl_c_ends_a_search_and_a_read() {
     let s3 = format!("s3://{BUCKET}/{}", stage.bed.scenes()[0].key(Band::Red));
     let commands: &[&[&str]] = &[
         &["search", &url, "collection"],
-        &["read", &s3, "-o", "a.tif", "--backend", "async-tiff"],
+        &["read", &s3, "-o", "a.tif", "--backend", "cog"],
         &["read", &s3, "-o", "a.tif", "--backend", "gdal"],
         &["info", &s3, "--backend", "gdal"],
     ];

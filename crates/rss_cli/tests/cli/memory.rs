@@ -82,7 +82,7 @@ fn a_cube_of_2_gb_is_written_within_256_mb() {
     };
     let request = ReadRequest::new().with_window(window);
     let truth = session
-        .open(&location, Backend::AsyncTiff)
+        .open(&location, Backend::Cog)
         .unwrap()
         .read(&request)
         .unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, files};
 
-const BACKENDS: [&str; 2] = ["async-tiff", "gdal"];
+const BACKENDS: [&str; 2] = ["cog", "gdal"];
 
 /// Returns every name of the first scene's red band.
 fn names(stage: &Stage) -> [String; 6] {
@@ -407,7 +407,7 @@ fn info_of_what_is_no_raster_is_one_line() {
         &absent,
         "/vsizip/x.zip/a.tif",
     ] {
-        for backend in ["auto", "async-tiff", "gdal"] {
+        for backend in ["auto", "cog", "gdal"] {
             let ran = stage.run(&["info", name, "--json", "--backend", backend]);
             assert!(ran.error().len() > "rss: ".len(), "{ran:?}");
         }
@@ -420,7 +420,7 @@ fn auto_says_which_backend_it_became() {
     let tif = stage
         .run(&["read", &red(&stage), "--json", "-o", "a.png"])
         .json();
-    assert_eq!(tif["backend"], "async-tiff");
+    assert_eq!(tif["backend"], "cog");
     assert_eq!(tif["fallback"], Value::Null);
     let ran = stage.run(&["read", "a.png", "--json", "-o", "b.bin"]);
     let png: Value = serde_json::from_slice(&ran.stdout).unwrap();

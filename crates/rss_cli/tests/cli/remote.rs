@@ -79,7 +79,7 @@ fn a_presigned_url_reads_without_credentials() {
         .into_iter()
         .flat_map(i16::to_le_bytes)
         .collect();
-    for backend in ["async-tiff", "gdal"] {
+    for backend in ["cog", "gdal"] {
         stage.bed.clear_log();
         let read = ["read", url, "--window", "500,500,40,30", "-o", "-"];
         let ran = stage.run(&[&read[..], &["--backend", backend]].concat());

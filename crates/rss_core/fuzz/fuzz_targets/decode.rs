@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     file.write_all(bytes).expect("room for the file");
     file.as_file().set_len(bytes.len() as u64).expect("a file");
     let location = Location::Local(file.path().to_owned());
-    if let Ok(raster) = SESSION.open(&location, Backend::AsyncTiff) {
+    if let Ok(raster) = SESSION.open(&location, Backend::Cog) {
         read(&raster);
     }
 });

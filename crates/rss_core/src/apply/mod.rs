@@ -6,7 +6,7 @@
 //! the kernels. [`sample`] takes points and zones of the images themselves, without a grid. Left out are cubes that are stored, which `zarr` writes and reads.
 
 mod block;
-#[cfg(feature = "async-tiff")]
+#[cfg(feature = "cog")]
 mod cog;
 mod cube;
 #[cfg(feature = "expression")]

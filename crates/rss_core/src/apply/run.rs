@@ -23,7 +23,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Size, Window},
-    raster::{Canvas, Place, Raster, Rest, Sample, Wanted},
+    raster::{Canvas, Raster, Rest, Sample, Slot, Wanted},
     session::Share,
 };
 
@@ -461,7 +461,7 @@ struct Begun<O> {
     rest: Rest<O>,
     bands: usize,
     /// Of each block, a place in each band.
-    places: Vec<Vec<Place<O>>>,
+    places: Vec<Vec<Slot<O>>>,
 }
 
 impl<O: Sample> Whole<O> {

@@ -11,7 +11,7 @@ use crate::{
     raster::{Raster, Sample},
     session::Session,
 };
-#[cfg(feature = "async-tiff")]
+#[cfg(feature = "cog")]
 use crate::{
     location::Location,
     writer::{CogOptions, CogReport},
@@ -89,7 +89,7 @@ impl Session {
     /// # Errors
     ///
     /// As [`Apply::cog`].
-    #[cfg(feature = "async-tiff")]
+    #[cfg(feature = "cog")]
     pub fn compute_cog<O>(
         &self,
         work: Apply<O>,

@@ -1,7 +1,7 @@
 //! The blocking forms of the calls that wait.
 
 mod apply;
-#[cfg(feature = "async-tiff")]
+#[cfg(feature = "cog")]
 mod cog;
 #[cfg(feature = "zarr")]
 mod zarr;
@@ -11,7 +11,7 @@ use std::{future::Future, path::Path, sync::Arc};
 use futures::StreamExt;
 use stac::ItemCollection;
 
-#[cfg(feature = "async-tiff")]
+#[cfg(feature = "cog")]
 pub use self::cog::OpenCog;
 #[cfg(feature = "zarr")]
 pub use self::zarr::{OpenArray, OpenCube};

@@ -130,7 +130,7 @@ async fn known(
     if options.backend == Backend::Gdal {
         return Ok(None);
     }
-    let raster = reader::open(session, entry, Backend::AsyncTiff).await?;
+    let raster = reader::open(session, entry, Backend::Cog).await?;
     raster.plan(&request.resolve(raster.profile())?)
 }
 

@@ -309,7 +309,7 @@ impl Builder {
 
 /// Reads what an index keeps of one file.
 pub(super) async fn entry(session: Session, job: Job) -> (Name, Location, Result<Entry>) {
-    let mut options = OpenOptions::new().with_backend(Backend::AsyncTiff);
+    let mut options = OpenOptions::new().with_backend(Backend::Cog);
     if let Some(bytes) = job.header_bytes {
         options = options.with_header_bytes(bytes);
     }

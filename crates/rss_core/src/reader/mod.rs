@@ -2,15 +2,29 @@
 //!
 //! Reading never resamples: a request names a level and a window of that level's pixels.
 
+#[cfg(feature = "async-tiff")]
+mod async_tiff;
+#[cfg(not(feature = "async-tiff"))]
+#[path = "async_tiff/disabled.rs"]
+mod async_tiff;
 mod auto;
+#[cfg(feature = "cog")]
+pub(crate) mod cog;
+#[cfg(not(feature = "cog"))]
+#[path = "cog/disabled.rs"]
 pub(crate) mod cog;
 mod entry;
-#[cfg(all(fuzzing, feature = "async-tiff"))]
-#[doc(hidden)]
-pub use self::cog::fuzzing;
+#[cfg(feature = "gdal")]
+pub(crate) mod gdal;
+#[cfg(not(feature = "gdal"))]
+#[path = "gdal/disabled.rs"]
 pub(crate) mod gdal;
 mod mask;
 mod profile;
+
+#[cfg(all(fuzzing, feature = "cog"))]
+#[doc(hidden)]
+pub use self::cog::fuzzing;
 
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc};
 
@@ -39,10 +53,14 @@ pub enum Backend {
     /// it became, and [`RasterReader::fallback`] why.
     #[default]
     Auto,
-    /// Parallel ranged requests over `object_store`; feature `async-tiff`.
-    AsyncTiff,
+    /// The COG reader of this crate: parallel ranged requests over `object_store`; feature `cog`.
+    Cog,
     /// GDAL and its virtual file systems; feature `gdal`.
     Gdal,
+    /// The crate [async-tiff](https://docs.rs/async-tiff), for comparison; feature `async-tiff`. It reads tiled
+    /// files with DEFLATE, LZW, Zstandard, JPEG or no compression, CRSs by EPSG code, and no masks;
+    /// [`ErrorKind::Unsupported`] says what else it is asked for.
+    AsyncTiff,
 }
 
 impl Backend {
@@ -50,8 +68,9 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
-            Self::AsyncTiff => "async-tiff",
+            Self::Cog => "cog",
             Self::Gdal => "gdal",
+            Self::AsyncTiff => "async-tiff",
         }
     }
 }
@@ -68,11 +87,12 @@ impl FromStr for Backend {
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Ok(Self::Auto),
-            "async-tiff" => Ok(Self::AsyncTiff),
+            "cog" => Ok(Self::Cog),
             "gdal" => Ok(Self::Gdal),
+            "async-tiff" => Ok(Self::AsyncTiff),
             _ => Err(Error::new(
                 ErrorKind::InvalidInput,
-                format!("backend `{text}` is not one of auto, async-tiff, gdal"),
+                format!("backend `{text}` is not one of auto, cog, gdal, async-tiff"),
             )),
         }
     }
@@ -351,8 +371,9 @@ pub async fn open<'a>(
         }
     };
     match options.backend {
-        Backend::AsyncTiff => cog.await,
+        Backend::Cog => cog.await,
         Backend::Gdal => gdal::open(session, location).await,
+        Backend::AsyncTiff => async_tiff::open(session, location).await,
         Backend::Auto => auto::open(session, location, cog).await,
     }
 }
@@ -374,7 +395,7 @@ const FILES_AT_ONCE: usize = 32;
 ///     (file("gdal--byte_LZMA-edd011ed.tif")?, ReadRequest::new()),
 ///     (file("gdal--byte_zstd-70892132.tif")?, ReadRequest::new().with_window("0,0,2,2".parse()?)),
 /// ];
-/// let rasters = session.read_many(&reads, Backend::AsyncTiff)?; // `reader::read_many` in async code
+/// let rasters = session.read_many(&reads, Backend::Cog)?; // `reader::read_many` in async code
 /// assert_eq!(rasters[0].pixels.shape(), [1, 20, 20]);
 /// assert_eq!(rasters[1].pixels.shape(), [1, 2, 2]);
 /// # Ok(())

@@ -45,7 +45,7 @@ impl Bucket {
         }
     }
 
-    #[cfg(feature = "async-tiff")]
+    #[cfg(feature = "cog")]
     pub(super) fn multipart(&self) -> Arc<dyn object_store::multipart::MultipartStore> {
         match self {
             Self::Amazon(store) | Self::Endpoint(store) => Arc::clone(store) as _,

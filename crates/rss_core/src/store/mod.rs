@@ -5,10 +5,10 @@ mod bucket;
 mod cache;
 mod fault;
 mod meter;
-#[cfg(any(feature = "async-tiff", feature = "gdal"))]
+#[cfg(any(feature = "cog", feature = "gdal"))]
 mod object;
 mod options;
-#[cfg(any(feature = "async-tiff", feature = "gdal"))]
+#[cfg(any(feature = "cog", feature = "gdal"))]
 mod ranges;
 mod reach;
 mod registry;
@@ -23,7 +23,7 @@ mod wire;
 pub(crate) use self::bucket::Hosting;
 #[cfg(feature = "index")]
 pub(crate) use self::cache::{has_secrets, without_secrets};
-#[cfg(feature = "async-tiff")]
+#[cfg(feature = "cog")]
 pub(crate) use self::object::Disk;
 pub(crate) use self::{
     cache::{CacheSettings, CachedFile, Made, Order, hex},
@@ -40,7 +40,7 @@ pub use self::{
     registry::Registry,
     version::Version,
 };
-#[cfg(any(feature = "async-tiff", feature = "gdal"))]
+#[cfg(any(feature = "cog", feature = "gdal"))]
 pub(crate) use self::{
     object::Object,
     ranges::{Fetch, Merge, coalesce},

@@ -256,7 +256,7 @@ impl Object {
 
     /// Returns the file, if it is on this machine: it is best read where it is decoded.
     #[cfg_attr(
-        not(feature = "async-tiff"),
+        not(feature = "cog"),
         expect(dead_code, reason = "GDAL opens local files by itself")
     )]
     pub(crate) fn disk(&self) -> Option<&Disk> {

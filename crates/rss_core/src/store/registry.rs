@@ -173,7 +173,7 @@ impl Registry {
     /// # Errors
     ///
     /// As [`Registry::store`], and [`ErrorKind::InvalidInput`] for a location outside any bucket.
-    #[cfg(feature = "async-tiff")]
+    #[cfg(feature = "cog")]
     pub(crate) fn multipart(
         &self,
         location: &Location,

@@ -320,7 +320,7 @@ fn a_process_killed_in_mid_translation_leaves_no_half_file() {
         let session = session(&bed, cache.path());
         for path in data(cache.path()) {
             let whole = session
-                .open(&Location::Local(path), Backend::AsyncTiff)
+                .open(&Location::Local(path), Backend::Cog)
                 .and_then(|raster| raster.read(&ReadRequest::new()));
             assert!(whole.is_ok(), "round {round}: {whole:?}");
         }

@@ -22,7 +22,7 @@ async fn a_cold_tile_costs_two_requests() {
     let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     let location = scene(&bed, Band::Red);
     let session = session(&bed);
-    let cog = reader::open(&session, &location, Backend::AsyncTiff)
+    let cog = reader::open(&session, &location, Backend::Cog)
         .await
         .unwrap();
     let window: Window = "512,0,512,512".parse().unwrap();
@@ -62,7 +62,7 @@ async fn a_cold_tile_costs_two_requests() {
 async fn any_window_has_the_right_pixels() {
     let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     let location = scene(&bed, Band::Nir);
-    let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+    let cog = reader::open(&session(&bed), &location, Backend::Cog)
         .await
         .unwrap();
     let windows = [
@@ -89,7 +89,7 @@ async fn any_window_has_the_right_pixels() {
 async fn profile_and_levels_are_those_of_the_file() {
     let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     let location = scene(&bed, Band::Fmask);
-    let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+    let cog = reader::open(&session(&bed), &location, Backend::Cog)
         .await
         .unwrap();
     let profile = cog.profile();
@@ -116,7 +116,7 @@ async fn profile_and_levels_are_those_of_the_file() {
 async fn what_does_not_exist_is_refused_before_any_request() {
     let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     let location = scene(&bed, Band::Red);
-    let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+    let cog = reader::open(&session(&bed), &location, Backend::Cog)
         .await
         .unwrap();
     bed.clear_log();
@@ -136,7 +136,7 @@ async fn what_does_not_exist_is_refused_before_any_request() {
 async fn an_object_that_changes_is_never_mixed() {
     let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     let location = scene(&bed, Band::Red);
-    let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+    let cog = reader::open(&session(&bed), &location, Backend::Cog)
         .await
         .unwrap();
     let other = std::fs::read(bed.scenes()[1].file(Band::Red).unwrap()).unwrap();
@@ -162,7 +162,7 @@ async fn what_is_missing_denied_or_no_tiff_is_named() {
     let session = session(&bed);
     let open = async |href: &str| {
         let location = Location::parse(href).unwrap();
-        reader::open(&session, &location, Backend::AsyncTiff)
+        reader::open(&session, &location, Backend::Cog)
             .await
             .unwrap_err()
     };
@@ -206,7 +206,7 @@ async fn a_fault_that_happens_once_is_recovered() {
             bed.fault(Rule::new(fault.clone()).on(Service::S3).skip(skip).times(1));
             let request = ReadRequest::new().with_window(window);
             let session = session(&bed);
-            let cog = reader::open(&session, &location, Backend::AsyncTiff).await;
+            let cog = reader::open(&session, &location, Backend::Cog).await;
             let raster = cog
                 .unwrap_or_else(|err| panic!("{name}: {err:?}"))
                 .read(&request)
@@ -238,7 +238,7 @@ async fn a_lying_server_gives_no_wrong_pixel() {
         let name = format!("{fault:?}");
         bed.clear_faults();
         bed.fault(Rule::new(fault).on(Service::S3).skip(1));
-        let cog = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+        let cog = reader::open(&session(&bed), &location, Backend::Cog)
             .await
             .unwrap();
         match cog.read(&request).await {
@@ -258,7 +258,7 @@ async fn a_jpeg_of_bands_that_are_no_colours_keeps_them_apart() {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let location = Location::Local(here.join("tests/data/jpeg/three_bands.tif"));
     let session = Session::builder().build().unwrap();
-    let cog = reader::open(&session, &location, Backend::AsyncTiff)
+    let cog = reader::open(&session, &location, Backend::Cog)
         .await
         .unwrap();
     let raster = cog.read(&ReadRequest::new()).await.unwrap();

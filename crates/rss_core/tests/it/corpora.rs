@@ -11,37 +11,37 @@ use sha2::{Digest, Sha256};
 /// Files whose pixels differ or are refused by design: the backend, the end of the name, the reason.
 const AGREED: &[(Backend, &str, &str)] = &[
     (
-        Backend::AsyncTiff,
+        Backend::Cog,
         "Pillow--crash-0da013a13571cc8eb457a39fee8db18f8a3c7127-58efa3bb.tif level 0 band 1",
         "damaged CCITT data: GDAL reports an error and returns the rows before it",
     ),
     (
-        Backend::AsyncTiff,
+        Backend::Cog,
         "gdal--test3_with_mask_1bit-85b2e424.tif mask of level 0",
         "a mask of bits for each band: GDAL makes 255 of them only where bands share one",
     ),
     (
-        Backend::AsyncTiff,
+        Backend::Cog,
         "gdal--stripbytecounts_count_not_same_as_stripoffsets_count-8a7d3a24.tif level 0 band 1",
         "two byte counts for three strips, not compressed: GDAL fills the third with zeros",
     ),
     (
-        Backend::AsyncTiff,
+        Backend::Cog,
         "gdal--ca_nrc_NAD83v70VG-f38ce776.tif: epsg",
         "a vertical key makes a CRS of three dimensions of it; we name the horizontal one",
     ),
     (
-        Backend::AsyncTiff,
+        Backend::Cog,
         "gdal--epsg4326_5030_geotiff1_1-3b258bff.tif: epsg",
         "as above",
     ),
     (
-        Backend::AsyncTiff,
+        Backend::Cog,
         "gdal--epsg_2193_override-5edc1ccb.tif: epsg",
         "a code, and an ellipsoid that is not the code's: later versions of GDAL name no code",
     ),
     (
-        Backend::AsyncTiff,
+        Backend::Cog,
         "gdal--inconsistent_invflattening-9a0241ab.tif: epsg",
         "as above",
     ),
@@ -93,7 +93,7 @@ struct Tally {
 #[test]
 fn the_cog_backend_reads_the_right_pixels_or_refuses() {
     for folder in folders() {
-        let tally = read_all(&folder, Backend::AsyncTiff);
+        let tally = read_all(&folder, Backend::Cog);
         let Tally { right, refused, .. } = tally;
         eprintln!(
             "{}: {right} bands right, {refused} refused",

@@ -41,7 +41,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
 /// Reads every level whole, and the last pixel alone, as far as it goes.
 fn read(session: &Session, path: &Path) -> Result<(), Error> {
     let started = Instant::now();
-    let raster = session.open(&Location::Local(path.to_owned()), Backend::AsyncTiff)?;
+    let raster = session.open(&Location::Local(path.to_owned()), Backend::Cog)?;
     let levels = raster.profile().overviews.len() + 1;
     let mut outcome = Ok(());
     for level in 0..levels.min(4) {
@@ -245,7 +245,7 @@ fn refused(file: &[u8], window: Option<&str>) -> Error {
     let mut request = ReadRequest::new();
     request.window = window.map(|text| text.parse().unwrap());
     session
-        .open(&Location::Local(path), Backend::AsyncTiff)
+        .open(&Location::Local(path), Backend::Cog)
         .and_then(|raster| raster.read(&request))
         .unwrap_err()
 }
@@ -335,7 +335,7 @@ fn a_tile_that_claims_a_whole_file_is_not_read() {
     let path = dir.path().join("plain.tif");
     std::fs::write(&path, &file).unwrap();
     let raster = session()
-        .open(&Location::Local(path), Backend::AsyncTiff)
+        .open(&Location::Local(path), Backend::Cog)
         .unwrap();
     let pixels = raster.read(&ReadRequest::new()).unwrap().pixels;
     assert_eq!(pixels.to_le_bytes(), file[8..24]);

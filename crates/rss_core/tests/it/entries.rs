@@ -16,7 +16,7 @@ fn session(bed: &Testbed) -> Session {
 }
 
 async fn entry(bed: &Testbed, location: &Location) -> Entry {
-    let raster = reader::open(&session(bed), location, Backend::AsyncTiff).await;
+    let raster = reader::open(&session(bed), location, Backend::Cog).await;
     let entry = raster.unwrap().entry().await.unwrap();
     bed.clear_log();
     entry
@@ -34,7 +34,7 @@ async fn a_tile_of_a_known_file_costs_one_request() {
     let entry = entry(&bed, &location).await;
     assert_eq!(entry.header.levels.len(), entry.header.masks.len());
 
-    for backend in [Backend::AsyncTiff, Backend::Auto] {
+    for backend in [Backend::Cog, Backend::Auto] {
         let session = session(&bed);
         let raster = reader::open(&session, &entry, backend).await.unwrap();
         assert_eq!(bed.log().len(), 0, "opening asks for nothing");
@@ -50,10 +50,10 @@ async fn a_tile_of_a_known_file_costs_one_request() {
         assert_eq!(session.traffic().requests, 1);
         bed.clear_log();
     }
-    let opened = reader::open(&session(&bed), &location, Backend::AsyncTiff)
+    let opened = reader::open(&session(&bed), &location, Backend::Cog)
         .await
         .unwrap();
-    let known = reader::open(&session(&bed), &entry, Backend::AsyncTiff)
+    let known = reader::open(&session(&bed), &entry, Backend::Cog)
         .await
         .unwrap();
     assert_eq!(opened.profile(), known.profile());
@@ -110,17 +110,17 @@ async fn a_local_file_is_checked_when_it_is_opened() {
     std::fs::write(&path, Tiff::new(64, 16).build()).unwrap();
     let session = Session::builder().build().unwrap();
     let location = Location::parse(path.to_str().unwrap()).unwrap();
-    let raster = reader::open(&session, &location, Backend::AsyncTiff)
+    let raster = reader::open(&session, &location, Backend::Cog)
         .await
         .unwrap();
     let entry = raster.entry().await.unwrap();
     assert!(
-        reader::open(&session, &entry, Backend::AsyncTiff)
+        reader::open(&session, &entry, Backend::Cog)
             .await
             .is_ok()
     );
     std::fs::write(&path, Tiff::new(80, 16).build()).unwrap();
-    let err = reader::open(&session, &entry, Backend::AsyncTiff)
+    let err = reader::open(&session, &entry, Backend::Cog)
         .await
         .unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Changed);
@@ -135,13 +135,13 @@ async fn an_entry_holds_all_that_reading_needs() {
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
         let location = Location::parse(path.to_str().unwrap()).unwrap();
-        let Ok(opened) = reader::open(&session, &location, Backend::AsyncTiff).await else {
+        let Ok(opened) = reader::open(&session, &location, Backend::Cog).await else {
             continue;
         };
         let Ok(entry) = opened.entry().await else {
             continue;
         };
-        let known = reader::open(&session, &entry, Backend::AsyncTiff)
+        let known = reader::open(&session, &entry, Backend::Cog)
             .await
             .unwrap();
         // NaN is nodata of some: no two are equal.
@@ -188,7 +188,7 @@ async fn large_tables_are_read_whole_for_an_entry() {
         let location = Location::parse(&format!("s3://bucket/{key}")).unwrap();
         let entry = entry(&bed, &location).await;
         assert_eq!(entry.header.levels[0].tiles.len(), 90_000);
-        let raster = reader::open(&session(&bed), &entry, Backend::AsyncTiff)
+        let raster = reader::open(&session(&bed), &entry, Backend::Cog)
             .await
             .unwrap();
         // Tile 301 is the second of the second row.
@@ -226,7 +226,7 @@ async fn an_entry_that_contradicts_itself_is_refused() {
         )
     };
     let open = async |header| {
-        let opened = reader::open(&session, &at(header), Backend::AsyncTiff).await;
+        let opened = reader::open(&session, &at(header), Backend::Cog).await;
         opened.map(|_| ()).map_err(|err| err.kind())
     };
     assert_eq!(open(header.clone()).await, Ok(()));
@@ -256,7 +256,7 @@ async fn an_entry_that_contradicts_itself_is_refused() {
     // A range past the object: nothing is asked for.
     let mut past = header;
     past.levels[0] = image(Tiles::new(vec![100, u64::MAX - 5], vec![50, 50]));
-    let raster = reader::open(&session, &at(past), Backend::AsyncTiff)
+    let raster = reader::open(&session, &at(past), Backend::Cog)
         .await
         .unwrap();
     let err = raster.read(&ReadRequest::new()).await.unwrap_err();

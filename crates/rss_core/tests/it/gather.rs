@@ -57,7 +57,7 @@ impl Stage {
         let session = self.session();
         let mut entries = Vec::new();
         for location in &self.locations {
-            let raster = reader::open(&session, location, Backend::AsyncTiff).await;
+            let raster = reader::open(&session, location, Backend::Cog).await;
             entries.push(raster.unwrap().entry().await.unwrap());
         }
         self.bed.clear_log();
@@ -112,7 +112,7 @@ async fn a_known_file_costs_one_request_and_an_unknown_one_two() {
     let entries = stage.entries().await;
     for (requests, each) in [(known(&entries), 1), (stage.requests(), 2)] {
         let session = stage.session();
-        let options = Options::new().with_backend(Backend::AsyncTiff);
+        let options = Options::new().with_backend(Backend::Cog);
         let plan = gather::explain(&session, &requests, &options)
             .await
             .unwrap();
@@ -214,7 +214,7 @@ async fn each_failure_has_its_row_and_the_rest_arrives() {
     let samples = row.tile.as_ref().unwrap().pixels.view::<i16>().unwrap();
     assert!(samples.iter().eq(&stage.truth(2)));
     let entry = row.reindexed.clone().unwrap();
-    let raster = reader::open(&session, &entry, Backend::AsyncTiff)
+    let raster = reader::open(&session, &entry, Backend::Cog)
         .await
         .unwrap();
     assert!(raster.read(&rss_core::ReadRequest::new()).await.is_ok());

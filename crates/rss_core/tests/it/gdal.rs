@@ -155,7 +155,7 @@ fn both_backends_read_the_same_windows_of_every_level() {
     for band in [Band::Red, Band::Nir, Band::Fmask] {
         for location in [stage.scene(band), stage.local(band)] {
             let gdal = stage.open(&location).unwrap();
-            let cog = stage.session.open(&location, Backend::AsyncTiff).unwrap();
+            let cog = stage.session.open(&location, Backend::Cog).unwrap();
             let (mut a, b) = (gdal.profile().clone(), cog.profile().clone());
             // GDAL states the predictor from 3.7 on.
             a.predictor = b.predictor;
@@ -329,7 +329,7 @@ fn a_translated_file_keeps_pixels_and_what_is_known_of_them() {
     let fetched = stage.get(&href, &GetOptions::default()).unwrap();
     let path = fetched.assets[0].path.clone().unwrap();
     let local = Location::Local(path);
-    let cog = stage.session.open(&local, Backend::AsyncTiff).unwrap();
+    let cog = stage.session.open(&local, Backend::Cog).unwrap();
     let source = stage.open(&stage.scene(Band::Red)).unwrap();
     let (new, old) = (cog.profile(), source.profile());
     assert_eq!(new.size, old.size);
@@ -354,7 +354,7 @@ fn crop(stage: &Stage, crop: Crop) -> rss_core::Result<rss_core::Raster> {
     let path = fetched.assets[0].path.clone().unwrap();
     let raster = stage
         .session
-        .open(&Location::Local(path), Backend::AsyncTiff)?;
+        .open(&Location::Local(path), Backend::Cog)?;
     raster.read(&ReadRequest::new())
 }
 

@@ -98,7 +98,7 @@ fn what_gdal_writes_in_parts_is_read_as_gdal_reads_it() {
             .unwrap();
         drop(made);
         let raster = session
-            .open(&Location::Local(path.clone()), Backend::AsyncTiff)
+            .open(&Location::Local(path.clone()), Backend::Cog)
             .unwrap();
         let theirs = Dataset::open(&path).unwrap().spatial_ref().ok();
         match &raster.profile().crs {
@@ -140,7 +140,7 @@ fn compare_all(folder: &Path) -> Tally {
         let name = file["file"].as_str().unwrap();
         let path = folder.join(name);
         let location = Location::Local(path.clone());
-        let Ok(raster) = session.open(&location, Backend::AsyncTiff) else {
+        let Ok(raster) = session.open(&location, Backend::Cog) else {
             continue;
         };
         let theirs = Dataset::open(&path)

@@ -78,7 +78,7 @@ struct Outcome {
 }
 
 fn open(session: &Session, path: &Path) -> Result<OpenRaster, Error> {
-    session.open(&Location::Local(path.to_owned()), Backend::AsyncTiff)
+    session.open(&Location::Local(path.to_owned()), Backend::Cog)
 }
 
 fn look(session: &Session, path: &Path, truth: Option<&OpenRaster>) -> Outcome {

@@ -35,7 +35,7 @@ fn fixture(name: &str) -> Location {
 
 /// The backends of this build.
 fn backends() -> Vec<Backend> {
-    let mut backends = vec![Backend::AsyncTiff];
+    let mut backends = vec![Backend::Cog];
     if cfg!(feature = "gdal") {
         backends.push(Backend::Gdal);
     }
@@ -54,7 +54,7 @@ async fn the_size_of_headers_is_learnt_by_folder() {
     let corner = ReadRequest::new().with_window(window("2047,2047,1,1"));
     let requests = async |key: &str| {
         bed.clear_log();
-        let raster = reader::open(&session, &at(key), Backend::AsyncTiff)
+        let raster = reader::open(&session, &at(key), Backend::Cog)
             .await
             .unwrap();
         let read = raster.read(&corner).await.unwrap();
@@ -70,7 +70,7 @@ async fn the_size_of_headers_is_learnt_by_folder() {
     // What the catalogue says comes before what was learnt.
     bed.clear_log();
     let options = OpenOptions::new()
-        .with_backend(Backend::AsyncTiff)
+        .with_backend(Backend::Cog)
         .with_header_bytes(200_000);
     reader::open(&session, &at("p/other/3.tif"), options)
         .await
@@ -89,7 +89,7 @@ async fn a_tile_of_a_huge_file_costs_no_whole_table() {
         .with_only(749 + 750 * 812);
     bed.put(BUCKET, "huge.tif", huge.build());
     let session = session(&bed);
-    let raster = reader::open(&session, &at("huge.tif"), Backend::AsyncTiff)
+    let raster = reader::open(&session, &at("huge.tif"), Backend::Cog)
         .await
         .unwrap();
     assert_eq!(
@@ -127,7 +127,7 @@ async fn tiles_back_to_back_need_no_table_of_their_sizes() {
     let session = session(&bed);
     let read = async |key: &str, text: &str| {
         bed.clear_log();
-        let raster = reader::open(&session, &at(key), Backend::AsyncTiff)
+        let raster = reader::open(&session, &at(key), Backend::Cog)
             .await
             .unwrap();
         let request = ReadRequest::new().with_window(window(text));
@@ -239,7 +239,7 @@ fn a_fallback_says_why() {
         .unwrap();
     assert_eq!(
         (tiff.backend(), tiff.fallback().is_none()),
-        (Backend::AsyncTiff, true)
+        (Backend::Cog, true)
     );
     let picture = dir.path().join("a.png");
     tiff.read(&ReadRequest::new())
@@ -284,7 +284,7 @@ async fn bytes_on_their_way_stay_in_the_budget() {
         .fetch_bytes(1)
         .build()
         .unwrap();
-    let raster = reader::open(&session, &location, Backend::AsyncTiff)
+    let raster = reader::open(&session, &location, Backend::Cog)
         .await
         .unwrap();
     bed.clear_log();
@@ -314,7 +314,7 @@ async fn many_files_are_read_at_once_and_opened_once() {
             reads.push((at(scene.key(Band::Red)), request));
         }
     }
-    let rasters = reader::read_many(&session, &reads, Backend::AsyncTiff)
+    let rasters = reader::read_many(&session, &reads, Backend::Cog)
         .await
         .unwrap();
     for (raster, (n, (_, request))) in rasters.iter().zip(reads.iter().enumerate()) {
@@ -329,7 +329,7 @@ async fn many_files_are_read_at_once_and_opened_once() {
     assert!(bed.peak() >= files, "{}", bed.peak());
 
     let missing = (at("none.tif"), ReadRequest::new());
-    let err = reader::read_many(&session, &[missing], Backend::AsyncTiff)
+    let err = reader::read_many(&session, &[missing], Backend::Cog)
         .await
         .unwrap_err();
     assert_eq!(err.kind(), ErrorKind::NotFound);
@@ -350,7 +350,7 @@ async fn requests_to_one_host_are_bounded() {
             .fetch_bytes(1)
             .build()
             .unwrap();
-        let raster = reader::open(&session, &location, Backend::AsyncTiff)
+        let raster = reader::open(&session, &location, Backend::Cog)
             .await
             .unwrap();
         bed.clear_log();

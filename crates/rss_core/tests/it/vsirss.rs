@@ -126,7 +126,7 @@ fn a_window_of_many_tiles_costs_few_requests() {
     let requests = stage.requests().len();
     let cog = stage
         .session
-        .open(&stage.scene(Band::Red), Backend::AsyncTiff)
+        .open(&stage.scene(Band::Red), Backend::Cog)
         .unwrap();
     assert_eq!(all, cog.read(&ReadRequest::new()).unwrap());
     // The header, and what the COG backend asks for.

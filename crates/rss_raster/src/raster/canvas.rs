@@ -1,4 +1,4 @@
-//! An array that many threads write: each has a place of its own in it.
+//! An array that many threads write: each has a slot of its own in it.
 
 #![expect(
     unsafe_code,
@@ -23,7 +23,7 @@ pub struct Canvas<T> {
     window: Window,
 }
 
-/// The memory behind a canvas and its places.
+/// The memory behind a canvas and its slots.
 struct Memory<T> {
     start: *mut T,
     length: usize,
@@ -32,7 +32,7 @@ struct Memory<T> {
 
 // SAFETY: the memory is plain samples; who may touch which part is settled by `Canvas::split`.
 unsafe impl<T: Send> Send for Memory<T> {}
-// SAFETY: as above: no two places share a sample, and the whole is read after the last is gone.
+// SAFETY: as above: no two slots share a sample, and the whole is read after the last is gone.
 unsafe impl<T: Send> Sync for Memory<T> {}
 
 impl<T> Drop for Memory<T> {
@@ -43,14 +43,14 @@ impl<T> Drop for Memory<T> {
     }
 }
 
-/// What is left of a canvas while its places are written.
+/// What is left of a canvas while its slots are written.
 pub struct Rest<T> {
     memory: Arc<Memory<T>>,
     shape: (usize, usize, usize),
 }
 
 /// A rectangle of one band of a canvas, written by one thread.
-pub struct Place<T> {
+pub struct Slot<T> {
     memory: Arc<Memory<T>>,
     /// Index of the first sample.
     first: usize,
@@ -99,13 +99,13 @@ impl<T: Sample> Canvas<T> {
         self
     }
 
-    /// Cuts the canvas into places, in the order asked.
+    /// Cuts the canvas into slots, in the order asked.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if a rectangle is empty, outside the canvas, or shares a sample
     /// with another.
-    pub fn split(self, wanted: &[Wanted]) -> Result<(Rest<T>, Vec<Place<T>>)> {
+    pub fn split(self, wanted: &[Wanted]) -> Result<(Rest<T>, Vec<Slot<T>>)> {
         check(self.bands, &self.window, wanted)?;
         let (width, height) = (self.window.width as usize, self.window.height as usize);
         let mut samples = std::mem::ManuallyDrop::new(self.samples);
@@ -114,12 +114,12 @@ impl<T: Sample> Canvas<T> {
             length: samples.len(),
             capacity: samples.capacity(),
         });
-        let places = wanted
+        let slots = wanted
             .iter()
             .map(|one| {
                 let row = (one.window.row - self.window.row) as usize;
                 let col = (one.window.col - self.window.col) as usize;
-                Place {
+                Slot {
                     memory: Arc::clone(&memory),
                     first: (one.band * height + row) * width + col,
                     stride: width,
@@ -130,7 +130,7 @@ impl<T: Sample> Canvas<T> {
             })
             .collect();
         let shape = (self.bands, height, width);
-        Ok((Rest { memory, shape }, places))
+        Ok((Rest { memory, shape }, slots))
     }
 }
 
@@ -147,7 +147,7 @@ fn check(bands: usize, canvas: &Window, wanted: &[Wanted]) -> Result<()> {
             && end(window.col, window.width) <= end(canvas.col, canvas.width)
             && end(window.row, window.height) <= end(canvas.row, canvas.height);
         if !inside {
-            return wrong("a place is outside the array");
+            return wrong("a slot is outside the array");
         }
     }
     // Rectangles cut by one grid are apart if their rows are equal or apart, and in one row of one
@@ -162,18 +162,18 @@ fn check(bands: usize, canvas: &Window, wanted: &[Wanted]) -> Result<()> {
             || same_rows && end(a.window.col, a.window.width) <= u64::from(b.window.col)
             || end(a.window.row, a.window.height) <= u64::from(b.window.row);
         if !apart {
-            return wrong("two places share a sample");
+            return wrong("two slots share a sample");
         }
     }
     Ok(())
 }
 
 impl<T> Rest<T> {
-    /// Returns the finished array, once every place is gone.
+    /// Returns the finished array, once every slot is gone.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`] if a place is still held.
+    /// [`ErrorKind::Unavailable`] if a slot is still held.
     pub fn join(self) -> Result<Array3<T>> {
         let shape = self.shape;
         let lost = || Error::new(ErrorKind::Unavailable, "an array is still being written");
@@ -188,7 +188,7 @@ impl<T> Rest<T> {
     }
 }
 
-impl<T> Place<T> {
+impl<T> Slot<T> {
     /// Returns one row of the rectangle; none past the last.
     pub fn row(&mut self, row: usize) -> Option<&mut [T]> {
         if row >= self.height {
@@ -197,13 +197,13 @@ impl<T> Place<T> {
         let at = self.first + row * self.stride;
         debug_assert!(at + self.width <= self.memory.length);
         // SAFETY: `split` checked that the rectangle lies inside the memory and shares no sample
-        // with another place; a place is neither copied nor cloned, and `&mut self` keeps two of its
+        // with another slot; a slot is neither copied nor cloned, and `&mut self` keeps two of its
         // rows from being held at once. The samples are initialised.
         Some(unsafe { std::slice::from_raw_parts_mut(self.memory.start.add(at), self.width) })
     }
 }
 
-impl<T: Copy> Place<T> {
+impl<T: Copy> Slot<T> {
     /// Writes one value everywhere.
     pub fn fill(&mut self, value: T) {
         for row in 0..self.height {
@@ -236,12 +236,12 @@ mod tests {
             wanted(0, "12,20,1,1"),
             wanted(1, "10,21,3,1"),
         ];
-        let (rest, mut places) = canvas("10,20,3,2").split(&all).unwrap();
-        for (value, place) in (1..).zip(&mut places) {
-            place.fill(value);
+        let (rest, mut slots) = canvas("10,20,3,2").split(&all).unwrap();
+        for (value, slot) in (1..).zip(&mut slots) {
+            slot.fill(value);
         }
-        assert!(places[0].row(1).is_none());
-        drop(places);
+        assert!(slots[0].row(1).is_none());
+        drop(slots);
         let (samples, _) = rest.join().unwrap().into_raw_vec_and_offset();
         assert_eq!(samples, [1, 1, 2, 0, 0, 0, 0, 0, 0, 3, 3, 3]);
     }
@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn an_array_is_not_handed_out_while_a_place_is_held() {
-        let (rest, places) = canvas("0,0,4,4").split(&[wanted(0, "0,0,1,1")]).unwrap();
+        let (rest, slots) = canvas("0,0,4,4").split(&[wanted(0, "0,0,1,1")]).unwrap();
         assert!(rest.join().is_err());
-        drop(places);
+        drop(slots);
     }
 }

@@ -16,7 +16,7 @@ pub use self::overview::{check_overview, halved};
 pub use self::pages::in_large_pages;
 pub use self::save::ordinary_file;
 pub use self::{
-    canvas::{Canvas, Place, Rest, Wanted},
+    canvas::{Canvas, Rest, Slot, Wanted},
     save::{io_error, temporary},
 };
 pub use self::{

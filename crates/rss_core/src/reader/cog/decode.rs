@@ -8,7 +8,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
-    raster::Place,
+    raster::Slot,
 };
 
 /// Decoded bytes that one tile may have.
@@ -30,7 +30,7 @@ pub(super) struct Job {
 pub(super) struct Target<T> {
     /// Which sample of a pixel.
     pub(super) in_tile: usize,
-    pub(super) place: Place<T>,
+    pub(super) slot: Slot<T>,
 }
 
 /// Returns the decoded bytes of a tile of `level`.
@@ -63,7 +63,7 @@ pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
         })
 }
 
-/// Decodes one tile into its places.
+/// Decodes one tile into its slots.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ impl Rows<'_> {
         let height = job.wanted.height as usize;
         if let (1, [target]) = (self.per_pixel, &mut *targets) {
             for row in 0..height {
-                let out = target.place.row(row).ok_or_else(ends_early)?;
+                let out = target.slot.row(row).ok_or_else(ends_early)?;
                 self.read(first_row + row, first_col, out)?;
             }
             return Ok(());
@@ -119,8 +119,8 @@ impl Rows<'_> {
         let mut pixels = vec![T::default(); job.wanted.width as usize * self.per_pixel];
         for row in 0..height {
             self.read(first_row + row, first_col * self.per_pixel, &mut pixels)?;
-            for Target { in_tile, place } in &mut *targets {
-                let out = place.row(row).ok_or_else(ends_early)?;
+            for Target { in_tile, slot } in &mut *targets {
+                let out = slot.row(row).ok_or_else(ends_early)?;
                 for (out, pixel) in out.iter_mut().zip(pixels.chunks_exact(self.per_pixel)) {
                     *out = pixel.get(*in_tile).copied().unwrap_or_default();
                 }

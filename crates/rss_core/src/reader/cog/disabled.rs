@@ -22,6 +22,11 @@ pub(crate) async fn open_entry(_session: &Session, entry: &Entry) -> Result<Arc<
 }
 
 fn without(location: &Location) -> Error {
-    let message = "built without the `async-tiff` feature";
+    let message = "built without the `cog` feature";
     Error::new(ErrorKind::Unsupported, message).at(location)
+}
+
+/// Returns true if [`open`] failed on what another backend may read.
+pub(crate) fn is_for_others(err: &Error) -> bool {
+    err.kind() == ErrorKind::Unsupported
 }

@@ -8,7 +8,7 @@ use crate::{
 /// A sample type, read from a row of a tile.
 ///
 /// `out` gets the samples from `skip` on; a row that is too short leaves the rest of it as it is.
-pub(super) trait Value: Sample + Default + Send + 'static {
+pub(in crate::reader) trait Value: Sample + Default + Send + 'static {
     /// Reads samples stored one after another.
     fn plain(row: &[u8], little_endian: bool, skip: usize, out: &mut [Self]);
     /// Undoes predictor 2: each sample is stored as its difference to the same band of the pixel
@@ -315,7 +315,7 @@ fn widen(value: u32, exponent: u32, fraction: u32) -> u32 {
 }
 
 /// Returns the value that fills what is not stored: nodata where the type can hold it, else zero.
-pub(super) fn fill<T: Value>(nodata: Option<f64>) -> T {
+pub(in crate::reader) fn fill<T: Value>(nodata: Option<f64>) -> T {
     let bytes = nodata.filter(|&nodata| T::DTYPE.holds(nodata)).map_or_else(
         || vec![0; size_of::<T>()],
         |nodata| le_bytes(T::DTYPE, nodata),

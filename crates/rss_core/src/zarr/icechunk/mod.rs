@@ -9,7 +9,7 @@
 #[path = "disabled.rs"]
 mod backend;
 #[cfg(feature = "icechunk")]
-#[path = "enabled.rs"]
+#[path = "repository.rs"]
 mod backend;
 #[cfg(feature = "icechunk")]
 mod fault;

@@ -84,7 +84,7 @@ async fn each_header_is_asked_for_once_and_each_tile_then_costs_one_request() {
     let session = session(&bed);
     for scene in bed.scenes() {
         let entry = index.entry(&scene.id, "nbart_red").unwrap().unwrap();
-        let raster = reader::open(&session, &entry, Backend::AsyncTiff)
+        let raster = reader::open(&session, &entry, Backend::Cog)
             .await
             .unwrap();
         let window = ReadRequest::new().with_window("512,0,512,512".parse().unwrap());
@@ -92,7 +92,7 @@ async fn each_header_is_asked_for_once_and_each_tile_then_costs_one_request() {
         let samples: Vec<i16> = read.pixels.view::<i16>().unwrap().iter().copied().collect();
         assert_eq!(samples, scene.window(Band::Red, 512, 0, 512, 512));
         // What the index holds is what the file says.
-        let raster = reader::open(&session, &entry.location, Backend::AsyncTiff)
+        let raster = reader::open(&session, &entry.location, Backend::Cog)
             .await
             .unwrap();
         assert_eq!(raster.entry().await.unwrap(), entry);

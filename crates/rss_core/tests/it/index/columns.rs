@@ -186,7 +186,7 @@ async fn every_fixture_comes_back() {
     files.sort();
     for file in files {
         let location = Location::parse(file.to_str().unwrap()).unwrap();
-        let Ok(raster) = reader::open(&session, &location, Backend::AsyncTiff).await else {
+        let Ok(raster) = reader::open(&session, &location, Backend::Cog).await else {
             continue;
         };
         if let Ok(entry) = raster.entry().await {
@@ -217,7 +217,7 @@ async fn every_fixture_comes_back() {
             "{}",
             entry.location
         );
-        let again = reader::open(&session, &found, Backend::AsyncTiff).await;
+        let again = reader::open(&session, &found, Backend::Cog).await;
         assert!(again.is_ok(), "{}: {:?}", entry.location, again.err());
     }
 }

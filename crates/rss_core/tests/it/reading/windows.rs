@@ -19,7 +19,7 @@ fn files() -> Vec<PathBuf> {
         .map(|file| folder.join(file["file"].as_str().unwrap()))
         .filter(|path| {
             let location = Location::Local(path.clone());
-            let raster = session.open(&location, Backend::AsyncTiff);
+            let raster = session.open(&location, Backend::Cog);
             raster.is_ok_and(|raster| raster.read(&ReadRequest::new()).is_ok())
         })
         .collect();
@@ -94,7 +94,7 @@ fn a_window_is_a_part_of_the_whole() {
     proptest!(config, |((file, level, at, band, (gap, fetch)) in choice)| {
         let n = file.index(files.len());
         let location = Location::Local(files[n].clone());
-        let raster = local.open(&location, Backend::AsyncTiff).unwrap();
+        let raster = local.open(&location, Backend::Cog).unwrap();
         let profile = raster.profile();
         let level = level.index(profile.overviews.len() + 1);
         let band = band.index(profile.count) + 1;
@@ -113,7 +113,7 @@ fn a_window_is_a_part_of_the_whole() {
             .build()
             .unwrap();
         let far = Location::parse(&format!("s3://files/{n}.tif")).unwrap();
-        let raster = remote.open(&far, Backend::AsyncTiff).unwrap();
+        let raster = remote.open(&far, Backend::Cog).unwrap();
         prop_assert_eq!(&bytes(&raster, &request), &expected, "{}", location);
         for asked in bed.log() {
             prop_assert_eq!(asked.method, "GET");

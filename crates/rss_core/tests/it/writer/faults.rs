@@ -93,7 +93,7 @@ async fn a_block_that_does_not_fit_is_refused_and_changes_nothing() {
 
 async fn session_read(session: &Session, path: &Path) -> Pixels {
     use rss_core::{Backend, ReadRequest, reader};
-    let file = reader::open(session, &local(path), Backend::AsyncTiff).await;
+    let file = reader::open(session, &local(path), Backend::Cog).await;
     let read = file.unwrap().read(&ReadRequest::new()).await;
     read.unwrap().pixels
 }

@@ -110,7 +110,7 @@ fn check(
         .unwrap();
     structure::check(&std::fs::read(path).unwrap(), &report);
     let file = session
-        .open(&local(path), Backend::AsyncTiff)
+        .open(&local(path), Backend::Cog)
         .map_err(fail)
         .unwrap();
     let whole = file.read(&ReadRequest::new()).map_err(fail).unwrap();
@@ -314,7 +314,7 @@ fn complex_samples_are_read_as_they_were_written() {
             assert_eq!(report.predictor, Predictor::None);
             assert!(report.statistics.is_empty());
             structure::check(&std::fs::read(&path).unwrap(), &report);
-            let file = session.open(&local(&path), Backend::AsyncTiff).unwrap();
+            let file = session.open(&local(&path), Backend::Cog).unwrap();
             let read = file.read(&ReadRequest::new()).unwrap();
             assert!(read.pixels == raster.pixels, "{dtype} {compression:?}");
             let plain = dir.path().join("plain");

@@ -70,7 +70,7 @@ async fn a_small_object_is_one_request_and_its_header_another() {
     structure::check(&bytes, &report);
     bed.clear_log();
     let location = bucket("a/b.tif");
-    let file = reader::open(&session, &location, Backend::AsyncTiff)
+    let file = reader::open(&session, &location, Backend::Cog)
         .await
         .unwrap();
     assert_eq!(file.profile().size, raster.geobox.size);
@@ -148,7 +148,7 @@ async fn blocks_in_any_order_make_the_same_pixels() {
             });
             let report = write(&session, &local(&path), &blocks, &options).await;
             structure::check(&std::fs::read(&path).unwrap(), &report);
-            let file = reader::open(&session, &local(&path), Backend::AsyncTiff)
+            let file = reader::open(&session, &local(&path), Backend::Cog)
                 .await
                 .unwrap();
             let mut levels = Vec::new();
@@ -263,7 +263,7 @@ async fn a_raster_without_a_place_is_written_too() {
         .await
         .unwrap();
     assert_eq!(report.overviews, []);
-    let file = reader::open(&session, &local(&path), Backend::AsyncTiff)
+    let file = reader::open(&session, &local(&path), Backend::Cog)
         .await
         .unwrap();
     assert_eq!(file.profile().transform, None);

@@ -34,7 +34,7 @@ fn gdal_lists_what_was_said() {
     session.save_cog(&local(&path), &raster, &options).unwrap();
 
     // The COG reader reads it too.
-    let file = session.open(&local(&path), Backend::AsyncTiff).unwrap();
+    let file = session.open(&local(&path), Backend::Cog).unwrap();
     let profile = file.profile();
     let [first, second, third, _] = &profile.bands[..] else {
         panic!("{} bands", profile.bands.len());
@@ -184,7 +184,7 @@ fn nodata_of_64_bits_is_read_as_it_was_written() {
             } else {
                 raster.save(&path).unwrap();
             }
-            let file = session.open(&local(&path), Backend::AsyncTiff).unwrap();
+            let file = session.open(&local(&path), Backend::Cog).unwrap();
             assert_eq!(file.profile().nodata, Some(nodata));
             let Some(info) = info(&path, &[]) else { return };
             // What is past 63 bits is listed as text.
@@ -223,7 +223,7 @@ fn grids_are_read_as_they_were_written() {
         session
             .save_cog(&local(&path), &raster, &CogOptions::new())
             .unwrap();
-        let file = session.open(&local(&path), Backend::AsyncTiff).unwrap();
+        let file = session.open(&local(&path), Backend::Cog).unwrap();
         assert_eq!(file.profile().crs, raster.geobox.crs);
         assert_eq!(file.profile().transform, Some(transform));
         let Some(info) = info(&path, &[]) else {
@@ -255,7 +255,7 @@ fn a_crs_is_written_without_a_transform() {
             } else {
                 raster.save(&path).unwrap();
             }
-            let file = session.open(&local(&path), Backend::AsyncTiff).unwrap();
+            let file = session.open(&local(&path), Backend::Cog).unwrap();
             assert_eq!(file.profile().crs, raster.geobox.crs);
             assert_eq!(file.profile().transform, None);
             let Some(info) = info(&path, &[]) else {

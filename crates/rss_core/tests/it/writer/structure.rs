@@ -213,7 +213,7 @@ fn sparse_tiles_are_not_stored() {
     assert!(report.bytes < whole.bytes);
     check(&std::fs::read(&path).unwrap(), &report);
     let read = session
-        .open(&local(&path), rss_core::Backend::AsyncTiff)
+        .open(&local(&path), rss_core::Backend::Cog)
         .unwrap()
         .read(&rss_core::ReadRequest::new())
         .unwrap();
@@ -244,7 +244,7 @@ fn a_bigtiff_has_the_same_layout() {
     assert_eq!(report.sparse, 129);
     check(&std::fs::read(&path).unwrap(), &report);
     let read = session
-        .open(&local(&path), rss_core::Backend::AsyncTiff)
+        .open(&local(&path), rss_core::Backend::Cog)
         .unwrap()
         .read(&rss_core::ReadRequest::new())
         .unwrap();

@@ -181,7 +181,7 @@ impl fmt::Debug for Cog {
 #[async_trait]
 impl RasterReader for Cog {
     fn backend(&self) -> Backend {
-        Backend::AsyncTiff
+        Backend::Cog
     }
 
     fn location(&self) -> &Location {
@@ -426,7 +426,7 @@ impl Cog {
                     Image::Mask(_) => None,
                 });
                 for mut target in task.targets {
-                    target.place.fill(value);
+                    target.slot.fill(value);
                 }
                 let window = Window {
                     col: needed.job.wanted.col - resolved.window.col,
@@ -552,15 +552,15 @@ impl Cog {
             })
             .collect();
         let canvas = Canvas::<T>::new(resolved.bands.len(), resolved.window)?.in_large_pages();
-        let (rest, places) = canvas.split(&wanted)?;
-        let mut places = places.into_iter();
+        let (rest, slots) = canvas.split(&wanted)?;
+        let mut slots = slots.into_iter();
         let tasks = needed
             .iter()
             .map(|tile| {
                 let bands = tile.bands.iter();
-                let targets = bands.zip(places.by_ref()).map(|(band, place)| Target {
+                let targets = bands.zip(slots.by_ref()).map(|(band, slot)| Target {
                     in_tile: band.in_tile,
-                    place,
+                    slot,
                 });
                 Task {
                     at: tile.at,
