@@ -55,11 +55,7 @@ fn check(place: &Place) -> Result<usize> {
     place.check_truth(&found.items().items[0].id, &block)?;
     agree(&block, &read(&local, Backend::Gdal)?, "get()")?;
     agree(&block, &read(&copied, Backend::Gdal)?, "download()")?;
-    agree(
-        &block,
-        &read(found.items(), Backend::Cog)?,
-        "cog",
-    )?;
+    agree(&block, &read(found.items(), Backend::Cog)?, "cog")?;
     Ok(found.len())
 }
 

@@ -78,7 +78,11 @@
 //! `--no-default-features --features cog` is pure Rust, without GDAL and OpenSSL.
 
 pub mod apply;
+#[cfg(feature = "zarr")]
+mod array;
 mod blocking;
+#[cfg(feature = "zarr")]
+mod cube;
 mod fetch;
 pub mod gather;
 #[cfg(feature = "index")]

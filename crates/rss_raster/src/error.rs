@@ -81,10 +81,7 @@ impl Error {
 
     /// Keeps the error that this one comes from, for [`source`](StdError::source).
     #[must_use]
-    pub fn with_source(
-        mut self,
-        source: impl Into<Box<dyn StdError + Send + Sync>>,
-    ) -> Self {
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }

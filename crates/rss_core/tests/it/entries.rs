@@ -114,11 +114,7 @@ async fn a_local_file_is_checked_when_it_is_opened() {
         .await
         .unwrap();
     let entry = raster.entry().await.unwrap();
-    assert!(
-        reader::open(&session, &entry, Backend::Cog)
-            .await
-            .is_ok()
-    );
+    assert!(reader::open(&session, &entry, Backend::Cog).await.is_ok());
     std::fs::write(&path, Tiff::new(80, 16).build()).unwrap();
     let err = reader::open(&session, &entry, Backend::Cog)
         .await
@@ -141,9 +137,7 @@ async fn an_entry_holds_all_that_reading_needs() {
         let Ok(entry) = opened.entry().await else {
             continue;
         };
-        let known = reader::open(&session, &entry, Backend::Cog)
-            .await
-            .unwrap();
+        let known = reader::open(&session, &entry, Backend::Cog).await.unwrap();
         // NaN is nodata of some: no two are equal.
         let profiles = [&opened, &known].map(|raster| format!("{:?}", raster.profile()));
         assert_eq!(profiles[0], profiles[1]);

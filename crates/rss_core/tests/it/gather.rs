@@ -214,9 +214,7 @@ async fn each_failure_has_its_row_and_the_rest_arrives() {
     let samples = row.tile.as_ref().unwrap().pixels.view::<i16>().unwrap();
     assert!(samples.iter().eq(&stage.truth(2)));
     let entry = row.reindexed.clone().unwrap();
-    let raster = reader::open(&session, &entry, Backend::Cog)
-        .await
-        .unwrap();
+    let raster = reader::open(&session, &entry, Backend::Cog).await.unwrap();
     assert!(raster.read(&rss_core::ReadRequest::new()).await.is_ok());
     // Half a file's tiles are not there.
     assert_eq!(

@@ -352,9 +352,7 @@ fn crop(stage: &Stage, crop: Crop) -> rss_core::Result<rss_core::Raster> {
     let href = stage.scene(Band::Red).to_href();
     let fetched = stage.get(&href, &GetOptions::default().with_crop(crop))?;
     let path = fetched.assets[0].path.clone().unwrap();
-    let raster = stage
-        .session
-        .open(&Location::Local(path), Backend::Cog)?;
+    let raster = stage.session.open(&Location::Local(path), Backend::Cog)?;
     raster.read(&ReadRequest::new())
 }
 

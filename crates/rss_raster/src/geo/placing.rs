@@ -166,10 +166,7 @@ impl Placing {
 /// # Errors
 ///
 /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees.
-pub fn degrees_round(
-    crs: &Crs,
-    places: impl Iterator<Item = [f64; 2]>,
-) -> Result<Option<Bbox>> {
+pub fn degrees_round(crs: &Crs, places: impl Iterator<Item = [f64; 2]>) -> Result<Option<Bbox>> {
     let to_degrees = Transformer::new(&plane_of(crs), &plane_of(&Crs::Epsg(DEGREES)))?;
     let mut all: Option<[f64; 4]> = None;
     for place in places {

@@ -154,11 +154,7 @@ impl Pixels {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if the bytes do not fit the address space.
-    pub fn check_size(
-        dtype: DataType,
-        bands: usize,
-        size: Size,
-    ) -> Result<(usize, usize, usize)> {
+    pub fn check_size(dtype: DataType, bands: usize, size: Size) -> Result<(usize, usize, usize)> {
         let shape = (bands, size.height as usize, size.width as usize);
         let too_large = || {
             Error::new(

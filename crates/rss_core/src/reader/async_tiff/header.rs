@@ -46,12 +46,7 @@ pub(super) async fn read(reader: &ObjectReader) -> Result<Vec<ImageFileDirectory
 }
 
 /// Checks the entries of a directory.
-async fn look(
-    cache: &Cache,
-    at: u64,
-    is_big: bool,
-    endianness: Endianness,
-) -> Result<(), Failure> {
+async fn look(cache: &Cache, at: u64, is_big: bool, endianness: Endianness) -> Result<(), Failure> {
     let number = |bytes: &[u8]| {
         let fold = |value: u64, &byte: &u8| (value << 8) | u64::from(byte);
         match endianness {

@@ -273,7 +273,10 @@ impl TileGrid {
     fn part(self, tile: TileIndex) -> Window {
         let cut = |tile: u32, side: u32, start: u32, length: u32| {
             let from = (tile * side).max(start);
-            (from, (tile * side).saturating_add(side).min(start + length) - from)
+            (
+                from,
+                (tile * side).saturating_add(side).min(start + length) - from,
+            )
         };
         let window = self.window;
         let (col, width) = cut(tile.col, self.tile.width, window.col, window.width);
@@ -398,7 +401,11 @@ fn dtype(image: &ImageFileDirectory) -> Result<DataType> {
         Some((SampleFormat::Int, 64)) => DataType::I64,
         Some((SampleFormat::Float, 32)) => DataType::F32,
         Some((SampleFormat::Float, 64)) => DataType::F64,
-        _ => return Err(unsupported(&format!("samples of {bits:?} bits, {formats:?}"))),
+        _ => {
+            return Err(unsupported(&format!(
+                "samples of {bits:?} bits, {formats:?}"
+            )));
+        }
     })
 }
 
@@ -474,14 +481,9 @@ fn transform(image: &ImageFileDirectory, is_point: bool) -> Option<GeoTransform>
         image.model_tiepoint(),
         image.model_transformation(),
     ) {
-        (Some(&[across, down, ..]), Some(&[col, row, _, x, y, ..]), _) => [
-            x - col * across,
-            across,
-            0.0,
-            y + row * down,
-            0.0,
-            -down,
-        ],
+        (Some(&[across, down, ..]), Some(&[col, row, _, x, y, ..]), _) => {
+            [x - col * across, across, 0.0, y + row * down, 0.0, -down]
+        }
         (_, _, Some(&[a, b, _, x, c, d, _, y, ..])) => [x, a, b, y, c, d],
         _ => return None,
     };
@@ -546,7 +548,10 @@ impl From<Error> for Failure {
 }
 
 fn wrong(err: &AsyncTiffError) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("async-tiff cannot read it: {err}"))
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("async-tiff cannot read it: {err}"),
+    )
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

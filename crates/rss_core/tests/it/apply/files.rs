@@ -193,9 +193,7 @@ fn missing_pixels_become_the_nodata_value_that_is_chosen() {
     });
     let how = CogOptions::new().with_tile(2048).with_nodata(-9999.0);
     session().compute_cog(work, &location, &how).unwrap();
-    let raster = session()
-        .open(&location, rss_core::Backend::Cog)
-        .unwrap();
+    let raster = session().open(&location, rss_core::Backend::Cog).unwrap();
     assert_eq!(raster.profile().nodata, Some(-9999.0));
     let read = raster.read(&rss_core::ReadRequest::new()).unwrap();
     let Pixels::F32(samples) = read.pixels else {

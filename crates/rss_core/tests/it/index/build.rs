@@ -84,9 +84,7 @@ async fn each_header_is_asked_for_once_and_each_tile_then_costs_one_request() {
     let session = session(&bed);
     for scene in bed.scenes() {
         let entry = index.entry(&scene.id, "nbart_red").unwrap().unwrap();
-        let raster = reader::open(&session, &entry, Backend::Cog)
-            .await
-            .unwrap();
+        let raster = reader::open(&session, &entry, Backend::Cog).await.unwrap();
         let window = ReadRequest::new().with_window("512,0,512,512".parse().unwrap());
         let read = raster.read(&window).await.unwrap();
         let samples: Vec<i16> = read.pixels.view::<i16>().unwrap().iter().copied().collect();

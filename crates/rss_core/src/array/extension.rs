@@ -6,14 +6,14 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A named thing of the metadata: a codec, a chunk grid, an encoding of keys.
 #[derive(Debug)]
-pub(super) struct Extension<'a> {
-    pub(super) name: &'a str,
-    pub(super) configuration: &'a Value,
+pub(crate) struct Extension<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) configuration: &'a Value,
 }
 
 impl<'a> Extension<'a> {
     /// Reads an extension: an object with a name, or the name alone.
-    pub(super) fn parse(value: &'a Value, what: &str) -> Result<Self> {
+    pub(crate) fn parse(value: &'a Value, what: &str) -> Result<Self> {
         static NONE: Value = Value::Null;
         let (name, configuration) = match value {
             Value::String(name) => (Some(name.as_str()), &NONE),
@@ -32,12 +32,12 @@ impl<'a> Extension<'a> {
     }
 
     /// Returns a text of the configuration.
-    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
         self.configuration.get(key).and_then(Value::as_str)
     }
 
     /// Returns a level of the configuration, or the usual one.
-    pub(super) fn level(&self, key: &str, usual: i32) -> i32 {
+    pub(crate) fn level(&self, key: &str, usual: i32) -> i32 {
         let level = self.configuration.get(key).and_then(Value::as_i64);
         level
             .and_then(|level| level.try_into().ok())
@@ -45,7 +45,7 @@ impl<'a> Extension<'a> {
     }
 
     /// Returns lengths of the configuration, one for each axis, none of them 0.
-    pub(super) fn lengths(&self, key: &str, rank: usize) -> Result<Vec<u64>> {
+    pub(crate) fn lengths(&self, key: &str, rank: usize) -> Result<Vec<u64>> {
         lengths(self.configuration.get(key), rank)
             .filter(|lengths| !lengths.contains(&0))
             .ok_or_else(|| {
@@ -58,7 +58,7 @@ impl<'a> Extension<'a> {
 }
 
 /// Reads a list of extensions.
-pub(super) fn list<'a>(value: &'a Value, what: &str) -> Result<Vec<Extension<'a>>> {
+pub(crate) fn list<'a>(value: &'a Value, what: &str) -> Result<Vec<Extension<'a>>> {
     let Value::Array(values) = value else {
         return Err(Error::new(
             ErrorKind::Corrupt,
@@ -72,10 +72,10 @@ pub(super) fn list<'a>(value: &'a Value, what: &str) -> Result<Vec<Extension<'a>
 }
 
 /// Reads one whole number for each axis.
-pub(super) fn lengths(value: Option<&Value>, rank: usize) -> Option<Vec<u64>> {
+pub(crate) fn lengths(value: Option<&Value>, rank: usize) -> Option<Vec<u64>> {
     let lengths: Option<Vec<u64>> = value?.as_array()?.iter().map(Value::as_u64).collect();
     lengths.filter(|lengths| lengths.len() == rank)
 }
 
 /// The members of a JSON object.
-pub(super) type Members = Map<String, Value>;
+pub(crate) type Members = Map<String, Value>;

@@ -25,13 +25,8 @@ pub use self::{
     samples::Images,
     write::Written,
 };
-use super::{
-    array::{Array, below, parse},
-    layout::Arrangement,
-    place::Place,
-    root::Root,
-};
 use crate::{
+    array::{Arrangement, Array, Root, Storage, below, parse},
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoBox, GeoTransform, Size, Window},
     location::Location,
@@ -98,7 +93,7 @@ impl Cube {
     ///
     /// Costs one request for each file's header and those of its tiles; each shard is written once, whole.
     /// Shards are made side by side within the session's
-    /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may go on at a place.
+    /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may go on at a storage.
     ///
     /// ```
     /// use rss_core::{Location, Session, zarr::{Cube, CubeOptions, Image}};
@@ -162,24 +157,24 @@ impl Cube {
     /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::Unsupported`] if it is a group without
     /// what makes a cube: [`Array::open`] opens its arrays.
     pub async fn open(session: &Session, root: impl Into<Root>) -> Result<Self> {
-        Self::open_in(&Place::at(session, &root.into()).await?).await
+        Self::open_in(&Storage::at(session, &root.into()).await?).await
     }
 
-    async fn open_in(place: &Place) -> Result<Self> {
+    async fn open_in(storage: &Storage) -> Result<Self> {
         let opened = async {
-            let document = place.read("zarr.json").await?;
+            let document = storage.read("zarr.json").await?;
             let document = document
                 .ok_or_else(|| Error::new(ErrorKind::NotFound, "no cube: no zarr.json is there"))?;
             let document = parse(&document)?;
-            Self::of(place, &document).await
+            Self::of(storage, &document).await
         };
         opened.await.map_err(|err: Error| match err.location() {
             Some(_) => err,
-            None => err.at(&place.base),
+            None => err.at(&storage.base),
         })
     }
 
-    async fn of(place: &Place, document: &Value) -> Result<Self> {
+    async fn of(storage: &Storage, document: &Value) -> Result<Self> {
         let foreign = |what: &str| {
             Error::new(
                 ErrorKind::Unsupported,
@@ -225,7 +220,7 @@ impl Cube {
             let mut opened = Vec::with_capacity(arrays.len());
             for name in arrays {
                 let at = below(&path, &name);
-                let array = Array::of_document(place.clone(), &at, find(&at)?)?;
+                let array = Array::of_document(storage.clone(), &at, find(&at)?)?;
                 opened.push((name, array));
             }
             let grid = find(&below(&path, describe::GRID))?;
@@ -241,22 +236,22 @@ impl Cube {
             .iter()
             .enumerate()
             .filter_map(|(number, name)| {
-                let place = match arrangement {
+                let storage = match arrangement {
                     Arrangement::Bands => number,
                     Arrangement::Stacked => 0,
                 };
-                let (_, array) = first?.get(place)?;
+                let (_, array) = first?.get(storage)?;
                 Some(band_of(name, array))
             })
             .collect();
         let time = below(&cut::level_path(0, overviews), "time");
-        let array = Array::of_document(place.clone(), &time, find(&time)?)?;
+        let array = Array::of_document(storage.clone(), &time, find(&time)?)?;
         let item = below(&cut::level_path(0, overviews), describe::ITEM);
-        let items = place.read(&below(&item, "c/0")).await?;
+        let items = storage.read(&below(&item, "c/0")).await?;
         let items = items.as_deref().and_then(describe::texts_of);
         let steps = steps_of(&array, &items.unwrap_or_default()).await?;
         Ok(Self {
-            location: place.base.clone(),
+            location: storage.base.clone(),
             attributes,
             bands,
             steps,
@@ -443,7 +438,7 @@ fn grid_of(document: &Value, shape: &[u64]) -> Option<GeoBox> {
     })
 }
 
-/// Returns the EPSG code that well-known text ends with, or that stands in its place.
+/// Returns the EPSG code that well-known text ends with, or that stands in its storage.
 fn epsg_of(wkt: &str) -> Option<u32> {
     let code = match wkt.strip_prefix("EPSG:") {
         Some(code) => code,

@@ -12,9 +12,9 @@ use crate::{
 
 /// A box of samples: where it starts and how long it is, axis by axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Region {
-    pub(super) start: Vec<u64>,
-    pub(super) shape: Vec<u64>,
+pub(crate) struct Region {
+    pub(crate) start: Vec<u64>,
+    pub(crate) shape: Vec<u64>,
 }
 
 impl Region {
@@ -23,7 +23,7 @@ impl Region {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if a range is empty or ends outside, or their number is not the rank.
-    pub(super) fn checked(ranges: &[Range<u64>], shape: &[u64]) -> Result<Self> {
+    pub(crate) fn checked(ranges: &[Range<u64>], shape: &[u64]) -> Result<Self> {
         let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         if ranges.len() != shape.len() {
             return wrong(format!(
@@ -71,7 +71,7 @@ impl Region {
     }
 
     /// Returns every chunk of a grid that this region touches, the last axis fastest.
-    pub(super) fn parts(&self, grid: &[u64]) -> impl Iterator<Item = (Vec<u64>, Part)> + '_ {
+    pub(crate) fn parts(&self, grid: &[u64]) -> impl Iterator<Item = (Vec<u64>, Part)> + '_ {
         let grid = grid.to_vec();
         let first: Vec<u64> = self
             .start
@@ -97,17 +97,17 @@ impl Region {
 
 /// The part of a region that one chunk holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Where it starts in the chunk.
-    pub(super) from: Vec<usize>,
+    pub(crate) from: Vec<usize>,
     /// Where it starts in the region.
-    pub(super) to: Vec<usize>,
-    pub(super) shape: Vec<usize>,
+    pub(crate) to: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
 }
 
 impl Part {
     /// Returns the samples of the chunk, in its order, between which all of the part lies.
-    pub(super) fn span(&self, chunk: &[usize]) -> Range<usize> {
+    pub(crate) fn span(&self, chunk: &[usize]) -> Range<usize> {
         let (mut first, mut last) = (0, 0);
         for ((from, shape), chunk) in self.from.iter().zip(&self.shape).zip(chunk) {
             first = first * chunk + from;
@@ -122,7 +122,7 @@ fn to_memory(number: u64) -> Option<usize> {
 }
 
 /// Returns every index below `counts`, the last axis fastest.
-pub(super) fn indices(counts: Vec<u64>) -> impl Iterator<Item = Vec<u64>> {
+pub(crate) fn indices(counts: Vec<u64>) -> impl Iterator<Item = Vec<u64>> {
     let none = counts.contains(&0);
     let mut next = (!none).then(|| vec![0; counts.len()]);
     std::iter::from_fn(move || {
@@ -144,7 +144,7 @@ pub(super) fn indices(counts: Vec<u64>) -> impl Iterator<Item = Vec<u64>> {
 }
 
 /// Returns how many samples a shape holds, if they fit memory as samples of `size` bytes.
-pub(super) fn length_of(shape: &[u64], size: usize) -> Result<usize> {
+pub(crate) fn length_of(shape: &[u64], size: usize) -> Result<usize> {
     shape
         .iter()
         .try_fold(size, |bytes, &length| {
@@ -161,19 +161,19 @@ pub(super) fn length_of(shape: &[u64], size: usize) -> Result<usize> {
         })
 }
 
-/// Cuts an output into the places of parts, which do not overlap and come sorted by `to`, axis by axis.
+/// Cuts an output into the positions of parts, which do not overlap and come sorted by `to`, axis by axis.
 /// Places are returned in the order of the parts.
-pub(super) fn cut<'a, T>(
+pub(crate) fn cut<'a, T>(
     output: ArrayViewMutD<'a, T>,
     parts: &[&Part],
 ) -> Result<Vec<ArrayViewMutD<'a, T>>> {
-    let mut places: Vec<Option<ArrayViewMutD<'a, T>>> = parts.iter().map(|_| None).collect();
+    let mut positions: Vec<Option<ArrayViewMutD<'a, T>>> = parts.iter().map(|_| None).collect();
     let all: Vec<usize> = (0..parts.len()).collect();
-    split(output, parts, &all, 0, &mut places);
-    places
+    split(output, parts, &all, 0, &mut positions);
+    positions
         .into_iter()
         .collect::<Option<_>>()
-        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "two chunks have the same place"))
+        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "two chunks have the same position"))
 }
 
 /// Cuts along one axis, then each piece along the next.
@@ -182,11 +182,11 @@ fn split<'a, T>(
     parts: &[&Part],
     chosen: &[usize],
     axis: usize,
-    places: &mut [Option<ArrayViewMutD<'a, T>>],
+    positions: &mut [Option<ArrayViewMutD<'a, T>>],
 ) {
     let Some(&first) = chosen.first() else { return };
     if axis == view.ndim() {
-        places[first] = Some(view);
+        positions[first] = Some(view);
         return;
     }
     let mut order = chosen.to_vec();
@@ -202,13 +202,13 @@ fn split<'a, T>(
         let (piece, rest) = rest.split_at(Axis(axis), length);
         view = rest;
         gone = start + length;
-        split(piece, parts, group, axis + 1, places);
+        split(piece, parts, group, axis + 1, positions);
     }
 }
 
-/// Copies a part of a chunk into its place. `bytes` are the chunk's samples, little-endian, in C order.
-pub(super) fn paste<T: Sample>(
-    place: ArrayViewMutD<'_, T>,
+/// Copies a part of a chunk into its position. `bytes` are the chunk's samples, little-endian, in C order.
+pub(crate) fn paste<T: Sample>(
+    position: ArrayViewMutD<'_, T>,
     bytes: &[u8],
     chunk: &[usize],
     from: &[usize],
@@ -223,32 +223,32 @@ pub(super) fn paste<T: Sample>(
         .zip(&strides)
         .map(|(at, stride)| at * stride)
         .sum();
-    fill(place, bytes, start, &strides).ok_or_else(short)
+    fill(position, bytes, start, &strides).ok_or_else(short)
 }
 
 fn fill<T: Sample>(
-    mut place: ArrayViewMutD<'_, T>,
+    mut position: ArrayViewMutD<'_, T>,
     bytes: &[u8],
     start: usize,
     strides: &[usize],
 ) -> Option<()> {
     let size = T::DTYPE.size();
     let row = |start: usize, length: usize| bytes.get(start * size..(start + length) * size);
-    match (place.ndim(), strides) {
+    match (position.ndim(), strides) {
         (0, _) => {
             let mut one = [T::of_number(0.0)];
             T::get_le(&mut one, row(start, 1)?);
-            place.fill(one[0]);
+            position.fill(one[0]);
         }
         (1, _) => {
-            let from = row(start, place.len())?;
-            match place.as_slice_mut() {
+            let from = row(start, position.len())?;
+            match position.as_slice_mut() {
                 Some(samples) => T::get_le(samples, from),
-                None => T::get_le(&mut place, from),
+                None => T::get_le(&mut position, from),
             }
         }
         (2, &[stride, _]) => {
-            let mut rows = place.into_dimensionality::<Ix2>().ok()?;
+            let mut rows = position.into_dimensionality::<Ix2>().ok()?;
             let width = rows.ncols();
             for (number, mut out) in rows.rows_mut().into_iter().enumerate() {
                 let from = row(start + number * stride, width)?;
@@ -259,7 +259,7 @@ fn fill<T: Sample>(
             }
         }
         (_, [stride, rest @ ..]) => {
-            for (number, inner) in place.outer_iter_mut().enumerate() {
+            for (number, inner) in position.outer_iter_mut().enumerate() {
                 fill(inner, bytes, start + number * stride, rest)?;
             }
         }
@@ -270,7 +270,7 @@ fn fill<T: Sample>(
 
 /// Copies samples into a chunk's bytes, little-endian, in C order. What the samples do not reach keeps
 /// its bytes.
-pub(super) fn collect<T: Sample>(samples: &ArrayViewD<'_, T>, chunk: &[usize], bytes: &mut [u8]) {
+pub(crate) fn collect<T: Sample>(samples: &ArrayViewD<'_, T>, chunk: &[usize], bytes: &mut [u8]) {
     let size = T::DTYPE.size();
     if samples.shape() == chunk
         && let Some(slice) = samples.as_slice()
@@ -307,7 +307,7 @@ fn put<T: Sample>(samples: &ArrayViewD<'_, T>, strides: &[usize], bytes: &mut [u
 }
 
 /// Returns the part of samples that lies in the chunk at `index` of a grid that starts where they do.
-pub(super) fn piece<'a, T>(
+pub(crate) fn piece<'a, T>(
     samples: &'a ArrayViewD<'_, T>,
     index: &[u64],
     chunk: &[usize],
@@ -323,7 +323,7 @@ pub(super) fn piece<'a, T>(
 }
 
 /// Makes an array of one value.
-pub(super) fn filled<T: Sample>(shape: &[u64], value: T) -> Result<ArrayD<T>> {
+pub(crate) fn filled<T: Sample>(shape: &[u64], value: T) -> Result<ArrayD<T>> {
     length_of(shape, size_of::<T>())?;
     let shape: Vec<usize> = shape.iter().filter_map(|&n| to_memory(n)).collect();
     Ok(ArrayD::from_elem(IxDyn(&shape), value))

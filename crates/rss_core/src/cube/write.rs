@@ -26,15 +26,11 @@ use super::{
 };
 use crate::{
     apply::Hole,
+    array::{Array, ArraySpec, JOURNAL, Root, Storage, Turn, below, parse, to_bytes},
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     raster::{DataType, Resampling, check_overview},
     session::Session,
-    zarr::{
-        array::{Array, ArraySpec, below, parse, to_bytes},
-        place::{JOURNAL, Place, Turn},
-        root::Root,
-    },
 };
 
 /// What a write did.
@@ -66,15 +62,15 @@ pub(super) async fn create(
     let location = root.location();
     let (fresh, _) = Fresh::of(session, images, None, options).await?;
     let fresh = fresh.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "no images to write"))?;
-    let place = Place::make(session, root).await?;
-    let turn = place.go_on().await?;
+    let storage = Storage::make(session, root).await?;
+    let turn = storage.go_on().await?;
     let cut = Cut {
         layout: options.layout,
         overviews: options.overviews,
         resampling: options.resampling,
     };
-    let work = Work::new(place, turn, fresh, cut, None)?;
-    let there = work.place.read("zarr.json").await?;
+    let work = Work::new(storage, turn, fresh, cut, None)?;
+    let there = work.storage.read("zarr.json").await?;
     let journal = work.journal().await?;
     let wrong = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what).at(location));
     match (&there, &journal) {
@@ -87,7 +83,7 @@ pub(super) async fn create(
                 });
             }
             return wrong(
-                "a group or array is there already: append to it, or choose another place",
+                "a group or array is there already: append to it, or choose another storage",
             );
         }
         (_, Some(other)) if *other != work.said()? => {
@@ -110,9 +106,9 @@ pub(super) async fn append(
     options: &CubeOptions,
 ) -> Result<Written> {
     let location = root.location();
-    let place = Place::at(session, root).await?;
-    let turn = place.go_on().await?;
-    let cube = Cube::open_in(&place).await?;
+    let storage = Storage::at(session, root).await?;
+    let turn = storage.go_on().await?;
+    let cube = Cube::open_in(&storage).await?;
     let at = |err: Error| match err.location() {
         Some(_) => err,
         None => err.at(location),
@@ -130,7 +126,7 @@ pub(super) async fn append(
         .map_err(at)?;
     let Some(fresh) = fresh else {
         // Perhaps all but the end of the journal was written.
-        place.remove(JOURNAL).await?;
+        storage.remove(JOURNAL).await?;
         return Ok(Written {
             known,
             ..Written::default()
@@ -150,7 +146,7 @@ pub(super) async fn append(
             ),
         )));
     }
-    let work = Work::new(place, turn, fresh, cut, Some(&cube))?;
+    let work = Work::new(storage, turn, fresh, cut, Some(&cube))?;
     let journal = work.journal().await?;
     if journal
         .as_ref()
@@ -158,7 +154,7 @@ pub(super) async fn append(
     {
         let message = format!(
             "a stopped append of other images is there: go on with those, or remove {}",
-            work.place.journal_name()
+            work.storage.journal_name()
         );
         return Err(at(Error::new(ErrorKind::InvalidInput, message)));
     }
@@ -169,7 +165,7 @@ pub(super) async fn append(
 
 /// A write under way.
 pub(super) struct Work {
-    pub(super) place: Place,
+    pub(super) storage: Storage,
     turn: Turn,
     pub(super) source: Arc<dyn Samples>,
     /// Dates of the source that are not written.
@@ -196,7 +192,7 @@ pub(super) struct Level {
 
 impl Work {
     fn new(
-        place: Place,
+        storage: Storage,
         turn: Turn,
         fresh: Fresh,
         cut: Cut,
@@ -246,7 +242,7 @@ impl Work {
                     old.push(array.clone());
                 }
                 let at = below(&path, name);
-                arrays.push(Array::unwritten(place.clone(), &at, spec)?);
+                arrays.push(Array::unwritten(storage.clone(), &at, spec)?);
             }
             levels.push(Level {
                 path,
@@ -257,7 +253,7 @@ impl Work {
             });
         }
         Ok(Self {
-            place,
+            storage,
             turn,
             source: fresh.source,
             skipped: fresh.skipped,
@@ -302,18 +298,18 @@ impl Work {
             Value::Null => {}
             made => said["made"] = made,
         }
-        Ok(self.place.journal_of(said))
+        Ok(self.storage.journal_of(said))
     }
 
     async fn journal(&self) -> Result<Option<Value>> {
-        let found = self.place.read(JOURNAL).await?;
+        let found = self.storage.read(JOURNAL).await?;
         found
-            .map(|bytes| parse(&bytes).map_err(|err| err.at(self.place.locate(JOURNAL))))
+            .map(|bytes| parse(&bytes).map_err(|err| err.at(self.storage.locate(JOURNAL))))
             .transpose()
     }
 
     async fn run(self, resumes: bool, options: &CubeOptions) -> Result<Written> {
-        let session = self.place.session.clone();
+        let session = self.storage.session.clone();
         let jobs = self.jobs()?;
         let shards: u64 = jobs.iter().map(|level| level.len() as u64).sum();
         let holes = self.source.holes();
@@ -322,7 +318,7 @@ impl Work {
         if resumes && holes.is_none() {
             for level in &self.levels {
                 for (name, _) in &level.specs {
-                    let found = self.place.list(&below(&level.path, name)).await?;
+                    let found = self.storage.list(&below(&level.path, name)).await?;
                     there.extend(found.into_iter().map(|(key, _)| key));
                 }
             }
@@ -336,15 +332,15 @@ impl Work {
         let left = levels.iter().flatten().map(|batch| batch.jobs.len() as u64);
         let resumed = shards - left.sum::<u64>();
         if resumes {
-            self.place.clean().await?;
+            self.storage.clean().await?;
         } else {
             let journal = to_bytes(&self.said()?);
-            self.place.write(JOURNAL, vec![journal]).await?;
+            self.storage.write(JOURNAL, vec![journal]).await?;
         }
-        if self.place.wants_metadata_first() {
+        if self.storage.wants_metadata_first() {
             for level in &self.levels {
                 let (_, arrays) = self.described(level)?;
-                describe::write_documents(&self.place, &arrays).await?;
+                describe::write_documents(&self.storage, &arrays).await?;
             }
         }
         let (done, bytes) = (AtomicU64::new(resumed), AtomicU64::new(0));
@@ -401,8 +397,8 @@ impl Work {
     /// Removes the journal: what is written can be seen.
     async fn finish(&self, shards: u64) -> Result<Written> {
         self.turn.publish(&self.message()).await?;
-        self.place.remove(JOURNAL).await?;
-        self.place.clean().await?;
+        self.storage.remove(JOURNAL).await?;
+        self.storage.clean().await?;
         Ok(Written {
             steps: self.steps.len() - self.before,
             shards,
@@ -450,9 +446,9 @@ impl Work {
     async fn describe(&self) -> Result<()> {
         for level in &self.levels {
             let (coordinates, _) = self.described(level)?;
-            coordinates.write(&self.place, &level.path).await?;
+            coordinates.write(&self.storage, &level.path).await?;
         }
-        describe::write_documents(&self.place, &self.documents()?).await
+        describe::write_documents(&self.storage, &self.documents()?).await
     }
 
     /// Returns the metadata of all arrays, of the groups of levels, and of the root, which is last.
@@ -505,7 +501,7 @@ impl Work {
         if documents.last().map(|(_, root)| root) != parse(root).ok().as_ref() {
             return Ok(false);
         }
-        Ok(Cube::open_in(&self.place).await?.steps() == self.steps)
+        Ok(Cube::open_in(&self.storage).await?.steps() == self.steps)
     }
 }
 

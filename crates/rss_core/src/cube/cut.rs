@@ -4,13 +4,10 @@ use serde_json::{Value, json};
 
 use super::describe::{self, CubeBand, STACK};
 use crate::{
+    array::{Arrangement, ArraySpec, Layout},
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     raster::Resampling,
-    zarr::{
-        array::ArraySpec,
-        layout::{Arrangement, Layout},
-    },
 };
 
 /// How a cube is cut, as its group says it.

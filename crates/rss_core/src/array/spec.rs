@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::{
+use super::{
     codec::{Chain, Codec},
     metadata::Metadata,
     region,
@@ -92,7 +92,7 @@ impl ArraySpec {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`], which names the number that cannot be and says what can.
-    pub(in crate::zarr) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         let rank = self.shape.len();
         let shard = self.shard.as_ref().unwrap_or(&self.chunk);
@@ -129,12 +129,12 @@ impl ArraySpec {
     }
 
     /// Returns the metadata as it is written.
-    pub(in crate::zarr) fn document(&self) -> Result<Value> {
+    pub(crate) fn document(&self) -> Result<Value> {
         self.check()?;
         Ok(self.metadata().to_json())
     }
 
-    pub(super) fn metadata(&self) -> Metadata {
+    pub(crate) fn metadata(&self) -> Metadata {
         let chain = Chain::of(self.codec, self.dtype.size());
         let (grid, chain) = match &self.shard {
             Some(shard) => {

@@ -20,10 +20,10 @@ const ABSENT: u64 = u64::MAX;
 
 /// How chunks lie in a shard.
 #[derive(Clone, Debug)]
-pub(super) struct Sharding {
+pub(crate) struct Sharding {
     /// Samples of a chunk, axis by axis.
-    pub(super) chunk: Vec<u64>,
-    pub(super) inner: Chain,
+    pub(crate) chunk: Vec<u64>,
+    pub(crate) inner: Chain,
     at_start: bool,
     has_checksum: bool,
     big_endian: bool,
@@ -31,7 +31,7 @@ pub(super) struct Sharding {
 
 /// Where the chunks of one shard lie.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(crate) struct Index {
     /// In C order; none where the chunk is not stored.
     chunks: Vec<Option<Range<u64>>>,
     /// Chunks of each axis.
@@ -43,7 +43,7 @@ fn corrupt(what: impl Into<String>) -> Error {
 }
 
 impl Sharding {
-    pub(super) fn new(chunk: Vec<u64>, inner: Chain) -> Self {
+    pub(crate) fn new(chunk: Vec<u64>, inner: Chain) -> Self {
         Self {
             chunk,
             inner,
@@ -53,7 +53,7 @@ impl Sharding {
         }
     }
 
-    pub(super) fn parse(codec: &Extension<'_>, rank: usize, sample: usize) -> Result<Self> {
+    pub(crate) fn parse(codec: &Extension<'_>, rank: usize, sample: usize) -> Result<Self> {
         let said = codec.configuration;
         let inner = said
             .get("codecs")
@@ -88,11 +88,11 @@ impl Sharding {
     }
 
     /// Returns true if [`write_index`] makes the index that this says.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         !self.at_start && self.has_checksum && !self.big_endian
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({"name": "sharding_indexed", "configuration": {
             "chunk_shape": self.chunk,
             "codecs": self.inner.to_json(),
@@ -105,7 +105,7 @@ impl Sharding {
     }
 
     /// Returns how many chunks a shard of a shape holds on each axis.
-    pub(super) fn counts(&self, shard: &[u64]) -> Result<Vec<u64>> {
+    pub(crate) fn counts(&self, shard: &[u64]) -> Result<Vec<u64>> {
         let whole = shard
             .iter()
             .zip(&self.chunk)
@@ -121,7 +121,7 @@ impl Sharding {
     }
 
     /// Returns the bytes of the index, and whether they are the first of the object.
-    pub(super) fn index_bytes(&self, counts: &[u64]) -> Result<(u64, bool)> {
+    pub(crate) fn index_bytes(&self, counts: &[u64]) -> Result<(u64, bool)> {
         let checksum = if self.has_checksum { 4 } else { 0 };
         counts
             .iter()
@@ -133,7 +133,7 @@ impl Sharding {
     }
 
     /// Reads an index. `size` is that of the object.
-    pub(super) fn read_index(&self, bytes: &[u8], counts: Vec<u64>, size: u64) -> Result<Index> {
+    pub(crate) fn read_index(&self, bytes: &[u8], counts: Vec<u64>, size: u64) -> Result<Index> {
         let (expected, _) = self.index_bytes(&counts)?;
         if bytes.len() as u64 != expected {
             return Err(corrupt(format!(
@@ -159,7 +159,7 @@ impl Sharding {
         };
         let (numbers, _) = pairs.as_chunks::<8>();
         let mut chunks = Vec::with_capacity(numbers.len() / 2);
-        for (place, pair) in numbers.chunks_exact(2).enumerate() {
+        for (position, pair) in numbers.chunks_exact(2).enumerate() {
             let &[offset, length] = pair else { continue };
             let (offset, length) = (number(&offset), number(&length));
             if offset == ABSENT && length == ABSENT {
@@ -169,7 +169,7 @@ impl Sharding {
             let end = offset.checked_add(length).filter(|&end| end <= size);
             let end = end.ok_or_else(|| {
                 corrupt(format!(
-                    "chunk {place} of the shard lies at {offset} + {length}, outside of its {size} bytes"
+                    "chunk {position} of the shard lies at {offset} + {length}, outside of its {size} bytes"
                 ))
             })?;
             chunks.push(Some(offset..end));
@@ -178,7 +178,7 @@ impl Sharding {
     }
 
     /// Decodes all of a shard that lies inside another chunk.
-    pub(super) fn decode_all(&self, bytes: &[u8], shape: &Shape<'_>) -> Result<Vec<u8>> {
+    pub(crate) fn decode_all(&self, bytes: &[u8], shape: &Shape<'_>) -> Result<Vec<u8>> {
         let axes: Vec<u64> = shape.axes.iter().map(|&axis| axis as u64).collect();
         let counts = self.counts(&axes)?;
         let (length, at_start) = self.index_bytes(&counts)?;
@@ -202,13 +202,13 @@ impl Sharding {
         };
         let all = 0..inside.bytes()?;
         let mut scratch = Scratch::default();
-        for place in region::indices(counts) {
-            let Some(range) = index.find(&place) else {
+        for position in region::indices(counts) {
+            let Some(range) = index.find(&position) else {
                 continue;
             };
             let packed = slice(bytes, &range).unwrap_or_default();
             let samples = self.inner.decode(packed, &all, &inside, &mut scratch)?;
-            copy(samples, &place, &inside, shape.axes, &mut out);
+            copy(samples, &position, &inside, shape.axes, &mut out);
         }
         Ok(out)
     }
@@ -218,8 +218,8 @@ fn slice<'a>(bytes: &'a [u8], range: &Range<u64>) -> Option<&'a [u8]> {
     bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
-/// Copies a chunk to its place among the samples of a shard.
-fn copy(samples: &[u8], place: &[u64], chunk: &Shape<'_>, shard: &[usize], out: &mut [u8]) {
+/// Copies a chunk to its position among the samples of a shard.
+fn copy(samples: &[u8], position: &[u64], chunk: &Shape<'_>, shard: &[usize], out: &mut [u8]) {
     let row = chunk.axes.last().copied().unwrap_or(1) * chunk.sample;
     let outer = chunk.axes.split_last().map_or(&[][..], |(_, outer)| outer);
     let rows = region::indices(outer.iter().map(|&axis| axis as u64).collect());
@@ -227,7 +227,7 @@ fn copy(samples: &[u8], place: &[u64], chunk: &Shape<'_>, shard: &[usize], out: 
         let mut at = 0;
         for axis in 0..shard.len() {
             let inside = index.get(axis).copied().unwrap_or(0);
-            let sample = place[axis] * chunk.axes[axis] as u64 + inside;
+            let sample = position[axis] * chunk.axes[axis] as u64 + inside;
             at = at * shard[axis] + usize::try_from(sample).unwrap_or(usize::MAX);
         }
         let at = at * chunk.sample;
@@ -237,7 +237,7 @@ fn copy(samples: &[u8], place: &[u64], chunk: &Shape<'_>, shard: &[usize], out: 
 
 impl Index {
     /// Returns the index of an object that is one chunk.
-    pub(super) fn of_one(size: u64) -> Self {
+    pub(crate) fn of_one(size: u64) -> Self {
         Self {
             chunks: vec![Some(0..size)],
             counts: Vec::new(),
@@ -245,22 +245,22 @@ impl Index {
     }
 
     /// Returns where a chunk lies; none where it is not stored.
-    pub(super) fn find(&self, chunk: &[u64]) -> Option<Range<u64>> {
-        let mut place = 0;
+    pub(crate) fn find(&self, chunk: &[u64]) -> Option<Range<u64>> {
+        let mut position = 0;
         for (at, count) in chunk.iter().zip(&self.counts) {
-            place = place * count + at;
+            position = position * count + at;
         }
-        self.chunks.get(usize::try_from(place).ok()?)?.clone()
+        self.chunks.get(usize::try_from(position).ok()?)?.clone()
     }
 
     /// Returns the bytes of memory this takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.chunks.len() * size_of::<Option<Range<u64>>>()
     }
 }
 
 /// Writes the index of chunks that lie one after the other, in C order. None is one that is not stored.
-pub(super) fn write_index(lengths: &[Option<u64>]) -> Vec<u8> {
+pub(crate) fn write_index(lengths: &[Option<u64>]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(lengths.len() * 16 + 4);
     let mut at = 0_u64;
     for length in lengths {

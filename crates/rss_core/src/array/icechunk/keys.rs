@@ -16,7 +16,7 @@ use super::{
     backend::Repository,
     fault::{absent, carried, of_store},
 };
-use crate::zarr::place::JOURNAL;
+use crate::array::storage::JOURNAL;
 
 /// The keys. Their store knows neither ETags nor times: what is read is of one version, whatever is written.
 #[derive(Clone, Debug)]

@@ -15,13 +15,10 @@ use super::{
 };
 use crate::{
     apply::Hole,
+    array::{Arrangement, Array, Block},
     error::{Error, ErrorKind, Result},
     geo::Window,
     raster::{DataType, Pixels, Sample, halved, with_type},
-    zarr::{
-        array::Array,
-        layout::{Arrangement, Block},
-    },
 };
 
 /// One shard to write.
@@ -253,7 +250,7 @@ impl Work {
     where
         T: Sample + Send + Sync + 'static,
     {
-        let place = part.bands.iter().position(|&band| band == job.band);
+        let storage = part.bands.iter().position(|&band| band == job.band);
         let fresh = self.fresh(job);
         let times = fresh.start - part.times.start..fresh.end - part.times.start;
         let expected = (
@@ -269,7 +266,7 @@ impl Work {
         }
         let made = Arc::clone(made);
         self.put(job, move |encode| {
-            let view = place.and_then(|place| T::view(made.get(place)?));
+            let view = storage.and_then(|storage| T::view(made.get(storage)?));
             let view = view.filter(|view| view.dim() == expected).ok_or_else(|| {
                 Error::new(
                     ErrorKind::Corrupt,
@@ -310,7 +307,7 @@ impl Work {
             array: array.clone(),
             arrangement: self.cut.layout.arrangement,
         };
-        let session = &self.place.session;
+        let session = &self.storage.session;
         let pieces = session.cpu(move || work(&encode)).await??;
         array.put(&job.key, pieces).await
     }
@@ -334,7 +331,7 @@ impl Work {
             .read_box::<T>(array, job.band, &job.times, &window)
             .await?;
         let (resampling, nodata) = (self.cut.resampling, self.bands[job.band].nodata);
-        let session = &self.place.session;
+        let session = &self.storage.session;
         session
             .cpu(move || halved(samples.view(), resampling, nodata))
             .await?
@@ -387,11 +384,11 @@ fn grouped(jobs: Vec<Job>, together: Together) -> Vec<Vec<Job>> {
                 continue;
             }
             Together::Bands => job.times.start,
-            Together::Place => 0,
+            Together::Storage => 0,
         };
-        let place = known.entry((job.window, job.dtype, time));
-        let place = *place.or_insert(groups.len());
-        match groups.get_mut(place) {
+        let storage = known.entry((job.window, job.dtype, time));
+        let storage = *storage.or_insert(groups.len());
+        match groups.get_mut(storage) {
             Some(group) => group.push(job),
             None => groups.push(vec![job]),
         }
@@ -436,7 +433,7 @@ mod tests {
         assert_eq!(apart.len(), 12);
         let bands: Vec<Vec<usize>> = told(Together::Bands);
         assert_eq!(bands, [&[0, 1][..], &[2]].repeat(4));
-        let places: Vec<Vec<usize>> = told(Together::Place);
+        let places: Vec<Vec<usize>> = told(Together::Storage);
         assert_eq!(places, [&[0, 1, 0, 1][..], &[2, 2]].repeat(2));
     }
 }

@@ -12,14 +12,14 @@ use crate::{
 
 /// A repository that cannot be.
 #[derive(Clone, Debug)]
-pub(in crate::zarr) enum Repository {}
+pub(crate) enum Repository {}
 
 /// A write that cannot be.
 #[derive(Debug)]
-pub(in crate::zarr) enum Turn {}
+pub(crate) enum Turn {}
 
 impl Repository {
-    pub(in crate::zarr) async fn open(
+    pub(crate) async fn open(
         _session: &Session,
         address: &Icechunk,
         _missing: Missing,
@@ -28,15 +28,15 @@ impl Repository {
         Err(Error::new(ErrorKind::Unsupported, message).at(&address.location))
     }
 
-    pub(in crate::zarr) fn keys(&self) -> Arc<dyn ObjectStore> {
+    pub(crate) fn keys(&self) -> Arc<dyn ObjectStore> {
         match *self {}
     }
 
-    pub(in crate::zarr) async fn begin(&self, _stopped: Stopped) -> Result<Turn> {
+    pub(crate) async fn begin(&self, _stopped: Stopped) -> Result<Turn> {
         match *self {}
     }
 
-    pub(in crate::zarr) fn work_branch(&self) -> String {
+    pub(crate) fn work_branch(&self) -> String {
         match *self {}
     }
 
@@ -46,7 +46,7 @@ impl Repository {
 }
 
 impl Turn {
-    pub(in crate::zarr) async fn publish(&self, _message: &str) -> Result<()> {
+    pub(crate) async fn publish(&self, _message: &str) -> Result<()> {
         match *self {}
     }
 }

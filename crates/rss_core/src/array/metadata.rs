@@ -18,31 +18,31 @@ const MAX_RANK: usize = 32;
 
 /// What an array is.
 #[derive(Clone, Debug)]
-pub(super) struct Metadata {
-    pub(super) shape: Vec<u64>,
-    pub(super) dtype: DataType,
+pub(crate) struct Metadata {
+    pub(crate) shape: Vec<u64>,
+    pub(crate) dtype: DataType,
     /// Samples of an object, axis by axis: of a shard where chunks lie in shards.
-    pub(super) grid: Vec<u64>,
-    pub(super) keys: Keys,
+    pub(crate) grid: Vec<u64>,
+    pub(crate) keys: Keys,
     /// The bytes of a sample that is not stored, little-endian.
-    pub(super) fill: Vec<u8>,
+    pub(crate) fill: Vec<u8>,
     /// The same as a number; of a complex one its real part.
-    pub(super) fill_number: f64,
-    pub(super) chain: Chain,
-    pub(super) dimensions: Vec<Option<String>>,
-    pub(super) attributes: Members,
+    pub(crate) fill_number: f64,
+    pub(crate) chain: Chain,
+    pub(crate) dimensions: Vec<Option<String>>,
+    pub(crate) attributes: Members,
 }
 
 /// How the object of a chunk is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     has_prefix: bool,
     separator: String,
 }
 
 impl Keys {
     /// Returns the key of a chunk, below the array's.
-    pub(super) fn key(&self, chunk: &[u64]) -> String {
+    pub(crate) fn key(&self, chunk: &[u64]) -> String {
         let numbers: Vec<String> = chunk.iter().map(u64::to_string).collect();
         let name = numbers.join(&self.separator);
         match (self.has_prefix, name.is_empty()) {
@@ -60,7 +60,7 @@ fn corrupt(what: impl Into<String>) -> Error {
 
 impl Metadata {
     /// Makes the metadata of a new array.
-    pub(super) fn new(
+    pub(crate) fn new(
         shape: Vec<u64>,
         dtype: DataType,
         grid: Vec<u64>,
@@ -86,7 +86,7 @@ impl Metadata {
     }
 
     /// Returns what is written of a new array.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "zarr_format": 3,
             "node_type": "array",
@@ -109,7 +109,7 @@ impl Metadata {
     ///
     /// [`ErrorKind::InvalidInput`] if it is a group; [`ErrorKind::Corrupt`] or
     /// [`ErrorKind::Unsupported`] if it is an array that cannot be read.
-    pub(super) fn parse(document: &Value) -> Result<Self> {
+    pub(crate) fn parse(document: &Value) -> Result<Self> {
         if document.get("zarr_format").and_then(Value::as_u64) != Some(3) {
             return Err(corrupt("`zarr_format` is not 3"));
         }
@@ -168,7 +168,7 @@ impl Metadata {
     }
 
     /// Reads `.zarray`, and `.zattrs` where there is one.
-    pub(super) fn parse_v2(document: &Value, attributes: Option<Value>) -> Result<Self> {
+    pub(crate) fn parse_v2(document: &Value, attributes: Option<Value>) -> Result<Self> {
         let shape = shape_of(document)?;
         let rank = shape.len();
         let said = document.get("dtype").and_then(Value::as_str);

@@ -2,28 +2,16 @@
 //! chunks in one object.
 //!
 //! A shard is the unit of work: it is encoded and written once, whole. A chunk is the unit of reading: an
-//! open array knows where each lies, and asks for nothing else.
+//! open array knows where each lies, and asks for nothing else. An [`Array`] is samples; a [`Cube`] adds dates, bands
+//! and a grid.
 
-mod array;
-mod codec;
-mod cube;
-mod extension;
-mod icechunk;
-mod layout;
-mod metadata;
-mod place;
-mod region;
-mod root;
-mod shard;
-
-pub use self::{
-    array::{Array, ArraySpec},
-    codec::{Codec, Compressor, Shuffle},
+pub use crate::{
+    array::{
+        Arrangement, Array, ArraySpec, Block, Codec, Commit, Compressor, Icechunk, Layout, Root,
+        Shuffle, Use,
+    },
     cube::{
         Cube, CubeBand, CubeOptions, Image, Images, PixelIndex, Pixels, TimeStep, WriteProgress,
         Written,
     },
-    icechunk::{Commit, Icechunk},
-    layout::{Arrangement, Block, Layout, Use},
-    root::Root,
 };

@@ -10,16 +10,16 @@ use super::{
     lz::{self, Wrapping},
 };
 use crate::{
-    error::{Error, ErrorKind, Result},
-    zarr::{
+    array::{
         extension::{self, Extension},
         shard::Sharding,
     },
+    error::{Error, ErrorKind, Result},
 };
 
 /// The codecs of one kind of chunk.
 #[derive(Clone, Debug)]
-pub(in crate::zarr) struct Chain {
+pub(crate) struct Chain {
     /// Axis `i` of what is stored is axis `order[i]` of the array.
     order: Option<Vec<usize>>,
     samples: Samples,
@@ -51,7 +51,7 @@ enum Step {
 
 /// Memory to decode or encode a chunk in, kept from one to the next.
 #[derive(Debug, Default)]
-pub(in crate::zarr) struct Scratch {
+pub(crate) struct Scratch {
     front: Vec<u8>,
     back: Vec<u8>,
     spare: Vec<u8>,
@@ -59,19 +59,19 @@ pub(in crate::zarr) struct Scratch {
 
 /// What a chunk decodes to.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::zarr) struct Shape<'a> {
-    pub(in crate::zarr) axes: &'a [usize],
+pub(crate) struct Shape<'a> {
+    pub(crate) axes: &'a [usize],
     /// Bytes of one sample.
-    pub(in crate::zarr) sample: usize,
+    pub(crate) sample: usize,
     /// Bytes that each turn round by themselves: half a complex sample, else a sample.
-    pub(in crate::zarr) word: usize,
+    pub(crate) word: usize,
     /// The bytes of a sample that is not stored, little-endian.
-    pub(in crate::zarr) fill: &'a [u8],
+    pub(crate) fill: &'a [u8],
 }
 
 impl Shape<'_> {
     /// Returns the bytes of all samples, or an error if that is no length.
-    pub(in crate::zarr) fn bytes(&self) -> Result<usize> {
+    pub(crate) fn bytes(&self) -> Result<usize> {
         self.axes
             .iter()
             .try_fold(self.sample, |bytes, &axis| bytes.checked_mul(axis))
@@ -90,7 +90,7 @@ fn unsupported(what: impl Into<String>) -> Error {
 
 impl Chain {
     /// Makes the chain for a user's choice: compression, then a checksum of what is stored.
-    pub(in crate::zarr) fn of(codec: Codec, sample: usize) -> Self {
+    pub(crate) fn of(codec: Codec, sample: usize) -> Self {
         let compress = match codec {
             Codec::None => None,
             Codec::Zstd { level } => Some(Step::Zstd { level }),
@@ -125,7 +125,7 @@ impl Chain {
     }
 
     /// Makes the chain of an array whose objects are shards.
-    pub(in crate::zarr) fn of_shards(sharding: Sharding) -> Self {
+    pub(crate) fn of_shards(sharding: Sharding) -> Self {
         Self {
             order: None,
             samples: Samples::Shard(Box::new(sharding)),
@@ -134,7 +134,7 @@ impl Chain {
     }
 
     /// Reads the `codecs` of an array or of a shard.
-    pub(in crate::zarr) fn parse(codecs: &Value, rank: usize, sample: usize) -> Result<Self> {
+    pub(crate) fn parse(codecs: &Value, rank: usize, sample: usize) -> Result<Self> {
         let mut order: Option<Vec<usize>> = None;
         let mut samples = None;
         let mut steps = Vec::new();
@@ -176,7 +176,7 @@ impl Chain {
     }
 
     /// Makes the chain of an array of Zarr v2.
-    pub(in crate::zarr) fn of_v2(
+    pub(crate) fn of_v2(
         compressor: &Value,
         big_endian: bool,
         fortran: bool,
@@ -209,7 +209,7 @@ impl Chain {
     }
 
     /// Returns what metadata says of this chain. Only of one that was made here.
-    pub(in crate::zarr) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let mut codecs = vec![match &self.samples {
             Samples::Bytes { .. } => {
                 json!({"name": "bytes", "configuration": {"endian": "little"}})
@@ -226,7 +226,7 @@ impl Chain {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`] if it does not.
-    pub(in crate::zarr) fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         let can = self.order.is_none()
             && match &self.samples {
                 Samples::Bytes { big_endian } => {
@@ -250,7 +250,7 @@ impl Chain {
     }
 
     /// Returns the shards, where chunks are nothing but shards: then a part of one can be read.
-    pub(in crate::zarr) fn as_shards(&self) -> Option<&Sharding> {
+    pub(crate) fn as_shards(&self) -> Option<&Sharding> {
         match &self.samples {
             Samples::Shard(sharding) if self.order.is_none() && self.steps.is_empty() => {
                 Some(sharding)
@@ -260,7 +260,7 @@ impl Chain {
     }
 
     /// Returns the chain that suits these chunks of samples, where it is left open: level, shuffle, blocks.
-    pub(in crate::zarr) fn tuned(&self, chunks: &[Vec<u8>]) -> Result<Self> {
+    pub(crate) fn tuned(&self, chunks: &[Vec<u8>]) -> Result<Self> {
         let mut tuned = self.clone();
         for step in &mut tuned.steps {
             if let Step::Blosc(spec) = step {
@@ -271,7 +271,7 @@ impl Chain {
     }
 
     /// Appends the encoded bytes of a chunk to `out`. Only by a chain that was made here.
-    pub(in crate::zarr) fn encode(
+    pub(crate) fn encode(
         &self,
         samples: &[u8],
         out: &mut Vec<u8>,
@@ -307,7 +307,7 @@ impl Chain {
 
     /// Decodes a chunk and returns its samples, little-endian, in C order. Outside of `wanted`, which
     /// counts bytes of these, they may be anything.
-    pub(in crate::zarr) fn decode<'a>(
+    pub(crate) fn decode<'a>(
         &self,
         bytes: &'a [u8],
         wanted: &Range<usize>,
@@ -542,7 +542,7 @@ fn checked(bytes: &[u8]) -> Result<usize> {
 }
 
 /// Returns the checksum of bytes, [RFC 3720](https://www.rfc-editor.org/rfc/rfc3720#section-12.1).
-pub(in crate::zarr) fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 

@@ -7,10 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::{ArrayD, ArrayViewD};
 use rayon::prelude::*;
 
-use super::{
-    super::{region, shard},
-    Array, with_scratch,
-};
+use super::{Array, region, shard, with_scratch};
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::Sample,
@@ -47,10 +44,10 @@ impl Array {
         self.0.metadata.chain.check_writable()?;
         let (first, counts) = self.whole_shards(start, samples.shape())?;
         let samples = Arc::new(samples);
-        let session = &self.0.place.session;
+        let session = &self.0.storage.session;
         let at_once = session.settings().cpu_threads.max(1);
         let message = message(start, samples.shape());
-        let turn = self.0.place.begin().await?;
+        let turn = self.0.storage.begin().await?;
         let shards: Vec<Vec<u64>> = region::indices(counts).collect();
         stream::iter(shards)
             .map(|index| {
@@ -79,12 +76,12 @@ impl Array {
     }
 
     /// Stores an encoded shard; one without chunks is removed.
-    pub(in crate::zarr) async fn put(&self, key: &[u64], pieces: Option<Vec<Bytes>>) -> Result<()> {
+    pub(crate) async fn put(&self, key: &[u64], pieces: Option<Vec<Bytes>>) -> Result<()> {
         let name = self.key_of(key);
         self.kept().shards.remove(key);
         match pieces {
-            Some(pieces) => self.0.place.write(&name, pieces).await,
-            None => self.0.place.remove(&name).await,
+            Some(pieces) => self.0.storage.write(&name, pieces).await,
+            None => self.0.storage.remove(&name).await,
         }
     }
 
@@ -128,10 +125,7 @@ impl Array {
 
     /// Encodes the samples of one shard, which may be fewer at the array's end. None if all are the fill
     /// value.
-    pub(in crate::zarr) fn encode<T>(
-        &self,
-        samples: &ArrayViewD<'_, T>,
-    ) -> Result<Option<Vec<Bytes>>>
+    pub(crate) fn encode<T>(&self, samples: &ArrayViewD<'_, T>) -> Result<Option<Vec<Bytes>>>
     where
         T: Sample + Send + Sync,
     {

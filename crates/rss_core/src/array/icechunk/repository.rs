@@ -41,7 +41,7 @@ const CHECKPOINT: usize = 32;
 
 /// An open version of a repository. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::zarr) struct Repository(Arc<Inner>);
+pub(crate) struct Repository(Arc<Inner>);
 
 struct Inner {
     repository: icechunk::Repository,
@@ -77,7 +77,7 @@ enum Branch {
 
 /// The right to write, until it is dropped. What is not published by then is forgotten, but for checkpoints.
 #[derive(Debug)]
-pub(in crate::zarr) struct Turn {
+pub(crate) struct Turn {
     repository: Repository,
     _held: OwnedMutexGuard<()>,
 }
@@ -93,7 +93,7 @@ impl fmt::Debug for Repository {
 
 impl Repository {
     /// Opens a version for reading.
-    pub(in crate::zarr) async fn open(
+    pub(crate) async fn open(
         session: &Session,
         address: &Icechunk,
         missing: Missing,
@@ -124,7 +124,7 @@ impl Repository {
     }
 
     /// Returns the version's keys as an object store.
-    pub(in crate::zarr) fn keys(&self) -> Arc<dyn ObjectStore> {
+    pub(crate) fn keys(&self) -> Arc<dyn ObjectStore> {
         Arc::new(Keys(self.clone()))
     }
 
@@ -138,7 +138,7 @@ impl Repository {
 
     /// Begins a write to the branch as it is now, or goes on with one that was stopped. Waits while another
     /// write of this repository is under way.
-    pub(in crate::zarr) async fn begin(&self, stopped: Stopped) -> Result<Turn> {
+    pub(crate) async fn begin(&self, stopped: Stopped) -> Result<Turn> {
         let held = Arc::clone(&self.0.turn).lock_owned().await;
         let target = self.target()?;
         let mut write = Write {
@@ -202,7 +202,7 @@ impl Repository {
     }
 
     /// Returns the branch that a write goes to at first.
-    pub(in crate::zarr) fn work_branch(&self) -> String {
+    pub(crate) fn work_branch(&self) -> String {
         let (Version::Branch(name) | Version::Tag(name) | Version::Snapshot(name)) =
             &self.0.version;
         format!("rss-write-{name}")
@@ -385,7 +385,7 @@ impl Repository {
 
 impl Turn {
     /// Makes what was written one commit of the branch. Nothing written is no commit.
-    pub(in crate::zarr) async fn publish(&self, message: &str) -> Result<()> {
+    pub(crate) async fn publish(&self, message: &str) -> Result<()> {
         self.repository.publish(message).await
     }
 }

@@ -117,17 +117,17 @@ impl Plan {
                         Some(lattice) => lattice,
                         None => lattice.insert(Lattice::of(&facts.grid)?),
                     };
-                    let place = lattice.extent(&facts.grid)?;
+                    let lies = lattice.extent(&facts.grid)?;
                     if !is_fixed {
                         extent = Some(match &extent {
-                            Some(known) => known.and(&place)?,
-                            None => place,
+                            Some(known) => known.and(&lies)?,
+                            None => lies,
                         });
                     }
                     agree(&mut bands[number], &facts.band, options)?;
-                    Ok(place)
+                    Ok(lies)
                 })();
-                let place = fits.map_err(|err: Error| {
+                let lies = fits.map_err(|err: Error| {
                     let name = &names[number];
                     let message = format!("image {}, band {name}: {}", image.id, err.message());
                     Error::new(err.kind(), message)
@@ -136,7 +136,7 @@ impl Plan {
                 sources.push(Some(Source {
                     pixels,
                     nodata: facts.band.nodata,
-                    extent: place,
+                    extent: lies,
                 }));
             }
             placed.push((image, sources, grid));
@@ -182,8 +182,8 @@ impl Plan {
             .iter()
             .filter_map(|image| {
                 let source = image.get(band)?.as_ref()?;
-                let (part, place) = self.extent.part(window, &source.extent)?;
-                Some((source.clone(), part, place))
+                let (part, lies) = self.extent.part(window, &source.extent)?;
+                Some((source.clone(), part, lies))
             })
             .collect()
     }

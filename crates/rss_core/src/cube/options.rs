@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::super::layout::Layout;
+use crate::array::Layout;
 use crate::{apply::time::Grouping, geo::GeoBox, raster::Resampling};
 
 /// How far a write is.

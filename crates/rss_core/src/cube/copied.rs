@@ -86,15 +86,15 @@ impl Plan {
         let mut reads = Vec::new();
         let steps = self.steps.get(part.times.clone()).unwrap_or_default();
         for (time, step) in steps.iter().enumerate() {
-            for (source, part, place) in self.parts(step, band, window) {
-                reads.push((time, source, part, place));
+            for (source, part, position) in self.parts(step, band, window) {
+                reads.push((time, source, part, position));
             }
         }
         // In the order of the images: of two that cover a pixel the first shows.
         let mut arriving = stream::iter(reads)
-            .map(|(time, source, part, place)| async move {
+            .map(|(time, source, part, position)| async move {
                 let raster = read_part(&source, &part).await?;
-                Ok::<_, Error>((time, source.nodata, part, place, raster))
+                Ok::<_, Error>((time, source.nodata, part, position, raster))
             })
             .buffered(READS);
         // What earlier images of each date cover.
@@ -108,11 +108,11 @@ impl Plan {
             };
             let view = view.index_axis(Axis(0), 0);
             let (height, width) = (part.height as usize, part.width as usize);
-            let mut place = out.slice_mut(s![time, row..row + height, col..col + width]);
+            let mut position = out.slice_mut(s![time, row..row + height, col..col + width]);
             let same = nodata.is_none_or(|nodata| nodata.to_bits() == fill.to_bits());
             let covered = &mut covered[time];
             if covered.is_empty() && same {
-                place.assign(&view);
+                position.assign(&view);
             } else {
                 let hidden = |sample: &T, nodata: Option<f64>| {
                     let number = sample.number();
@@ -125,7 +125,7 @@ impl Plan {
                             rows.contains(&(row + y)) && cols.contains(&(col + x))
                         })
                 };
-                ndarray::Zip::indexed(&mut place)
+                ndarray::Zip::indexed(&mut position)
                     .and(&view)
                     .for_each(|(y, x), out, sample| {
                         let is_free = hidden(out, nodata_here) || is_free(y, x);

@@ -15,7 +15,7 @@ pub enum Use {
     /// Both: some dates of a part of the area.
     #[default]
     Balanced,
-    /// All dates at a place.
+    /// All dates at a storage.
     TimeSeries,
     /// An area at one date.
     Maps,
@@ -79,7 +79,7 @@ pub struct Block {
 }
 
 impl Block {
-    pub(super) fn axes(self) -> [u64; 3] {
+    pub(crate) fn axes(self) -> [u64; 3] {
         [self.time, self.y, self.x]
     }
 
@@ -184,7 +184,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if a shard is no whole number of chunks, or has more than 1 GiB.
-    pub(super) fn blocks(&self, dtype: DataType, height: u32, width: u32) -> Result<[Block; 2]> {
+    pub(crate) fn blocks(&self, dtype: DataType, height: u32, width: u32) -> Result<[Block; 2]> {
         /// The most bytes of a shard: it is written whole.
         const MOST: u64 = 1 << 30;
         let (usual, times) = self.for_use.shapes();

@@ -1,7 +1,20 @@
-//! One array: opening, reading and writing boxes of it.
+//! [Zarr v3](https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html) arrays: opening, reading and writing boxes.
+//!
+//! [`metadata`] understands `zarr.json`, [`codec`] the chain of codecs, [`shard`] a shard's index, [`region`] which
+//! chunks a box touches; [`storage`] is the folder, bucket or [`icechunk`] repository that holds the objects. What is
+//! stored in arrays is not the business here: `cube` knows dates and bands.
 
+mod codec;
+mod extension;
+mod icechunk;
+mod layout;
+mod metadata;
 mod read;
+mod region;
+mod root;
+mod shard;
 mod spec;
+mod storage;
 mod write;
 
 use std::{
@@ -12,13 +25,18 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 
-pub use self::spec::ArraySpec;
-use super::{
+pub(crate) use self::storage::{JOURNAL, Storage, Turn};
+use self::{
     codec::Scratch,
     metadata::Metadata,
-    place::Place,
-    root::Root,
     shard::{Index, Sharding},
+};
+pub use self::{
+    codec::{Codec, Compressor, Shuffle},
+    icechunk::{Commit, Icechunk},
+    layout::{Arrangement, Block, Layout, Use},
+    root::Root,
+    spec::ArraySpec,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -41,7 +59,7 @@ pub struct Array(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    place: Place,
+    storage: Storage,
     /// The array's path in the hierarchy; empty if it is the whole.
     path: String,
     metadata: Metadata,
@@ -71,17 +89,17 @@ impl Array {
     /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if its metadata cannot be read, and what the
     /// store answers.
     pub async fn open(session: &Session, root: impl Into<Root>) -> Result<Self> {
-        Self::open_in(Place::at(session, &root.into()).await?, "").await
+        Self::open_in(Storage::at(session, &root.into()).await?, "").await
     }
 
     /// Opens the array at a path of a hierarchy.
-    pub(in crate::zarr) async fn open_in(place: Place, path: &str) -> Result<Self> {
-        let location = place.locate(path);
-        let metadata = match place.read(&below(path, "zarr.json")).await? {
+    pub(crate) async fn open_in(storage: Storage, path: &str) -> Result<Self> {
+        let location = storage.locate(path);
+        let metadata = match storage.read(&below(path, "zarr.json")).await? {
             Some(document) => parse(&document).and_then(|said| Metadata::parse(&said)),
-            None => match place.read(&below(path, ".zarray")).await? {
+            None => match storage.read(&below(path, ".zarray")).await? {
                 Some(document) => {
-                    let attributes = place.read(&below(path, ".zattrs")).await?;
+                    let attributes = storage.read(&below(path, ".zattrs")).await?;
                     let attributes = attributes.map(|said| parse(&said)).transpose();
                     attributes
                         .and_then(|attributes| Metadata::parse_v2(&parse(&document)?, attributes))
@@ -93,24 +111,24 @@ impl Array {
             },
         };
         let metadata = metadata.map_err(|err| err.at(&location))?;
-        Ok(Self::of(place, path, metadata))
+        Ok(Self::of(storage, path, metadata))
     }
 
     /// Makes an array of metadata that was read elsewhere.
-    pub(in crate::zarr) fn of_document(place: Place, path: &str, document: &Value) -> Result<Self> {
-        let metadata = Metadata::parse(document).map_err(|err| err.at(place.locate(path)))?;
-        Ok(Self::of(place, path, metadata))
+    pub(crate) fn of_document(storage: Storage, path: &str, document: &Value) -> Result<Self> {
+        let metadata = Metadata::parse(document).map_err(|err| err.at(storage.locate(path)))?;
+        Ok(Self::of(storage, path, metadata))
     }
 
     /// Makes an array whose metadata is not written yet.
-    pub(in crate::zarr) fn unwritten(place: Place, path: &str, spec: &ArraySpec) -> Result<Self> {
+    pub(crate) fn unwritten(storage: Storage, path: &str, spec: &ArraySpec) -> Result<Self> {
         spec.check()?;
-        Ok(Self::of(place, path, spec.metadata()))
+        Ok(Self::of(storage, path, spec.metadata()))
     }
 
-    fn of(place: Place, path: &str, metadata: Metadata) -> Self {
+    fn of(storage: Storage, path: &str, metadata: Metadata) -> Self {
         Self(Arc::new(Inner {
-            place,
+            storage,
             path: path.to_owned(),
             metadata,
             kept: Mutex::default(),
@@ -131,16 +149,18 @@ impl Array {
         let root = root.into();
         let location = root.location();
         let document = spec.document().map_err(|err| err.at(location))?;
-        let place = Place::make(session, &root).await?;
-        let turn = place.begin().await?;
-        if place.read("zarr.json").await?.is_some() {
-            let message = "something is there already: a new array needs a place of its own";
+        let storage = Storage::make(session, &root).await?;
+        let turn = storage.begin().await?;
+        if storage.read("zarr.json").await?.is_some() {
+            let message = "something is there already: a new array needs a storage of its own";
             return Err(Error::new(ErrorKind::InvalidInput, message).at(location));
         }
-        place.write("zarr.json", vec![to_bytes(&document)]).await?;
+        storage
+            .write("zarr.json", vec![to_bytes(&document)])
+            .await?;
         turn.publish(&format!("Create an array of {}", spec.dtype))
             .await?;
-        Self::unwritten(place, "", spec)
+        Self::unwritten(storage, "", spec)
     }
 
     /// Returns the samples of each axis.
@@ -190,7 +210,7 @@ impl Array {
     }
 
     fn location(&self) -> Location {
-        self.0.place.locate(&self.0.path)
+        self.0.storage.locate(&self.0.path)
     }
 
     fn check_type<T: Sample>(&self) -> Result<()> {
@@ -228,7 +248,7 @@ impl Array {
     }
 
     /// Returns the key of a shard.
-    pub(in crate::zarr) fn key_of(&self, shard: &[u64]) -> String {
+    pub(crate) fn key_of(&self, shard: &[u64]) -> String {
         below(&self.0.path, &self.0.metadata.keys.key(shard))
     }
 
@@ -248,7 +268,7 @@ impl Array {
             Some(sharding) => sharding.index_bytes(counts)?,
             None => (1, true),
         };
-        let opened = self.0.place.open(&name, length, at_start).await?;
+        let opened = self.0.storage.open(&name, length, at_start).await?;
         let shard = match opened {
             None => None,
             Some((object, bytes)) => {
@@ -262,7 +282,7 @@ impl Array {
                         err.kind(),
                         format!("shard {}: {}", chunk_name(key), err.message()),
                     )
-                    .at(self.0.place.locate(&name))
+                    .at(self.0.storage.locate(&name))
                 })?;
                 Some(Arc::new(Shard { object, index }))
             }
@@ -306,18 +326,18 @@ fn chunk_name(index: &[u64]) -> String {
 }
 
 /// Joins a path of a hierarchy and a key below it.
-pub(in crate::zarr) fn below(path: &str, key: &str) -> String {
+pub(crate) fn below(path: &str, key: &str) -> String {
     match path {
         "" => key.to_owned(),
         path => format!("{path}/{key}"),
     }
 }
 
-pub(in crate::zarr) fn parse(bytes: &[u8]) -> Result<Value> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value> {
     serde_json::from_slice(bytes)
         .map_err(|err| Error::new(ErrorKind::Corrupt, "metadata that is no JSON").with_source(err))
 }
 
-pub(in crate::zarr) fn to_bytes(document: &Value) -> Bytes {
+pub(crate) fn to_bytes(document: &Value) -> Bytes {
     format!("{document:#}\n").into()
 }

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     apply::{self, Apply, BlockSample, Hole, Stored},
+    array::Root,
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Lattice},
     raster::{DataType, Pixels, Sample},
-    zarr::root::Root,
 };
 
 /// Runs `$body` with `$type` the Rust type of a data type that blocks can have.
@@ -382,7 +382,7 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
     }
 
     fn together(&self) -> Together {
-        Together::Place
+        Together::Storage
     }
 
     fn holes(&self) -> Option<Vec<Hole>> {

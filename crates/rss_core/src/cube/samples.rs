@@ -52,10 +52,10 @@ pub(super) trait Samples: Send + Sync {
 pub(super) enum Together {
     /// Each by itself.
     None,
-    /// Those of all bands at the same dates and place: they share a mask.
+    /// Those of all bands at the same dates and storage: they share a mask.
     Bands,
-    /// All of a place: none of them can be made without the others.
-    Place,
+    /// All of a storage: none of them can be made without the others.
+    Storage,
 }
 
 /// Some dates and bands of a window.

@@ -1,4 +1,4 @@
-//! Reading: which bytes a box needs, fetching them, decoding them into their places.
+//! Reading: which bytes a box needs, fetching them, decoding them into their positions.
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
@@ -8,11 +8,10 @@ use ndarray::{ArrayD, ArrayViewMutD};
 use rayon::prelude::*;
 
 use super::{
-    super::{
-        codec::Shape,
-        region::{self, Part, Region},
-    },
-    Array, Shard, chunk_name, with_scratch,
+    Array, Shard, chunk_name,
+    codec::Shape,
+    region::{self, Part, Region},
+    with_scratch,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -113,7 +112,7 @@ impl Array {
             let units = units.into_iter().map(|unit| (unit, None)).collect();
             return array.decode(units, output);
         }
-        let session = &self.0.place.session;
+        let session = &self.0.storage.session;
         if on_disk {
             let units = units.into_iter().map(|unit| (unit, None)).collect();
             return session.cpu(move || array.decode(units, output)).await?;
@@ -171,7 +170,7 @@ impl Array {
     fn check_size(&self, region: &Region) -> Result<()> {
         /// The most chunks of one read.
         const MOST_CHUNKS: u64 = 1 << 24;
-        let most = self.0.place.session.settings().read_bytes;
+        let most = self.0.storage.session.settings().read_bytes;
         let size = self.dtype().size() as u64;
         let bytes = |shape: &[u64]| {
             shape
@@ -221,11 +220,11 @@ impl Array {
         for (chunk, part) in region.parts(self.chunk()) {
             let key: Vec<u64> = chunk.iter().zip(&counts).map(|(at, n)| at / n).collect();
             let inside = chunk.iter().zip(&counts).map(|(at, n)| at % n).collect();
-            let place = *known.entry(key.clone()).or_insert_with(|| {
+            let position = *known.entry(key.clone()).or_insert_with(|| {
                 by_shard.push((key, Vec::new()));
                 by_shard.len() - 1
             });
-            if let Some((_, chunks)) = by_shard.get_mut(place) {
+            if let Some((_, chunks)) = by_shard.get_mut(position) {
                 chunks.push((inside, part));
             }
         }
@@ -234,7 +233,7 @@ impl Array {
         if let [(key, _)] = by_shard.as_slice() {
             opened.push(self.shard_at(key, sharding, &counts).await?);
         } else {
-            let at_once = self.0.place.session.settings().requests_per_host.max(1);
+            let at_once = self.0.storage.session.settings().requests_per_host.max(1);
             let keys: Vec<_> = by_shard.iter().map(|(key, _)| key.clone()).collect();
             opened = stream::iter(keys)
                 .map(|key| {
@@ -245,7 +244,7 @@ impl Array {
                 .try_collect()
                 .await?;
         }
-        let settings = self.0.place.session.settings();
+        let settings = self.0.storage.session.settings();
         let mut units = Vec::new();
         for ((_, chunks), shard) in by_shard.into_iter().zip(opened) {
             let Some(shard) = shard else { continue };
@@ -295,25 +294,25 @@ impl Array {
             .iter()
             .flat_map(|(unit, _)| unit.wanted.iter().map(|one| &one.part))
             .collect();
-        let mut places = region::cut(output.view_mut(), &parts)?.into_iter();
+        let mut positions = region::cut(output.view_mut(), &parts)?.into_iter();
         let mut work: Vec<_> = units
             .iter()
             .map(|(unit, bytes)| {
-                let places: Vec<_> = places.by_ref().take(unit.wanted.len()).collect();
-                (unit, bytes, places)
+                let positions: Vec<_> = positions.by_ref().take(unit.wanted.len()).collect();
+                (unit, bytes, positions)
             })
             .collect();
-        let decode = |(unit, bytes, places): &mut (&Unit, &Option<Bytes>, Vec<_>)| {
-            let places = std::mem::take(places);
+        let decode = |(unit, bytes, positions): &mut (&Unit, &Option<Bytes>, Vec<_>)| {
+            let positions = std::mem::take(positions);
             match bytes {
-                Some(bytes) => self.decode_unit(unit, bytes, places, &chunk),
+                Some(bytes) => self.decode_unit(unit, bytes, positions, &chunk),
                 None => {
                     let disk: Option<&Disk> = unit.shard.object.disk();
                     let disk = disk.ok_or_else(|| {
                         Error::new(ErrorKind::Unavailable, "bytes that were not fetched")
                     })?;
                     disk.with(&unit.fetch.range, |bytes| {
-                        self.decode_unit(unit, bytes, places, &chunk)
+                        self.decode_unit(unit, bytes, positions, &chunk)
                     })
                 }
             }
@@ -333,7 +332,7 @@ impl Array {
         &self,
         unit: &Unit,
         bytes: &[u8],
-        places: Vec<ArrayViewMutD<'_, T>>,
+        positions: Vec<ArrayViewMutD<'_, T>>,
         chunk: &[usize],
     ) -> Result<()> {
         let metadata = &self.0.metadata;
@@ -352,7 +351,7 @@ impl Array {
             fill: &metadata.fill,
         };
         with_scratch(|scratch| {
-            for (one, place) in unit.wanted.iter().zip(places) {
+            for (one, position) in unit.wanted.iter().zip(positions) {
                 let from = one.range.start - unit.fetch.range.start;
                 let to = one.range.end - unit.fetch.range.start;
                 let packed = usize::try_from(from)
@@ -364,7 +363,7 @@ impl Array {
                 let span = span.start * size..span.end * size;
                 let pasted = chain
                     .decode(packed, &span, &shape, scratch)
-                    .and_then(|samples| region::paste(place, samples, chunk, &one.part.from));
+                    .and_then(|samples| region::paste(position, samples, chunk, &one.part.from));
                 pasted.map_err(|err| {
                     let message = format!("chunk {}: {}", chunk_name(&one.chunk), err.message());
                     Error::new(err.kind(), message).at(unit.shard.object.location())

@@ -8,11 +8,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 
-use super::super::{
-    array::{below, to_bytes},
-    layout::Arrangement,
-    place::Place,
-};
+use crate::array::{Arrangement, Storage, below, to_bytes};
 use crate::{
     error::Result,
     geo::{GeoBox, GeoTransform, Size},
@@ -104,8 +100,8 @@ fn base64(bytes: [u8; 8]) -> String {
     // Eight bytes are eleven letters: 64 bits and two of nothing.
     let bits = u128::from(u64::from_be_bytes(bytes)) << 2;
     let letters = (0..11).rev().map(|at| {
-        let place = usize::try_from((bits >> (at * 6)) & 63).unwrap_or(0);
-        char::from(LETTERS[place])
+        let position = usize::try_from((bits >> (at * 6)) & 63).unwrap_or(0);
+        char::from(LETTERS[position])
     });
     letters.chain(['=']).collect()
 }
@@ -118,7 +114,7 @@ pub(super) fn fill_of_attribute(said: &Value) -> Option<f64> {
     let text = said.as_str()?.strip_suffix('=')?;
     let mut bits = 0_u128;
     for letter in text.bytes() {
-        let place = match letter {
+        let position = match letter {
             b'A'..=b'Z' => letter - b'A',
             b'a'..=b'z' => letter - b'a' + 26,
             b'0'..=b'9' => letter - b'0' + 52,
@@ -126,7 +122,7 @@ pub(super) fn fill_of_attribute(said: &Value) -> Option<f64> {
             b'/' => 63,
             _ => return None,
         };
-        bits = (bits << 6) | u128::from(place);
+        bits = (bits << 6) | u128::from(position);
     }
     let bytes = u64::try_from(bits >> 2).ok().filter(|_| text.len() == 11)?;
     Some(f64::from_le_bytes(bytes.to_be_bytes()))
@@ -218,11 +214,11 @@ impl Coordinates {
     }
 
     /// Writes the samples.
-    pub(super) async fn write(&self, place: &Place, level: &str) -> Result<()> {
+    pub(super) async fn write(&self, storage: &Storage, level: &str) -> Result<()> {
         for array in &self.arrays {
             if let Some(chunk) = &array.chunk {
                 let key = below(level, &format!("{}/c/0", array.name));
-                place.write(&key, vec![chunk.clone().into()]).await?;
+                storage.write(&key, vec![chunk.clone().into()]).await?;
             }
         }
         Ok(())
@@ -358,8 +354,8 @@ pub(super) fn levels_attributes(
             item.insert("derived_from".to_owned(), json!(finer));
             item.insert("resampling_method".to_owned(), json!(resampling));
         }
-        let place = place_attributes(grid).into_iter();
-        item.extend(place.filter(|(name, _)| name != "spatial:bbox"));
+        let position = place_attributes(grid).into_iter();
+        item.extend(position.filter(|(name, _)| name != "spatial:bbox"));
         layout.push(Value::Object(item));
         finer = Some(path);
     }
@@ -469,10 +465,13 @@ pub(super) fn group(attributes: Map<String, Value>, below: &[(String, Value)]) -
 }
 
 /// Writes documents, each at its path.
-pub(super) async fn write_documents(place: &Place, documents: &[(String, Value)]) -> Result<()> {
+pub(super) async fn write_documents(
+    storage: &Storage,
+    documents: &[(String, Value)],
+) -> Result<()> {
     for (path, document) in documents {
         let key = below(path, "zarr.json");
-        place.write(&key, vec![to_bytes(document)]).await?;
+        storage.write(&key, vec![to_bytes(document)]).await?;
     }
     Ok(())
 }

@@ -26,26 +26,26 @@ use crate::{
 };
 
 /// Where a write that is under way says what it writes.
-pub(super) const JOURNAL: &str = ".rss-write.json";
+pub(crate) const JOURNAL: &str = ".rss-write.json";
 /// The folder of files that are being written, below a hierarchy's own.
 const PARTIAL: &str = ".partial";
 
-/// A hierarchy's place, and the session that reaches it.
+/// A hierarchy's storage, and the session that reaches it.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) session: Session,
-    pub(super) base: Location,
+pub(crate) struct Storage {
+    pub(crate) session: Session,
+    pub(crate) base: Location,
     /// Who keeps the objects, if not the store that holds the base.
     repository: Option<(Repository, String)>,
 }
 
 /// A write that is under way. Without a repository it is nothing: each object is seen when it is written.
 #[derive(Debug)]
-pub(super) struct Turn(Option<RepositoryTurn>);
+pub(crate) struct Turn(Option<RepositoryTurn>);
 
 impl Turn {
     /// Shows readers what was written, all at once.
-    pub(super) async fn publish(&self, message: &str) -> Result<()> {
+    pub(crate) async fn publish(&self, message: &str) -> Result<()> {
         match &self.0 {
             Some(turn) => turn.publish(message).await,
             None => Ok(()),
@@ -53,14 +53,14 @@ impl Turn {
     }
 }
 
-impl Place {
+impl Storage {
     /// Opens a place that is there. Costs no request but of a repository.
-    pub(super) async fn at(session: &Session, root: &Root) -> Result<Self> {
+    pub(crate) async fn at(session: &Session, root: &Root) -> Result<Self> {
         Self::find(session, root, Missing::Fail).await
     }
 
-    /// Opens a place, making what has to be there before anything can be written.
-    pub(super) async fn make(session: &Session, root: &Root) -> Result<Self> {
+    /// Opens a storage, making what has to be there before anything can be written.
+    pub(crate) async fn make(session: &Session, root: &Root) -> Result<Self> {
         Self::find(session, root, Missing::Make).await
     }
 
@@ -84,12 +84,12 @@ impl Place {
     }
 
     /// Begins a write that leaves alone what a stopped one has left.
-    pub(super) async fn begin(&self) -> Result<Turn> {
+    pub(crate) async fn begin(&self) -> Result<Turn> {
         self.turn(Stopped::Leave).await
     }
 
     /// Begins a write, or goes on with one that was stopped: what it has left can be read.
-    pub(super) async fn go_on(&self) -> Result<Turn> {
+    pub(crate) async fn go_on(&self) -> Result<Turn> {
         self.turn(Stopped::GoOn).await
     }
 
@@ -101,13 +101,13 @@ impl Place {
     }
 
     /// Returns true if an array's metadata must be there before its chunks.
-    pub(super) fn wants_metadata_first(&self) -> bool {
+    pub(crate) fn wants_metadata_first(&self) -> bool {
         self.repository.is_some()
     }
 
     /// Returns what a journal of this place says of a write: all of it, or a digest where it is kept in a
     /// list of commits that every reader fetches.
-    pub(super) fn journal_of(&self, said: Value) -> Value {
+    pub(crate) fn journal_of(&self, said: Value) -> Value {
         match &self.repository {
             Some(_) => json!({"sha256": store::hex(&Sha256::digest(said.to_string()))}),
             None => said,
@@ -115,7 +115,7 @@ impl Place {
     }
 
     /// Names what a user removes to forget a stopped write.
-    pub(super) fn journal_name(&self) -> String {
+    pub(crate) fn journal_name(&self) -> String {
         match &self.repository {
             Some((repository, _)) => format!("branch `{}`", repository.work_branch()),
             None => format!("its journal ({JOURNAL})"),
@@ -143,7 +143,7 @@ impl Place {
     }
 
     /// Returns where the object of a key lies.
-    pub(super) fn locate(&self, key: &str) -> Location {
+    pub(crate) fn locate(&self, key: &str) -> Location {
         match key {
             "" => self.base.clone(),
             key => self.base.join(key),
@@ -151,7 +151,7 @@ impl Place {
     }
 
     /// Reads a small object; none where there is none.
-    pub(super) async fn read(&self, key: &str) -> Result<Option<Bytes>> {
+    pub(crate) async fn read(&self, key: &str) -> Result<Option<Bytes>> {
         let location = self.locate(key);
         let read = async {
             if let Some(path) = self.file(&location) {
@@ -179,7 +179,7 @@ impl Place {
     }
 
     /// Opens an object and reads its first or its last bytes; none where there is none.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &self,
         key: &str,
         length: u64,
@@ -211,7 +211,7 @@ impl Place {
     }
 
     /// Writes an object, whole or not at all, from pieces that lie one after the other.
-    pub(super) async fn write(&self, key: &str, pieces: Vec<Bytes>) -> Result<()> {
+    pub(crate) async fn write(&self, key: &str, pieces: Vec<Bytes>) -> Result<()> {
         let location = self.locate(key);
         let write = async {
             if let (Some(path), Some(base)) = (self.file(&location), self.file(&self.base)) {
@@ -236,7 +236,7 @@ impl Place {
     }
 
     /// Returns the keys below a prefix, with their sizes.
-    pub(super) async fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
         let location = self.locate(prefix);
         if let (Some(path), Some(base)) = (self.file(&location), self.file(&self.base)) {
             let mut keys = Vec::new();
@@ -266,7 +266,7 @@ impl Place {
     }
 
     /// Removes an object; that there is none is no error.
-    pub(super) async fn remove(&self, key: &str) -> Result<()> {
+    pub(crate) async fn remove(&self, key: &str) -> Result<()> {
         use object_store::ObjectStoreExt;
         let location = self.locate(key);
         if let Some(path) = self.file(&location) {
@@ -283,7 +283,7 @@ impl Place {
     }
 
     /// Removes what a write that was killed left of files that it had not finished.
-    pub(super) async fn clean(&self) -> Result<()> {
+    pub(crate) async fn clean(&self) -> Result<()> {
         let Some(base) = self.file(&self.base) else {
             return Ok(());
         };
