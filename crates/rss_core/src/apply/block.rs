@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use ndarray::{Array2, Array4, ArrayView2, ArrayView3, ArrayView4, ArrayViewMut2};
 
-use super::cube::{CubeBand, Step};
+use super::axes::{CubeBand, Step};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},

@@ -6,11 +6,11 @@ use std::{
 };
 
 use ::stac::{Asset, Item};
-use chrono::{DateTime, Utc};
 use futures::{StreamExt, stream};
 use tokio::sync::OnceCell;
 
 use super::{
+    axes::{CubeBand, Step},
     options::{CubeOptions, Grid, OnFailure},
     report::{Hole, named},
     source::Source,
@@ -27,30 +27,6 @@ use crate::{
     session::Session,
     stac::{self, Selection},
 };
-
-/// A band of a cube.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct CubeBand {
-    /// What it is called at every provider, such as `red`; without a manifest the asset's key.
-    pub name: String,
-    /// The key of its assets.
-    pub asset: String,
-    /// The sample that means "no data": what the catalogue says, else the first file that can be opened.
-    pub nodata: Option<f64>,
-}
-
-/// A date of a cube.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Step {
-    /// What it is called, such as `2021-01-03`.
-    pub label: String,
-    /// The time of its earliest image.
-    pub time: DateTime<Utc>,
-    /// The ids of its items, in the order in which they are laid over each other.
-    pub items: Vec<String>,
-}
 
 /// Images of a query on one grid, (time, band, y, x), read block by block.
 ///

@@ -5,6 +5,7 @@
 //! is fetched while others are computed, within the session's budget of memory. [`reduce`] and [`mosaic`] hold
 //! the kernels. [`sample`] takes points and zones of the images themselves, without a grid. Left out are cubes that are stored, which `zarr` writes and reads.
 
+mod axes;
 mod block;
 #[cfg(feature = "cog")]
 mod cog;
@@ -28,8 +29,9 @@ pub use self::expression::Expression;
 #[cfg(feature = "zarr")]
 pub(crate) use self::part::Stored;
 pub use self::{
+    axes::{CubeBand, Step},
     block::{Block, BlockSample},
-    cube::{Cube, CubeBand, Step},
+    cube::Cube,
     options::{ApplyOptions, ApplyProgress, CubeOptions, Grid, OnFailure, Values},
     report::{ApplyReport, Hole},
     run::{Apply, Computed},

@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::{
     bare,
-    build::Stop,
+    disk::Stop,
     file::{Writer, schema_of},
     inputs::{Chosen, Plan, ROWS_AT_ONCE, Rows, files_of},
     items::{Columns, Row, stripped},

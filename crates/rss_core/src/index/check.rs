@@ -5,7 +5,8 @@ use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 use futures::{StreamExt, stream};
 
 use super::{
-    build::{Failed, entry, on_disk},
+    build::{Failed, entry},
+    disk::on_disk,
     inputs::Job,
     journal::Name,
     merge::replace,

@@ -229,7 +229,7 @@ mod tests {
         let mut writer = Writer::create(
             &path,
             Arc::clone(&schema),
-            &crate::index::build::Stop::default(),
+            &crate::index::disk::Stop::default(),
         )
         .unwrap();
         writer

@@ -27,7 +27,7 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::{
-    build::{Stop, folder_of},
+    disk::{Stop, folder_of},
     schema,
 };
 use crate::{

@@ -14,7 +14,7 @@ use parquet::arrow::ProjectionMask;
 use sha2::{Digest, Sha256};
 
 use super::{
-    build::{Stop, on_disk},
+    disk::{Stop, on_disk},
     file::{Writer, schema_of},
     inputs::ROWS_AT_ONCE,
     journal::Name,

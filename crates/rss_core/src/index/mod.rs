@@ -13,6 +13,7 @@ mod bare;
 mod build;
 mod check;
 mod delta;
+mod disk;
 mod entries;
 mod export;
 mod file;

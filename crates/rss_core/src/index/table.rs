@@ -452,7 +452,7 @@ mod tests {
         let mut writer = Writer::create(
             &path,
             Arc::clone(&columns),
-            &crate::index::build::Stop::default(),
+            &crate::index::disk::Stop::default(),
         )
         .unwrap();
         let ids = arrow_array::StringArray::from(vec!["a"]);

@@ -7,7 +7,7 @@ use arrow_schema::{DataType, SchemaRef};
 use stac::Item;
 
 use super::{
-    build::Stop,
+    disk::Stop,
     file::{self, schema_of},
     inputs::ROWS_AT_ONCE,
     items::{Columns, Row},

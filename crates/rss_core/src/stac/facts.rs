@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use stac::{Asset, Item};
 
+use super::value::{as_number, parse_time};
 use crate::raster::DataType;
 
 /// Where an asset's pixels lie, as far as the item says.
@@ -35,15 +36,6 @@ pub struct BandFacts {
     pub offset: Option<f64>,
 }
 
-/// Returns a number that may be written as a string; NaN and the infinities have no JSON number.
-pub(super) fn as_number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
-    }
-}
-
 /// Returns a property as a number; a number may be written as a string, and `"NaN"` is none.
 pub fn number(item: &Item, name: &str) -> Option<f64> {
     as_number(item.properties.additional_fields.get(name)?).filter(|number| !number.is_nan())
@@ -72,7 +64,7 @@ pub fn time(item: &Item, name: &str) -> Option<DateTime<Utc>> {
         "updated" => properties.updated.as_deref(),
         name => properties.additional_fields.get(name)?.as_str(),
     };
-    super::lenient::parse_time(text?)
+    parse_time(text?)
 }
 
 /// Returns how many bytes of an asset's file its header takes, if the asset says so.

@@ -1,9 +1,10 @@
 //! From JSON as servers send it to an `Item`.
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, Utc};
+use chrono::SecondsFormat;
 use serde_json::{Map, Value, json};
 use stac::{Item, Link};
 
+use super::value::{as_number, parse_time};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::redact_text,
@@ -352,25 +353,6 @@ fn repaired_properties(mut properties: Map<String, Value>) -> Map<String, Value>
     properties
 }
 
-/// Reads a time with or without zone, fraction and time of day; without a zone it is UTC.
-pub(super) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
-    let text = text.trim();
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Some(time.to_utc());
-    }
-    for format in [
-        "%Y-%m-%dT%H:%M:%S%.f",
-        "%Y-%m-%d %H:%M:%S%.f",
-        "%Y-%m-%dT%H:%M",
-    ] {
-        if let Ok(time) = NaiveDateTime::parse_from_str(text.trim_end_matches('Z'), format) {
-            return Some(time.and_utc());
-        }
-    }
-    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
-    Some(day.and_hms_opt(0, 0, 0)?.and_utc())
-}
-
 /// Repairs one asset; the error says why it cannot be used.
 fn asset(value: Value) -> Result<stac::Asset, String> {
     let Value::Object(mut asset) = value else {
@@ -422,7 +404,7 @@ fn asset(value: Value) -> Result<stac::Asset, String> {
 
 /// Takes `nodata` as a number, a numeric string or a spelling of NaN or infinity.
 fn take_nodata(object: &mut Map<String, Value>) -> Option<f64> {
-    super::facts::as_number(&object.remove("nodata")?)
+    as_number(&object.remove("nodata")?)
 }
 
 fn keep_strings(object: &mut Map<String, Value>, name: &str) {
@@ -496,22 +478,6 @@ mod tests {
         assert!(asset.bands[0].nodata.unwrap().is_nan());
         assert_eq!(asset.bands[1].nodata, Some(-9.0));
         assert!(item.geometry.is_none());
-    }
-
-    #[test]
-    fn times_without_zone_or_time_are_utc() {
-        for (text, expected) in [
-            ("1998-03-08", "1998-03-08T00:00:00Z"),
-            (
-                "2020-01-01T10:00:00.1234567",
-                "2020-01-01T10:00:00.123456700Z",
-            ),
-            ("2020-01-01T10:00:00+10:00", "2020-01-01T00:00:00Z"),
-        ] {
-            let time = parse_time(text).unwrap();
-            assert_eq!(time.to_rfc3339_opts(SecondsFormat::AutoSi, true), expected);
-        }
-        assert_eq!(parse_time("yesterday"), None);
     }
 
     #[test]

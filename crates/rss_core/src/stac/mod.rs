@@ -7,6 +7,7 @@
 mod facts;
 mod lenient;
 mod select;
+mod value;
 
 pub(crate) use self::select::Selection;
 pub use self::{

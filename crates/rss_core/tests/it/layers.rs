@@ -153,7 +153,8 @@ fn sources_of_both() -> [PathBuf; 2] {
 #[test]
 fn foreign_names_stay_in_their_folder() {
     let mut wrong = Vec::new();
-    let all = sources_of_both().map(|src| files(&src).into_iter().map(move |file| (src.clone(), file)));
+    let all =
+        sources_of_both().map(|src| files(&src).into_iter().map(move |file| (src.clone(), file)));
     for (src, file) in all.into_iter().flatten() {
         let path = file.strip_prefix(&src).unwrap();
         let text = code(&fs::read_to_string(&file).unwrap());

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     apply::{
-        cube::{CubeBand, Image, Images},
+        axes::CubeBand,
+        cube::{Image, Images},
         options::OnFailure,
         report::{Hole, named},
         source::{Meaning, Source},

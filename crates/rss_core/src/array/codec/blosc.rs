@@ -7,7 +7,11 @@
 
 use std::ops::Range;
 
-use super::{Shuffle, lz, shuffle};
+use super::{
+    Shuffle,
+    lz::{self, Cname},
+    shuffle,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 const HEADER: usize = 16;
@@ -24,17 +28,7 @@ const STORED: u8 = 2;
 const BIT_SHUFFLED: u8 = 4;
 const NOT_SPLIT: u8 = 16;
 
-/// What compresses the blocks of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inside {
-    BloscLz,
-    Lz4,
-    Snappy,
-    Zlib,
-    Zstd,
-}
-
-impl Inside {
+impl Cname {
     fn of_flags(flags: u8) -> Result<Self> {
         match flags >> 5 {
             0 => Ok(Self::BloscLz),
@@ -54,7 +48,7 @@ fn corrupt(what: impl Into<String>) -> Error {
 /// The header of a frame.
 struct Frame<'a> {
     bytes: &'a [u8],
-    inside: Inside,
+    cname: Cname,
     flags: u8,
     sample: usize,
     length: usize,
@@ -94,7 +88,7 @@ impl<'a> Frame<'a> {
         }
         Ok(Self {
             bytes,
-            inside: Inside::of_flags(flags)?,
+            cname: Cname::of_flags(flags)?,
             flags,
             sample: usize::from(sample).max(1),
             length,
@@ -206,7 +200,7 @@ fn decode_streams(
         if size == stream.len() {
             stream.copy_from_slice(packed);
         } else {
-            lz::decode(frame.inside, packed, stream)?;
+            lz::decode(frame.cname, packed, stream)?;
         }
     }
     Ok(())
@@ -215,7 +209,7 @@ fn decode_streams(
 /// How a frame is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
-    pub(super) inside: Inside,
+    pub(super) cname: Cname,
     /// None is what suits the samples.
     pub(super) level: Option<i32>,
     pub(super) shuffle: Shuffle,
@@ -236,10 +230,10 @@ pub(super) fn encode(
     let unit = usize::from(sample) * 8;
     let block = (spec.block / unit * unit).max(unit).min(bytes.len());
     let chosen = spec.level.unwrap_or(1);
-    let level = match (spec.inside, chosen) {
+    let level = match (spec.cname, chosen) {
         // As c-blosc spreads its levels over those of Zstandard.
-        (Inside::Zstd, 9..) => 22,
-        (Inside::Zstd, _) => chosen * 2 - 1,
+        (Cname::Zstd, 9..) => 22,
+        (Cname::Zstd, _) => chosen * 2 - 1,
         _ => chosen,
     };
     let start = out.len();
@@ -248,12 +242,12 @@ pub(super) fn encode(
         Shuffle::Bit => (BIT_SHUFFLED, true),
         _ => (0, false),
     };
-    let format = match spec.inside {
-        Inside::BloscLz => 0,
-        Inside::Lz4 => 1,
-        Inside::Snappy => 2,
-        Inside::Zlib => 3,
-        Inside::Zstd => 4,
+    let format = match spec.cname {
+        Cname::BloscLz => 0,
+        Cname::Lz4 => 1,
+        Cname::Snappy => 2,
+        Cname::Zlib => 3,
+        Cname::Zstd => 4,
     };
     let mut flags = (format << 5) | filter | NOT_SPLIT;
     let four = |number: usize| {
@@ -301,7 +295,7 @@ pub(super) fn encode(
         };
         let place = out.len();
         out.extend_from_slice(&[0; 4]);
-        let packed = lz::encode(spec.inside, level, source, out)?;
+        let packed = lz::encode(spec.cname, level, source, out)?;
         let packed = match packed {
             Some(length) if length < source.len() => length,
             _ => {

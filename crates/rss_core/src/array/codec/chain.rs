@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Codec, Compressor, Shuffle, blosc,
-    blosc::Inside,
-    lz::{self, Wrapping},
+    lz::{self, Cname, Wrapping},
 };
 use crate::{
     array::{
@@ -96,7 +95,7 @@ impl Chain {
             Codec::Zstd { level } => Some(Step::Zstd { level }),
             Codec::Gzip { level } => Some(Step::Gzip { level }),
             Codec::Auto => Some(Step::Blosc(blosc::Spec {
-                inside: Inside::Zstd,
+                cname: Cname::Zstd,
                 level: None,
                 shuffle: Shuffle::Auto,
                 sample,
@@ -107,9 +106,9 @@ impl Chain {
                 level,
                 shuffle,
             } => Some(Step::Blosc(blosc::Spec {
-                inside: match compressor {
-                    Compressor::Lz4 => Inside::Lz4,
-                    Compressor::Zstd => Inside::Zstd,
+                cname: match compressor {
+                    Compressor::Lz4 => Cname::Lz4,
+                    Compressor::Zstd => Cname::Zstd,
                 },
                 level: Some(level),
                 shuffle,
@@ -185,7 +184,7 @@ impl Chain {
         let step = match compressor.get("id").and_then(Value::as_str) {
             None if compressor.is_null() => None,
             Some("blosc") => Some(Step::Blosc(blosc::Spec {
-                inside: Inside::Lz4,
+                cname: Cname::Lz4,
                 level: None,
                 shuffle: Shuffle::None,
                 sample: 1,
@@ -417,7 +416,7 @@ fn suited(parts: &[Vec<u8>], spec: &blosc::Spec) -> Result<blosc::Spec> {
     let shuffles: &[Shuffle] = match spec.shuffle {
         Shuffle::Auto if spec.sample == 1 => &[Shuffle::None],
         // LZ4 is chosen for its speed, which turning bits would cost.
-        Shuffle::Auto if spec.inside == Inside::Lz4 => &[Shuffle::None, Shuffle::Byte],
+        Shuffle::Auto if spec.cname == Cname::Lz4 => &[Shuffle::None, Shuffle::Byte],
         Shuffle::Auto => &[Shuffle::None, Shuffle::Byte, Shuffle::Bit],
         _ => std::slice::from_ref(&spec.shuffle),
     };
@@ -569,7 +568,7 @@ fn transposition(codec: &Extension<'_>, rank: usize) -> Result<Vec<usize>> {
 impl Step {
     fn can_encode(&self) -> bool {
         match self {
-            Self::Blosc(spec) => matches!(spec.inside, Inside::Lz4 | Inside::Zstd),
+            Self::Blosc(spec) => matches!(spec.cname, Cname::Lz4 | Cname::Zstd),
             Self::Zlib => false,
             Self::Zstd { .. } | Self::Gzip { .. } | Self::Crc32c => true,
         }
@@ -578,12 +577,12 @@ impl Step {
     fn parse(codec: &Extension<'_>, sample: usize) -> Result<Self> {
         Ok(match codec.name {
             "blosc" => Self::Blosc(blosc::Spec {
-                inside: match codec.text("cname") {
-                    Some("zstd") => Inside::Zstd,
-                    Some("blosclz") => Inside::BloscLz,
-                    Some("snappy") => Inside::Snappy,
-                    Some("zlib") => Inside::Zlib,
-                    _ => Inside::Lz4,
+                cname: match codec.text("cname") {
+                    Some("zstd") => Cname::Zstd,
+                    Some("blosclz") => Cname::BloscLz,
+                    Some("snappy") => Cname::Snappy,
+                    Some("zlib") => Cname::Zlib,
+                    _ => Cname::Lz4,
                 },
                 level: Some(codec.level("clevel", FAST)),
                 shuffle: match codec.text("shuffle") {
@@ -613,8 +612,8 @@ impl Step {
     fn to_json(self) -> Value {
         match self {
             Self::Blosc(spec) => {
-                let inside = match spec.inside {
-                    Inside::Zstd => "zstd",
+                let inside = match spec.cname {
+                    Cname::Zstd => "zstd",
                     _ => "lz4",
                 };
                 let shuffle = match spec.shuffle {

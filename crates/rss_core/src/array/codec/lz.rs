@@ -4,7 +4,6 @@ use std::cell::RefCell;
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
-use super::blosc::Inside;
 use crate::error::{Error, ErrorKind, Result};
 
 thread_local! {
@@ -29,28 +28,38 @@ fn length(what: &str, got: usize, expected: usize) -> Result<()> {
     ))
 }
 
+/// A compressor that [c-blosc](https://github.com/Blosc/c-blosc) names: its `cname`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cname {
+    BloscLz,
+    Lz4,
+    Snappy,
+    Zlib,
+    Zstd,
+}
+
 /// Decodes a stream of a Blosc frame that must fill `out`.
-pub(super) fn decode(inside: Inside, bytes: &[u8], out: &mut [u8]) -> Result<()> {
-    match inside {
-        Inside::Lz4 => {
+pub(super) fn decode(cname: Cname, bytes: &[u8], out: &mut [u8]) -> Result<()> {
+    match cname {
+        Cname::Lz4 => {
             let most = i32::try_from(out.len()).ok();
             let got = lz4::block::decompress_to_buffer(bytes, most, out)
                 .map_err(|err| wrong("LZ4 data", err))?;
             length("LZ4 data", got, out.len())
         }
-        Inside::Zstd => length("Zstandard data", unzstd(bytes, out)?, out.len()),
-        Inside::Zlib => {
+        Cname::Zstd => length("Zstandard data", unzstd(bytes, out)?, out.len()),
+        Cname::Zlib => {
             let got = inflate(bytes, out, Wrapping::Zlib)?
                 .ok_or_else(|| Error::new(ErrorKind::Corrupt, "zlib data that is too long"))?;
             length("zlib data", got, out.len())
         }
-        Inside::BloscLz => {
+        Cname::BloscLz => {
             let got = blosclz(bytes, out).ok_or_else(|| {
                 Error::new(ErrorKind::Corrupt, "BloscLZ data that cannot be decoded")
             })?;
             length("BloscLZ data", got, out.len())
         }
-        Inside::Snappy => Err(Error::new(
+        Cname::Snappy => Err(Error::new(
             ErrorKind::Unsupported,
             "Blosc with Snappy, which its authors no longer build by default",
         )),
@@ -59,17 +68,17 @@ pub(super) fn decode(inside: Inside, bytes: &[u8], out: &mut [u8]) -> Result<()>
 
 /// Appends a compressed stream to `out`, or returns none where it would be as long as the bytes.
 pub(super) fn encode(
-    inside: Inside,
+    cname: Cname,
     level: i32,
     bytes: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<Option<usize>> {
     let failed =
         |err| Error::new(ErrorKind::InvalidInput, "a chunk cannot be compressed").with_source(err);
-    let most = match inside {
-        Inside::Lz4 => lz4::block::compress_bound(bytes.len()).map_err(failed)?,
-        Inside::Zstd => zstd::zstd_safe::compress_bound(bytes.len()),
-        Inside::BloscLz | Inside::Snappy | Inside::Zlib => {
+    let most = match cname {
+        Cname::Lz4 => lz4::block::compress_bound(bytes.len()).map_err(failed)?,
+        Cname::Zstd => zstd::zstd_safe::compress_bound(bytes.len()),
+        Cname::BloscLz | Cname::Snappy | Cname::Zlib => {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "Blosc is written with lz4 or zstd",
@@ -77,8 +86,8 @@ pub(super) fn encode(
         }
     };
     with_room(most, |room| {
-        let written = match inside {
-            Inside::Lz4 => {
+        let written = match cname {
+            Cname::Lz4 => {
                 let mode =
                     (level > 1).then_some(lz4::block::CompressionMode::HIGHCOMPRESSION(level));
                 lz4::block::compress_to_buffer(bytes, mode, false, room).map_err(failed)?

@@ -21,7 +21,7 @@ use std::{
 
 use super::{
     Index, Indexed, Select,
-    build::{Stop, on_disk},
+    disk::{Stop, on_disk},
     file::{keep, temporary},
 };
 use crate::{

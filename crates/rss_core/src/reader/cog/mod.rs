@@ -20,6 +20,7 @@ mod facts;
 pub mod fuzzing;
 mod geokeys;
 mod index;
+mod keys;
 mod known;
 mod level;
 mod plan;

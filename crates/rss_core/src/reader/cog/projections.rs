@@ -4,7 +4,7 @@
 //! `ProjScalarParameters` of [GeoTIFF 1.1](https://docs.ogc.org/is/19-008r4/19-008r4.html). Oblique
 //! Mercator and those that PROJ tells in several ways are left out.
 
-use super::geokeys::Keys;
+use super::keys::Keys;
 
 /// A projection: its method and parameters, and the axes of the map.
 #[derive(Debug)]

@@ -1,0 +1,69 @@
+//! The GeoKeys of a file as they stand: codes, numbers and texts by key. No IO.
+
+use bytes::Bytes;
+
+/// Numbers past this are no metres, degrees or scales, and would print as long texts.
+pub(super) const MOST_NUMBER: f64 = 1e12;
+
+/// The keys of a file, with the numbers and texts that they point to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keys {
+    /// Quadruples (id, tag, count, value), after a header of four numbers.
+    pub(super) directory: Vec<u64>,
+    pub(super) doubles: Vec<f64>,
+    pub(super) texts: Bytes,
+}
+
+impl Keys {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &[u64]> {
+        self.directory.chunks_exact(4).skip(1)
+    }
+
+    /// Returns the value of a key that is a number of 16 bits, most often a code.
+    pub(super) fn code(&self, wanted: u64) -> Option<u64> {
+        self.entries().find_map(|key| match key {
+            [id, 0, _, value] if *id == wanted => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// Returns the range of a key's values in the tag they lie in.
+    pub(super) fn range(&self, wanted: u64, tag: u64) -> Option<std::ops::Range<usize>> {
+        self.entries().find_map(|key| match key {
+            [id, holder, count, value] if *id == wanted && *holder == tag => {
+                let start = usize::try_from(*value).ok()?;
+                Some(start..start.checked_add(usize::try_from(*count).ok()?)?)
+            }
+            _ => None,
+        })
+    }
+
+    pub(super) fn numbers(&self, key: u64) -> Option<&[f64]> {
+        self.doubles.get(self.range(key, 34736)?)
+    }
+
+    /// Returns a number that a CRS can have.
+    pub(super) fn number(&self, key: u64) -> Option<f64> {
+        let number = *self.numbers(key)?.first()?;
+        (number.is_finite() && number.abs() < MOST_NUMBER).then_some(number)
+    }
+
+    pub(super) fn has(&self, wanted: u64) -> bool {
+        self.entries()
+            .any(|key| matches!(key, [id, ..] if *id == wanted))
+    }
+
+    /// Returns a text in printable ASCII, without the bar or NUL that ends it.
+    pub(super) fn text(&self, key: u64) -> Option<String> {
+        let bytes = self.texts.get(self.range(key, 34737)?)?;
+        let end = bytes.iter().position(|&byte| byte == 0);
+        let text = bytes.get(..end.unwrap_or(bytes.len()))?;
+        let printable = text.iter().map(|&byte| match byte {
+            b' '..=b'~' => char::from(byte),
+            b'\t' | b'\r' | b'\n' => ' ',
+            _ => '?',
+        });
+        let text: String = printable.collect();
+        Some(text.trim_end_matches('|').trim().to_owned())
+    }
+}
