@@ -14,7 +14,7 @@ use criterion::{Criterion, SamplingMode, Throughput};
 use ndarray::{Zip, s};
 use rss_core::{
     Backend, Location, QueryResult, Raster, ReadRequest, Session, Trust,
-    apply::{Apply, ApplyOptions, Block, CubeOptions, reduce::Reducer},
+    apply::{Apply, ApplyOptions, Block, ImageCubeOptions, reduce::Reducer},
     writer::CogOptions,
 };
 use rss_testbed::{Band, Scenes, Testbed};
@@ -93,7 +93,7 @@ fn work(bed: &Testbed, session: &Session, picture: Picture) -> Apply<f32> {
         .collect();
     let found = QueryResult::from_items(session, ItemCollection::from(items), Trust::User)
         .with_bands(BANDS.map(Band::asset));
-    let cube = session.cube(&found, &CubeOptions::new()).unwrap();
+    let cube = session.cube(&found, &ImageCubeOptions::new()).unwrap();
     match picture {
         Picture::Ndvi => cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
             let (red, nir) = (block.band("red")?, block.band("nir")?);

@@ -12,7 +12,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ndarray::Array3;
 use rss_core::{
     Crs, GeoBox, GeoTransform, Location, Pixels, Raster, Session, Size, Window,
-    zarr::{CubeOptions, Image, Layout, PixelIndex, Use},
+    zarr::{CubeImage, CubeOptions, Layout, PixelIndex, Use},
 };
 
 struct Scale {
@@ -106,11 +106,11 @@ fn layouts(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().unwrap();
     let session = Session::builder().build().unwrap();
     let first: DateTime<Utc> = "2021-01-01T00:00:00Z".parse().unwrap();
-    let images: Vec<Image> = (0..scale.dates)
+    let images: Vec<CubeImage> = (0..scale.dates)
         .map(|date| {
             let days = TimeDelta::days(i64::try_from(date).unwrap());
             let raster = raster(date as u64, scale.side);
-            Image::new(format!("day-{date}"), first + days).with_band("red", raster)
+            CubeImage::new(format!("day-{date}"), first + days).with_band("red", raster)
         })
         .collect();
     let all = u64::from(scale.side) * u64::from(scale.side) * 2 * scale.dates as u64;

@@ -18,7 +18,7 @@ use place::{Place, agree, open_and_read};
 use rss_core::{
     Backend, Location, Pixels, QueryResult, ReadRequest, RemoteVariant, Resampling, Session,
     apply::{
-        ApplyOptions, Block, CubeOptions, Grid,
+        ApplyOptions, Block, Grid, ImageCubeOptions,
         reduce::{Reducer, reduce_f32},
     },
     mask::Cleanup,
@@ -299,7 +299,7 @@ fn picture(session: &Session, found: &QueryResult) -> Result<()> {
     let target = exe.ancestors().nth(3).context("a target folder")?;
     let folder = target.join("demo");
     std::fs::create_dir_all(&folder)?;
-    let options = CubeOptions::new()
+    let options = ImageCubeOptions::new()
         .reflectance()
         .with_mask("clouds".parse()?, Cleanup::default().with_dilation(2))
         .with_grid(Grid::Resolution(20.0.into()))
@@ -318,9 +318,9 @@ fn picture(session: &Session, found: &QueryResult) -> Result<()> {
     let to = Location::parse(&cog.to_string_lossy())?;
     let (written, report) = session.compute_cog(ndvi, &to, &CogOptions::new())?;
     ensure!(
-        report.holes.is_empty(),
+        report.missing_inputs.is_empty(),
         "pixels are missing: {:?}",
-        report.holes
+        report.missing_inputs
     );
     let raster = place::open(session, &to, Backend::Cog)?;
     let level = raster.profile().overviews.len().min(1);

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use ndarray::Zip;
 use rss_core::{
     Backend, Location, QueryResult, Raster, ReadRequest, Sample, Session,
-    apply::{ApplyOptions, Block, CubeOptions, reduce::Reducer},
+    apply::{ApplyOptions, Block, ImageCubeOptions, reduce::Reducer},
     mask::Cleanup,
     writer::{CogOptions, Compression, Predictor},
 };
@@ -73,7 +73,7 @@ fn apply(scenes: &Scenes, picture: Picture) -> Result<()> {
     let session = Session::builder().s3_endpoint(&scenes.endpoint).build()?;
     let found =
         QueryResult::from_file(&session, &scenes.items)?.with_bands(["nbart_red", "nbart_nir_1"]);
-    let mut options = CubeOptions::new();
+    let mut options = ImageCubeOptions::new();
     if picture == Picture::Clear {
         options = options.with_mask("clouds".parse()?, Cleanup::default());
     }

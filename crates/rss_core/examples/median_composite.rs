@@ -6,7 +6,7 @@
 
 use rss_core::{
     Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Location, Session, Source,
-    apply::{ApplyOptions, CubeOptions, reduce::Reducer},
+    apply::{ApplyOptions, ImageCubeOptions, reduce::Reducer},
     date,
     mask::Cleanup,
     writer::CogOptions,
@@ -30,7 +30,7 @@ fn main() -> anyhow::Result<()> {
         .search()?;
 
     let clear = Cleanup::default().with_dilation(3);
-    let options = CubeOptions::new()
+    let options = ImageCubeOptions::new()
         .reflectance()
         .with_mask("clouds".parse()?, clear);
     let cube = session.cube(&found, &options)?;
@@ -38,12 +38,12 @@ fn main() -> anyhow::Result<()> {
     let to = Location::parse(&path.to_string_lossy())?;
     let (written, report) = session.compute_cog(median, &to, &CogOptions::new())?;
     println!(
-        "{}: {} dates of {}, {} bytes, {} holes",
+        "{}: {} dates of {}, {} bytes, {} missing_inputs",
         path.display(),
         cube.steps().len(),
         cube.grid(),
         written.bytes,
-        report.holes.len()
+        report.missing_inputs.len()
     );
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rss_core::{
     Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source,
-    apply::{ApplyOptions, Block, CubeOptions},
+    apply::{ApplyOptions, Block, ImageCubeOptions},
     date,
 };
 use rss_testbed::{Scenes, Testbed};
@@ -27,7 +27,7 @@ fn main() -> anyhow::Result<()> {
         .build()?
         .search()?;
 
-    let cube = session.cube(&found, &CubeOptions::new().reflectance())?;
+    let cube = session.cube(&found, &ImageCubeOptions::new().reflectance())?;
     let dates = cube
         .steps()
         .iter()

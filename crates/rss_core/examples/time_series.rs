@@ -6,7 +6,7 @@
 
 use rss_core::{
     Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, Window,
-    apply::CubeOptions, date,
+    apply::ImageCubeOptions, date,
 };
 use rss_testbed::{Scenes, Testbed};
 
@@ -24,7 +24,7 @@ fn main() -> anyhow::Result<()> {
         .search()?;
 
     let field = "153.005,-25.335,153.010,-25.330".parse()?;
-    let options = CubeOptions::new().reflectance().with_bbox(field);
+    let options = ImageCubeOptions::new().reflectance().with_bbox(field);
     let cube = session.cube(&found, &options)?;
     let (block, _) = session.read_cube::<f32>(&cube, Window::whole(cube.grid().size))?;
     println!("{}", cube.grid());

@@ -6,7 +6,7 @@
 
 use rss_core::{
     Collection, DEA, ImageQueryBuilder, Intersects, Location, Resampling, Session, Source, date,
-    zarr::{CubeOptions, Image, Layout, PixelIndex, Use},
+    zarr::{CubeImage, CubeOptions, Layout, PixelIndex, Use},
 };
 use rss_testbed::{Scenes, Testbed};
 
@@ -28,7 +28,7 @@ fn main() -> anyhow::Result<()> {
     let options = CubeOptions::new()
         .with_layout(Layout::new(Use::TimeSeries))
         .with_overviews(2, Resampling::Average);
-    let written = session.create_cube(&location, Image::of(&found)?, &options)?;
+    let written = session.create_cube(&location, CubeImage::of(&found)?, &options)?;
     println!("{} dates in {} shards", written.steps, written.shards);
 
     let cube = session.open_cube(&location)?;

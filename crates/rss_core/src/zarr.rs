@@ -11,7 +11,15 @@ pub use crate::{
         Shuffle, Use,
     },
     cube::{
-        Cube, CubeBand, CubeOptions, Image, Images, PixelIndex, Pixels, TimeStep, WriteProgress,
-        Written,
+        Cube, CubeBand, CubeImage, CubeOptions, ImagePixels, Images, PixelIndex, TimeStep,
+        WriteProgress, Written,
     },
 };
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `CubeImage`")]
+pub type Image = CubeImage;
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `ImagePixels`")]
+pub type Pixels = ImagePixels;

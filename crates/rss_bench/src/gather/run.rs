@@ -12,7 +12,7 @@ use anyhow::Result;
 use futures::StreamExt;
 use rss_core::{
     Backend, Pixels,
-    gather::{self, Concurrency, Options, Order},
+    gather::{self, Concurrency, Options, RowOrder},
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -123,7 +123,7 @@ async fn gathered(gathering: &Gathering) -> Result<Measured> {
     let options = Options::new()
         .with_backend(Backend::Cog)
         .with_concurrency(concurrency)
-        .with_order(Order::Arrival);
+        .with_order(RowOrder::Arrival);
     let mut done: Vec<Done> = Vec::with_capacity(requests.len());
     let cpu = cpu_time()?;
     let mut rows = gather::gather(&session, requests, options)?;

@@ -31,7 +31,7 @@ pub(crate) struct GridArgs {
     /// Take all that the images cover, not what --bbox names.
     #[arg(long)]
     pub(crate) no_crop: bool,
-    /// What happens where an image cannot be read: fail, or hole (its pixels are missing, and listed).
+    /// What happens where an image cannot be read: fail, or skip (its pixels are missing, and listed).
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     pub(crate) on_failure: String,
 }

@@ -63,7 +63,7 @@ pub(crate) struct SampleArgs {
     /// Give points and zones that an image does not hold a row without a value.
     #[arg(long)]
     pub(crate) keep_outside: bool,
-    /// What happens where an image cannot be read: fail, or hole (it has no rows, and is listed).
+    /// What happens where an image cannot be read: fail, or skip (it has no rows, and is listed).
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     pub(crate) on_failure: String,
     /// The table, by its ending .csv, .jsonl, .parquet or .arrow; `-` is stdout as CSV.

@@ -9,8 +9,8 @@ use rss_core::zarr;
 use rss_core::{
     Backend, Crs, Format, Location, Manifest, Resolution, Session, Size, Stretch,
     apply::{
-        Apply, ApplyOptions, Block, Cube, CubeOptions, Expression, Grid, Hole, OnFailure,
-        mosaic::Mosaic, reduce::Reducer, time::Grouping,
+        Apply, ApplyOptions, Block, Expression, Grid, ImageCube, ImageCubeOptions, MissingInput,
+        OnFailure, mosaic::Mosaic, reduce::Reducer, time::Grouping,
     },
     mask::Cleanup,
     reader,
@@ -59,7 +59,7 @@ pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
 }
 
 /// Each date of each band as a band.
-fn as_they_are(cube: &Cube, options: ApplyOptions) -> Apply<f32> {
+fn as_they_are(cube: &ImageCube, options: ApplyOptions) -> Apply<f32> {
     let bands: Vec<String> = cube.bands().iter().map(|band| band.name.clone()).collect();
     let work = cube.apply(options, |block: &Block<f32>| {
         let data = block.data();
@@ -78,13 +78,13 @@ pub(super) async fn on_grid(
     session: &Session,
     args: &GridArgs,
     selection: &Selection,
-) -> Result<CubeOptions> {
-    let mut options = CubeOptions::new()
+) -> Result<ImageCubeOptions> {
+    let mut options = ImageCubeOptions::new()
         .with_resampling(args.resampling.parse()?)
         .with_on_failure(match args.on_failure.as_str() {
             "fail" => OnFailure::Fail,
-            "hole" => OnFailure::Hole,
-            other => bail!("--on-failure `{other}` is not one of fail, hole"),
+            "skip" | "hole" => OnFailure::Skip,
+            other => bail!("--on-failure `{other}` is not one of fail, skip"),
         });
     if let Some(classes) = &args.mask {
         let cleanup = Cleanup::default()
@@ -175,7 +175,7 @@ fn stretch(args: &CubeArgs) -> Result<Stretch> {
 /// What was written.
 struct Made {
     blocks: u64,
-    holes: Vec<Hole>,
+    missing_inputs: Vec<MissingInput>,
     /// Bands, or arrays of a cube.
     count: usize,
     /// What is black and white in each band of a look.
@@ -188,7 +188,7 @@ async fn make(
     args: &CubeArgs,
     dates: (Grouping, Mosaic),
     bands: &[String],
-    work: impl FnOnce(&Cube, ApplyOptions) -> Result<Apply<f32>>,
+    work: impl FnOnce(&ImageCube, ApplyOptions) -> Result<Apply<f32>>,
 ) -> Result<Found> {
     let to = To::of(args)?;
     let session = session::with_budget(args.budget)?;
@@ -211,7 +211,7 @@ async fn make(
         return Ok(Found::Nothing);
     }
     let start = Instant::now();
-    let cube = Cube::of(&found, &options).await?;
+    let cube = ImageCube::of(&found, &options).await?;
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} blocks [{elapsed}]") {
         bar.set_style(style);
@@ -227,7 +227,7 @@ async fn make(
     bar.finish_and_clear();
     let made = done?;
     if !args.json {
-        say(&made.holes, &cube);
+        say(&made.missing_inputs, &cube);
     }
     found::complete(&found)?;
     let wall = start.elapsed().as_secs_f64();
@@ -250,7 +250,9 @@ async fn make(
             "left_out": cube.left_out(),
             "stretch": made.stretch,
             "blocks": made.blocks,
-            "holes": said_of(&made.holes),
+            "missing_inputs": said_of(&made.missing_inputs),
+            // The key that it had first.
+            "holes": said_of(&made.missing_inputs),
             "requests": traffic.requests,
             "bytes": traffic.bytes,
             "wall_s": wall,
@@ -271,22 +273,22 @@ async fn make(
 }
 
 /// Returns what is missing as JSON.
-pub(super) fn said_of(holes: &[Hole]) -> Vec<Value> {
-    let said = |hole: &Hole| {
+pub(super) fn said_of(missing_inputs: &[MissingInput]) -> Vec<Value> {
+    let said = |hole: &MissingInput| {
         json!({"item": hole.item, "asset": hole.asset,
             "window": hole.window.map(|window| window.to_string()), "error": hole.message})
     };
-    holes.iter().map(said).collect()
+    missing_inputs.iter().map(said).collect()
 }
 
 /// Says what is missing, each asset once, however many blocks lack it; and which items were left out.
-pub(super) fn say(holes: &[Hole], cube: &Cube) {
-    for (number, hole) in holes.iter().enumerate() {
-        let same = |other: &&Hole| (&other.item, &other.asset) == (&hole.item, &hole.asset);
-        if holes[..number].iter().any(|other| same(&other)) {
+pub(super) fn say(missing_inputs: &[MissingInput], cube: &ImageCube) {
+    for (number, hole) in missing_inputs.iter().enumerate() {
+        let same = |other: &&MissingInput| (&other.item, &other.asset) == (&hole.item, &hole.asset);
+        if missing_inputs[..number].iter().any(|other| same(&other)) {
             continue;
         }
-        let blocks = holes.iter().filter(same).count();
+        let blocks = missing_inputs.iter().filter(same).count();
         let more = match blocks {
             1 => String::new(),
             blocks => format!(" (and in {} more blocks)", blocks - 1),
@@ -324,7 +326,7 @@ async fn write(work: Apply<f32>, to: &To, session: &Session, bar: &ProgressBar) 
     };
     Ok(Made {
         blocks: report.blocks,
-        holes: report.holes,
+        missing_inputs: report.missing_inputs,
         count,
         stretch,
     })
@@ -347,7 +349,7 @@ async fn write_cube(
     let stored = zarr::Cube::open(session, location).await?;
     Ok(Made {
         blocks: written.shards,
-        holes: written.holes,
+        missing_inputs: written.missing_inputs,
         count: stored.bands().len(),
         stretch: Vec::new(),
     })

@@ -11,7 +11,8 @@ use rss_core::{
     Backend, Bbox, Error, Location, NpyStack, Raster, Session, SessionBuilder, Size, TileIndex,
     Window,
     gather::{
-        self, Concurrency, File, OnChange, Options, Place, Plan, Prices, Report, Request, Spread,
+        self, Concurrency, CostModel, File, OnChange, Options, Plan, Region, Report, Request,
+        Spread,
     },
 };
 use serde_json::{Value, json};
@@ -51,14 +52,14 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
     options.concurrency = concurrency.map_or(Concurrency::Adaptive, Concurrency::Fixed);
     options.hedge = args.hedge;
     let prices = match &args.prices {
-        Some(path) => Prices::from_file(path)?,
-        None => Prices::default(),
+        Some(path) => CostModel::from_file(path)?,
+        None => CostModel::default(),
     };
 
     let requests: Vec<Request> = files(args)?
         .into_iter()
         .map(|file| {
-            let mut request = Request::new(file).with_place(place).with_level(args.level);
+            let mut request = Request::new(file).with_region(place).with_level(args.level);
             request.bands = args.band.map(|band| vec![band]);
             request
         })
@@ -267,7 +268,7 @@ fn print(gathered: &Gathered, args: &GatherArgs) -> Result<()> {
     ])
 }
 
-fn explain(plan: &Plan, requests: &[Request], prices: &Prices, as_json: bool) -> Result<Found> {
+fn explain(plan: &Plan, requests: &[Request], prices: &CostModel, as_json: bool) -> Result<Found> {
     let cost = plan.cost(prices);
     let at = |number: usize| {
         requests
@@ -371,23 +372,23 @@ fn indexed(
         .collect())
 }
 
-fn place(args: &GatherArgs) -> Result<Place> {
+fn place(args: &GatherArgs) -> Result<Region> {
     if let Some(text) = &args.tile {
         let [col, row] = two(text, "--tile COL,ROW")?;
-        return Ok(Place::Tile(TileIndex { col, row }));
+        return Ok(Region::Tile(TileIndex { col, row }));
     }
     if let Some(text) = &args.window {
-        return Ok(Place::Window(text.parse::<Window>()?));
+        return Ok(Region::Window(text.parse::<Window>()?));
     }
     if let Some(text) = &args.bbox {
-        return Ok(Place::Bbox(text.parse::<Bbox>()?));
+        return Ok(Region::Bbox(text.parse::<Bbox>()?));
     }
     let Some(text) = &args.point else {
-        return Ok(Place::CentreTile);
+        return Ok(Region::CentreTile);
     };
     let [lon, lat] = two(text, "--point LON,LAT")?;
     let Some(size) = &args.size else {
-        return Ok(Place::TileAt { lon, lat });
+        return Ok(Region::TileAt { lon, lat });
     };
     let [width, height] = two(size, "--size WIDTH,HEIGHT")?;
     ensure!(
@@ -395,7 +396,7 @@ fn place(args: &GatherArgs) -> Result<Place> {
         "--size is {size}, expected at least 1,1"
     );
     let size = Size { width, height };
-    Ok(Place::Around { lon, lat, size })
+    Ok(Region::Around { lon, lat, size })
 }
 
 /// Parses two numbers between commas.

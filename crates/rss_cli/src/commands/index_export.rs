@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use rss_core::{
     ErrorKind,
-    index::{self, Exported, Index, LeftOut, Select},
+    index::{self, Exported, Index, Omitted, Select},
 };
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub(crate) fn select(index: &Index, path: &Path, assets: &[String]) -> Result<Se
     Ok(Select::all().with_assets(assets))
 }
 
-fn named(one: &LeftOut) -> String {
+fn named(one: &Omitted) -> String {
     let reason = one.error.message();
     match one.level {
         Some(level) => format!("{}, level {level}: {reason}", one.location),

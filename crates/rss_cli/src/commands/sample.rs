@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
     }
     if table.is_empty() {
         found::complete(&found)?;
-        let why = match report.holes.is_empty() {
+        let why = match report.missing_inputs.is_empty() {
             true => "no image holds a pixel of what is asked for",
             false => "no image that could be read holds a pixel of what is asked for",
         };
@@ -65,8 +65,8 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
     found::complete(&found)?;
     if args.json {
         let traffic = session.traffic();
-        let holes: Vec<_> = report
-            .holes
+        let missing_inputs: Vec<_> = report
+            .missing_inputs
             .iter()
             .map(|hole| json!({"item": hole.item, "asset": hole.asset, "error": hole.message}))
             .collect();
@@ -78,7 +78,9 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
             "images": report.images,
             "left_out": report.left_out,
             "nowhere": report.nowhere,
-            "holes": holes,
+            "missing_inputs": missing_inputs,
+            // The key that it had first.
+            "holes": missing_inputs,
             "requests": traffic.requests,
             "bytes": traffic.bytes,
             "wall_s": start.elapsed().as_secs_f64(),
@@ -214,8 +216,8 @@ async fn items(session: &Session, args: &SampleArgs, shapes: &Shapes) -> Result<
 fn options(args: &SampleArgs) -> Result<SampleOptions> {
     let mut options = SampleOptions::new().with_on_failure(match args.on_failure.as_str() {
         "fail" => OnFailure::Fail,
-        "hole" => OnFailure::Hole,
-        other => bail!("--on-failure `{other}` is not one of fail, hole"),
+        "skip" | "hole" => OnFailure::Skip,
+        other => bail!("--on-failure `{other}` is not one of fail, skip"),
     });
     if !args.raw {
         options = options.reflectance();
@@ -254,7 +256,7 @@ fn write(args: &SampleArgs, to: Option<&Path>, table: &Table) -> Result<()> {
 
 /// Says what is missing.
 fn say(report: &SampleReport) {
-    for hole in &report.holes {
+    for hole in &report.missing_inputs {
         output::say(&format!("missing: {hole}"));
     }
     for one in &report.left_out {

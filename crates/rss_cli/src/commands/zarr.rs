@@ -12,7 +12,8 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rss_core::{
     ErrorKind, Format, GeoBox, Location, Raster, Resampling, Session, Size, Window, apply,
     zarr::{
-        Arrangement, Array, Cube, CubeOptions, Icechunk, Image, Images, Layout, Root, Use, Written,
+        Arrangement, Array, Cube, CubeImage, CubeOptions, Icechunk, Images, Layout, Root, Use,
+        Written,
     },
 };
 use serde_json::{Value, json};
@@ -82,13 +83,13 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
             if args.append {
                 on_grid = like_stored(&session, &to, on_grid).await?;
             }
-            Some(apply::Cube::of(&found, &on_grid).await?)
+            Some(apply::ImageCube::of(&found, &on_grid).await?)
         }
         false => None,
     };
     let images: Images = match &computed {
         Some(cube) => cube.into(),
-        None => Image::of(&found)?.into(),
+        None => CubeImage::of(&found)?.into(),
     };
     let bar = ProgressBar::new(0);
     if let Ok(style) =
@@ -118,10 +119,12 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         shards,
         resumed,
         bytes,
-        holes,
+        missing_inputs,
         ..
     } = written;
-    let left_out = computed.as_ref().map_or(&[][..], apply::Cube::left_out);
+    let left_out = computed
+        .as_ref()
+        .map_or(&[][..], apply::ImageCube::left_out);
     if args.json {
         output::json(&json!({
             "location": to.location().to_string(),
@@ -131,13 +134,14 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
             "resumed": resumed,
             "bytes": bytes,
             "left_out": left_out,
-            "holes": said_of(&holes),
+            "missing_inputs": said_of(&missing_inputs),
+            "holes": said_of(&missing_inputs),
             "requests": traffic.requests,
             "wall_s": wall,
         }))?;
     } else {
         if let Some(cube) = &computed {
-            say(&holes, cube);
+            say(&missing_inputs, cube);
         }
         let mut lines = vec![format!(
             "{}: {steps} dates in {shards} shards, {} in {wall:.2} s",
@@ -173,8 +177,8 @@ fn is_computed(args: &ZarrWriteArgs) -> bool {
 async fn like_stored(
     session: &Session,
     to: &Root,
-    mut options: apply::CubeOptions,
-) -> Result<apply::CubeOptions> {
+    mut options: apply::ImageCubeOptions,
+) -> Result<apply::ImageCubeOptions> {
     let stored = Cube::open(session, to).await?;
     let grid = stored.grid();
     let differs = match &options.grid {

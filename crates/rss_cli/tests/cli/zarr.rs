@@ -195,7 +195,7 @@ fn what_cannot_be_is_one_clear_error() {
         (&["--grid", "a.tif", "--resolution", "10"], "--grid"),
         (
             &["--on-failure", "guess"],
-            "--on-failure `guess` is not one of fail, hole",
+            "--on-failure `guess` is not one of fail, skip",
         ),
         (&["--reflectance", "--nodata", "1e300"], "is no float32"),
         (&["--append"], "no cube: no zarr.json is there"),

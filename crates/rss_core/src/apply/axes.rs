@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 /// A band of a cube.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct CubeBand {
+pub struct ImageCubeBand {
     /// What it is called at every provider, such as `red`; without a manifest the asset's key.
     pub name: String,
     /// The key of its assets.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use ndarray::{Array2, Array4, ArrayView2, ArrayView3, ArrayView4, ArrayViewMut2};
 
-use super::axes::{CubeBand, Step};
+use super::axes::{ImageCubeBand, Step};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
@@ -127,7 +127,7 @@ pub(super) mod private {
 #[derive(Clone, Debug)]
 pub struct Block<T> {
     pub(super) data: Array4<T>,
-    pub(super) bands: Arc<[CubeBand]>,
+    pub(super) bands: Arc<[ImageCubeBand]>,
     pub(super) steps: Arc<[Step]>,
     /// Without the halo.
     pub(super) window: Window,
@@ -154,7 +154,7 @@ impl<T> Block<T> {
     }
 
     /// Returns the bands, in their order.
-    pub fn bands(&self) -> &[CubeBand] {
+    pub fn bands(&self) -> &[ImageCubeBand] {
         &self.bands
     }
 
@@ -208,7 +208,7 @@ impl<T> Block<T> {
 }
 
 /// Finds a band by its name or its asset's key.
-pub(super) fn place_of(bands: &[CubeBand], name: &str) -> Result<usize> {
+pub(super) fn place_of(bands: &[ImageCubeBand], name: &str) -> Result<usize> {
     let by_name = bands.iter().position(|band| band.name == name);
     let found = by_name.or_else(|| bands.iter().position(|band| band.asset == name));
     found.ok_or_else(|| {

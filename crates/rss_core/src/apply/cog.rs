@@ -56,7 +56,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
             while let Some(block) = next {
                 check_bands(bands, block.samples.dim().0, &block.window)?;
                 cog.write(block.window, O::wrap(block.samples)).await?;
-                report.add(block.holes);
+                report.add(block.missing_inputs);
                 next = blocks.try_next().await?;
             }
             Ok(())

@@ -10,10 +10,10 @@ use futures::{StreamExt, stream};
 use tokio::sync::OnceCell;
 
 use super::{
-    axes::{CubeBand, Step},
-    options::{CubeOptions, Grid, OnFailure},
-    report::{Hole, named},
-    source::Source,
+    axes::{ImageCubeBand, Step},
+    options::{Grid, ImageCubeOptions, OnFailure},
+    report::{MissingInput, named},
+    source::BandSource,
     time::{self, GroupOptions, Grouped, LeftOut},
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 ///
 /// Cheap to clone: clones share what they open.
 #[derive(Clone, Debug)]
-pub struct Cube(pub(super) Arc<Inner>);
+pub struct ImageCube(pub(super) Arc<Inner>);
 
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -40,27 +40,27 @@ pub(super) struct Inner {
     pub(super) grid: Arc<GeoBox>,
     /// The grid with the pixels around it that decide about its own in a mask.
     pub(super) mask_grid: Arc<GeoBox>,
-    pub(super) bands: Arc<[CubeBand]>,
+    pub(super) bands: Arc<[ImageCubeBand]>,
     pub(super) steps: Arc<[Step]>,
     /// The images of each date, in the order in which they are laid over each other.
-    pub(super) images: Vec<Vec<Image>>,
+    pub(super) images: Vec<Vec<ItemImage>>,
     pub(super) left_out: Vec<String>,
     /// What is known to be missing before anything is read.
-    pub(super) holes: Vec<Hole>,
-    pub(super) options: CubeOptions,
+    pub(super) missing_inputs: Vec<MissingInput>,
+    pub(super) options: ImageCubeOptions,
 }
 
 /// One item. Parts of a cube share its files.
 #[derive(Clone, Debug)]
-pub(super) struct Image {
+pub(super) struct ItemImage {
     /// For each band of the cube; none where the item lacks it.
-    pub(super) bands: Vec<Option<Arc<Source>>>,
-    pub(super) masks: Arc<[(Source, BandMask)]>,
+    pub(super) bands: Vec<Option<Arc<BandSource>>>,
+    pub(super) masks: Arc<[(BandSource, BandMask)]>,
     /// True if a mask is missing: then nothing of the image may show.
     pub(super) hidden: bool,
 }
 
-impl Cube {
+impl ImageCube {
     /// Makes a cube of what a search found. Asks for headers only where the catalogue does not say on which
     /// grid an image lies, and for one where it states no nodata value of a band.
     ///
@@ -69,16 +69,16 @@ impl Cube {
     /// [`ErrorKind::InvalidInput`] if nothing was found, images share no grid and none is chosen, a mask
     /// class or a scale is not known, or an item lacks a band and [`OnFailure::Fail`] is chosen; what the
     /// files' stores answer.
-    pub async fn of(found: &QueryResult, options: &CubeOptions) -> Result<Self> {
+    pub async fn of(found: &QueryResult, options: &ImageCubeOptions) -> Result<Self> {
         let Images {
             mut bands,
             grouped,
             mut images,
-            holes,
+            missing_inputs,
             left_out,
         } = Images::of(found, options)?;
         let items = &found.items().items;
-        let of_kept: Vec<(&Item, &Image)> = items
+        let of_kept: Vec<(&Item, &ItemImage)> = items
             .iter()
             .zip(&images)
             .filter_map(|(item, image)| Some((item, image.as_ref()?)))
@@ -119,7 +119,7 @@ impl Cube {
             steps,
             images,
             left_out,
-            holes,
+            missing_inputs,
             options: options.clone(),
         })))
     }
@@ -130,7 +130,7 @@ impl Cube {
     }
 
     /// Returns the bands, in the order of the selection.
-    pub fn bands(&self) -> &[CubeBand] {
+    pub fn bands(&self) -> &[ImageCubeBand] {
         &self.0.bands
     }
 
@@ -147,11 +147,11 @@ impl Cube {
 
 /// What a search found: where the files of its items are, in groups of time.
 pub(super) struct Images {
-    pub(super) bands: Vec<CubeBand>,
+    pub(super) bands: Vec<ImageCubeBand>,
     pub(super) grouped: Grouped,
     /// For each item its image, unless another item stands for it.
-    pub(super) images: Vec<Option<Image>>,
-    pub(super) holes: Vec<Hole>,
+    pub(super) images: Vec<Option<ItemImage>>,
+    pub(super) missing_inputs: Vec<MissingInput>,
     /// Items that another stands for, and why.
     pub(super) left_out: Vec<String>,
 }
@@ -161,8 +161,8 @@ impl Images {
     ///
     /// # Errors
     ///
-    /// As of [`Cube::of`], but for grids and stores.
-    pub(super) fn of(found: &QueryResult, options: &CubeOptions) -> Result<Self> {
+    /// As of [`ImageCube::of`], but for grids and stores.
+    pub(super) fn of(found: &QueryResult, options: &ImageCubeOptions) -> Result<Self> {
         let items = &found.items().items;
         if items.is_empty() {
             let message = "no items: nothing was found";
@@ -201,15 +201,15 @@ impl Images {
             options,
             masks: BTreeMap::new(),
         };
-        let mut holes = Vec::new();
-        let mut images: Vec<Option<Image>> = items.iter().map(|_| None).collect();
+        let mut missing_inputs = Vec::new();
+        let mut images: Vec<Option<ItemImage>> = items.iter().map(|_| None).collect();
         for &place in &kept {
             let manifest = manifests[place];
             let (image, missing) = make.image(&items[place], manifest, &bands)?;
-            if let (OnFailure::Fail, Some(hole)) = (options.on_failure, missing.first()) {
-                return Err(Error::new(hole.kind, hole.to_string()));
+            if let (OnFailure::Fail, Some(missing_input)) = (options.on_failure, missing.first()) {
+                return Err(Error::new(missing_input.kind, missing_input.to_string()));
             }
-            holes.extend(missing);
+            missing_inputs.extend(missing);
             images[place] = Some(image);
         }
         let said = |one: &LeftOut| format!("item {}: {}", items[one.item].id, one.reason);
@@ -218,15 +218,15 @@ impl Images {
             bands,
             grouped,
             images,
-            holes,
+            missing_inputs,
             left_out,
         })
     }
 }
 
 /// Returns the bands of a cube: the selected assets of all items.
-fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<CubeBand>> {
-    let mut bands: Vec<CubeBand> = Vec::new();
+fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<ImageCubeBand>> {
+    let mut bands: Vec<ImageCubeBand> = Vec::new();
     for (item, manifest) in found.items().items.iter().zip(manifests) {
         for (key, _) in found.assets(item) {
             if bands.iter().any(|band| band.asset == key) {
@@ -235,7 +235,7 @@ fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<
             let def = manifest.as_ref().and_then(|manifest| manifest.band(key));
             let canonical = def.and_then(|def| def.canonical.clone());
             let name = canonical.filter(|name| bands.iter().all(|band| band.name != *name));
-            bands.push(CubeBand {
+            bands.push(ImageCubeBand {
                 name: name.unwrap_or_else(|| key.to_owned()),
                 asset: key.to_owned(),
                 nodata: None,
@@ -243,7 +243,7 @@ fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<
         }
     }
     // In the order asked for, whatever the first item has.
-    let place = |band: &CubeBand| found.bands().iter().position(|key| *key == band.asset);
+    let place = |band: &ImageCubeBand| found.bands().iter().position(|key| *key == band.asset);
     bands.sort_by_key(|band| place(band).unwrap_or(usize::MAX));
     if bands.is_empty() {
         let message = "no bands: no item has one of those that were selected";
@@ -255,7 +255,7 @@ fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<
 /// Makes images of items.
 struct Make<'a> {
     found: &'a QueryResult,
-    options: &'a CubeOptions,
+    options: &'a ImageCubeOptions,
     /// By source, product and platform.
     masks: BTreeMap<[String; 3], Vec<BandMask>>,
 }
@@ -266,9 +266,9 @@ impl Make<'_> {
         &mut self,
         item: &Item,
         manifest: Option<&Manifest>,
-        bands: &[CubeBand],
-    ) -> Result<(Image, Vec<Hole>)> {
-        let mut holes = Vec::new();
+        bands: &[ImageCubeBand],
+    ) -> Result<(ItemImage, Vec<MissingInput>)> {
+        let mut missing_inputs = Vec::new();
         let mut sources = Vec::with_capacity(bands.len());
         for band in bands {
             let def = manifest.and_then(|manifest| manifest.band(&band.asset));
@@ -277,7 +277,7 @@ impl Make<'_> {
                 let is_usual = matches!(self.found.selection, Selection::Default(_))
                     && def.is_some_and(|def| def.optional);
                 if !is_usual {
-                    holes.push(lacking(item, &band.asset));
+                    missing_inputs.push(lacking(item, &band.asset));
                 }
                 sources.push(None);
                 continue;
@@ -321,18 +321,18 @@ impl Make<'_> {
                         masks.push((source, mask));
                     }
                     None => {
-                        holes.push(lacking(item, &key));
+                        missing_inputs.push(lacking(item, &key));
                         hidden = true;
                     }
                 }
             }
         }
-        let image = Image {
+        let image = ItemImage {
             bands: sources,
             masks: masks.into(),
             hidden,
         };
-        Ok((image, holes))
+        Ok((image, missing_inputs))
     }
 
     /// Returns the masks of an item: those of one product and platform are made once.
@@ -363,14 +363,14 @@ impl Make<'_> {
         asset: &Asset,
         key: &str,
         resampling: Resampling,
-    ) -> Result<Source> {
+    ) -> Result<BandSource> {
         let named = Location::parse_from(&asset.href, self.found.trust)?;
         let location = self
             .found
             .session()
             .stores()
             .reach(item, asset, named, None);
-        Ok(Source {
+        Ok(BandSource {
             item: item.id.clone(),
             asset: key.to_owned(),
             location,
@@ -386,18 +386,18 @@ impl Make<'_> {
     }
 }
 
-fn lacking(item: &Item, asset: &str) -> Hole {
+fn lacking(item: &Item, asset: &str) -> MissingInput {
     let message = "the item has no such asset";
     let err = Error::new(ErrorKind::NotFound, message);
-    Hole::new(&item.id, asset, None, &err)
+    MissingInput::new(&item.id, asset, None, &err)
 }
 
 /// Returns the grid of a cube.
 async fn grid_of(
     found: &QueryResult,
-    images: &[(&Item, &Image)],
-    bands: &[CubeBand],
-    options: &CubeOptions,
+    images: &[(&Item, &ItemImage)],
+    bands: &[ImageCubeBand],
+    options: &ImageCubeOptions,
 ) -> Result<GeoBox> {
     let whole = match (&options.grid, &options.bbox) {
         (Grid::Of(grid), _) => grid.clone(),
@@ -426,12 +426,12 @@ async fn grid_of(
 /// Returns the grid of each band of each image, as the catalogue says it or else the file.
 async fn grids_of(
     session: &Session,
-    images: &[(&Item, &Image)],
-    bands: &[CubeBand],
+    images: &[(&Item, &ItemImage)],
+    bands: &[ImageCubeBand],
     on_failure: OnFailure,
 ) -> Result<Vec<GeoBox>> {
     let mut grids: Vec<GeoBox> = Vec::new();
-    let mut unknown: Vec<&Source> = Vec::new();
+    let mut unknown: Vec<&BandSource> = Vec::new();
     for (item, image) in images {
         for (source, band) in image.bands.iter().zip(bands) {
             let (Some(source), Some(asset)) = (source, item.assets.get(&band.asset)) else {
@@ -455,8 +455,8 @@ async fn grids_of(
             (Err(err), OnFailure::Fail) => {
                 return Err(named(&err, &source.item, &source.asset, None));
             }
-            // It becomes a hole when it is to be read.
-            (Err(err), OnFailure::Hole) => failed = Some((source, err)),
+            // It becomes a missing input when it is to be read.
+            (Err(err), OnFailure::MissingInput) => failed = Some((source, err)),
         }
     }
     match failed {
@@ -471,7 +471,7 @@ async fn grids_of(
 async fn nodata_of<'a>(
     session: &Session,
     grid: &GeoBox,
-    sources: impl Iterator<Item = &'a Source> + Clone,
+    sources: impl Iterator<Item = &'a BandSource> + Clone,
 ) -> Option<f64> {
     if let Some(nodata) = sources.clone().find_map(|source| source.nodata) {
         return Some(nodata);

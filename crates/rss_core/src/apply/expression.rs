@@ -8,7 +8,7 @@ use ndarray::{Array3, ArrayView1, ArrayViewMut3, Axis};
 use self::lanes::{LANES, LaneOperators, Lanes};
 use super::{
     block::{Block, place_of},
-    cube::Cube,
+    cube::ImageCube,
     options::ApplyOptions,
     reduce::{Reducer, reduce_f32},
     run::Apply,
@@ -142,7 +142,7 @@ impl std::str::FromStr for Expression {
     }
 }
 
-impl Cube {
+impl ImageCube {
     /// Computes formulas for each date and reduces the dates of each to one band; without a reducer each date
     /// of each formula is a band.
     ///

@@ -11,12 +11,12 @@ use rayon::prelude::*;
 
 use super::{
     block::{Block, BlockSample},
-    cube::{Image, Inner},
+    cube::{Inner, ItemImage},
     mosaic::{Mosaic, fill_gaps},
     options::OnFailure,
     reduce::reduce,
-    report::{Hole, named},
-    source::{Opened, Part, Source},
+    report::{MissingInput, named},
+    source::{BandSource, Opened, SourceWindow},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -29,7 +29,7 @@ const READS: usize = 64;
 
 /// What a block needs.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct BlockPlan {
     /// Without the halo.
     window: Window,
     /// With the halo that the caller asked for.
@@ -37,7 +37,7 @@ pub(super) struct Plan {
     /// With that of masks too, in their grid.
     masked: Window,
     reads: Vec<Read>,
-    holes: Vec<Hole>,
+    missing_inputs: Vec<MissingInput>,
     /// Bytes of all of these pixels and of the block.
     pub(super) bytes: u64,
 }
@@ -66,9 +66,9 @@ enum Layer {
 /// What was read for a block, and what is missing.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    plan: Plan,
+    plan: BlockPlan,
     /// Of each date.
-    parts: Vec<Vec<(At, Part)>>,
+    parts: Vec<Vec<(At, SourceWindow)>>,
     /// Sources that could not be read.
     missing: Vec<At>,
 }
@@ -77,8 +77,8 @@ pub(super) struct Loaded {
 #[derive(Clone, Copy)]
 struct Date<'a> {
     step: usize,
-    plan: &'a Plan,
-    parts: &'a [(At, Part)],
+    plan: &'a BlockPlan,
+    parts: &'a [(At, SourceWindow)],
     missing: &'a [At],
 }
 
@@ -108,7 +108,7 @@ fn around(window: &Window, halo: u32, inner: &Inner) -> Window {
 }
 
 impl Inner {
-    fn source(&self, at: At) -> Option<&Source> {
+    fn source(&self, at: At) -> Option<&BandSource> {
         let image = self.images.get(at.step)?.get(at.image)?;
         match at.layer {
             Layer::Band(band) => image.bands.get(band)?.as_deref(),
@@ -117,7 +117,7 @@ impl Inner {
     }
 
     /// Opens a source, once, for the grid on which it is read.
-    async fn opened<'a>(&self, at: At, source: &'a Source) -> Result<&'a Opened> {
+    async fn opened<'a>(&self, at: At, source: &'a BandSource) -> Result<&'a Opened> {
         let grid = match at.layer {
             Layer::Band(_) => &self.grid,
             Layer::Mask(_) => &self.mask_grid,
@@ -145,7 +145,7 @@ impl Inner {
     }
 
     /// Opens all files that were not opened before, and returns each with what that gave.
-    async fn open_all(&self) -> Vec<(At, &Source, Result<&Opened>)> {
+    async fn open_all(&self) -> Vec<(At, &BandSource, Result<&Opened>)> {
         stream::iter(self.sources())
             .map(|at| async move {
                 let source = self.source(at)?;
@@ -168,16 +168,30 @@ impl Inner {
         first.map_or(u32::MAX, Opened::tile_side)
     }
 
-    /// Returns a failure as a hole, or as the error that ends the work.
-    fn hole(&self, source: &Source, window: Option<&Window>, err: &Error) -> Result<Hole> {
+    /// Returns a failure as a missing input, or as the error that ends the work.
+    fn missing_input(
+        &self,
+        source: &BandSource,
+        window: Option<&Window>,
+        err: &Error,
+    ) -> Result<MissingInput> {
         match self.options.on_failure {
             OnFailure::Fail => Err(named(err, &source.item, &source.asset, window)),
-            OnFailure::Hole => Ok(Hole::new(&source.item, &source.asset, window.copied(), err)),
+            OnFailure::MissingInput => Ok(MissingInput::new(
+                &source.item,
+                &source.asset,
+                window.copied(),
+                err,
+            )),
         }
     }
 
     /// Returns what a block needs. Opens files that were not opened before.
-    pub(super) async fn plan<T: BlockSample>(&self, window: Window, halo: u32) -> Result<Plan> {
+    pub(super) async fn plan<T: BlockSample>(
+        &self,
+        window: Window,
+        halo: u32,
+    ) -> Result<BlockPlan> {
         let seen = around(&window, halo, self);
         let masked = Window {
             width: seen.width + 2 * self.mask_halo(),
@@ -190,12 +204,12 @@ impl Inner {
             let message = format!("a mosaic by {mosaic} of {}: load float32", T::DTYPE);
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let mut plan = Plan {
+        let mut plan = BlockPlan {
             window,
             seen,
             masked,
             reads: Vec::new(),
-            holes: Vec::new(),
+            missing_inputs: Vec::new(),
             bytes: 0,
         };
         for (at, source, opened) in opened {
@@ -216,7 +230,10 @@ impl Inner {
                         plan.reads.push(Read { at, window });
                     }
                 }
-                Err(err) => plan.holes.push(self.hole(source, Some(&window), &err)?),
+                Err(err) => {
+                    plan.missing_inputs
+                        .push(self.missing_input(source, Some(&window), &err)?)
+                }
             }
         }
         plan.bytes += self.bytes_laid_out::<T>(&plan);
@@ -225,7 +242,7 @@ impl Inner {
 
     /// Returns the bytes that a block takes when it is laid out, beside what is read: all of its samples, and
     /// for each thread what one date is made of.
-    fn bytes_laid_out<T>(&self, plan: &Plan) -> u64 {
+    fn bytes_laid_out<T>(&self, plan: &BlockPlan) -> u64 {
         let sample = size_of::<T>() as u64;
         let pixels = |window: &Window| u64::from(window.width) * u64::from(window.height);
         let image = pixels(&plan.seen) * self.bands.len() as u64 * sample;
@@ -251,7 +268,7 @@ impl Inner {
     }
 
     /// Fetches and decodes what a plan needs.
-    pub(super) async fn load(&self, mut plan: Plan) -> Result<Loaded> {
+    pub(super) async fn load(&self, mut plan: BlockPlan) -> Result<Loaded> {
         let read = |read: Read| async move {
             let Some(source) = self.source(read.at) else {
                 return Ok(None);
@@ -271,7 +288,7 @@ impl Inner {
                 // The first failure ends it, before the rest is fetched.
                 let part = match part {
                     Ok(part) => Ok(part),
-                    Err(err) => Err(self.hole(source, Some(&plan.window), &err)?),
+                    Err(err) => Err(self.missing_input(source, Some(&plan.window), &err)?),
                 };
                 Ok::<_, Error>((at, part))
             })
@@ -282,9 +299,9 @@ impl Inner {
         for (at, part) in results {
             match part {
                 Ok(part) => parts[at.step].push((at, part)),
-                Err(hole) => {
+                Err(missing_input) => {
                     missing.push(at);
-                    plan.holes.push(hole);
+                    plan.missing_inputs.push(missing_input);
                 }
             }
         }
@@ -301,7 +318,7 @@ impl Inner {
         &self,
         loaded: Loaded,
         mut room: Vec<T>,
-    ) -> Result<(Block<T>, Vec<Hole>)> {
+    ) -> Result<(Block<T>, Vec<MissingInput>)> {
         let Loaded {
             plan,
             parts,
@@ -341,7 +358,7 @@ impl Inner {
             seen,
             grid: Arc::clone(&self.grid),
         };
-        Ok((block, plan.holes))
+        Ok((block, plan.missing_inputs))
     }
 
     fn lay_out_date<T: BlockSample>(
@@ -520,7 +537,7 @@ impl Inner {
 }
 
 /// Returns true if a mask of an image could not be read: what it would hide is not known.
-fn hides(of: &Image, image: usize, date: Date<'_>) -> bool {
+fn hides(of: &ItemImage, image: usize, date: Date<'_>) -> bool {
     let failed = |mask: usize| {
         let at = At {
             step: date.step,

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use ndarray::{ArrayView3, ArrayViewMut3, Zip};
 
-use super::{reduce::Reducer, time::Order};
+use super::{reduce::Reducer, time::MosaicOrder};
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::Sample,
@@ -57,10 +57,10 @@ impl Mosaic {
     }
 
     /// Returns the order that the images of a date must have.
-    pub fn order(self) -> Order {
+    pub fn order(self) -> MosaicOrder {
         match self {
-            Self::LeastCloud => Order::LeastCloud,
-            _ => Order::Time,
+            Self::LeastCloud => MosaicOrder::LeastCloud,
+            _ => MosaicOrder::Time,
         }
     }
 
@@ -187,7 +187,7 @@ mod tests {
             );
         }
         assert_eq!("least-cloud".parse::<Mosaic>().unwrap(), Mosaic::LeastCloud);
-        assert_eq!(Mosaic::LeastCloud.order(), Order::LeastCloud);
+        assert_eq!(Mosaic::LeastCloud.order(), MosaicOrder::LeastCloud);
         let err = "best".parse::<Mosaic>().unwrap_err();
         assert_eq!(
             err.message(),

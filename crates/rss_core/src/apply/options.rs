@@ -49,14 +49,21 @@ pub enum OnFailure {
     /// The whole work ends with the error.
     #[default]
     Fail,
-    /// Its pixels are without data, and the report lists it as a [`Hole`](super::Hole).
-    Hole,
+    /// Its pixels are without data, and the report lists it as a [`MissingInput`](super::MissingInput).
+    Skip,
+}
+
+impl OnFailure {
+    #[doc(hidden)]
+    #[deprecated(since = "0.2.0", note = "renamed to `OnFailure::Skip`")]
+    #[expect(non_upper_case_globals, reason = "the name of a variant")]
+    pub const Hole: Self = Self::Skip;
 }
 
 /// What a cube is made of.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct CubeOptions {
+pub struct ImageCubeOptions {
     /// The grid.
     pub grid: Grid,
     /// What of the grid is wanted, in degrees; none is all that the images cover.
@@ -83,7 +90,7 @@ pub struct CubeOptions {
     pub manifest: Option<Manifest>,
 }
 
-impl Default for CubeOptions {
+impl Default for ImageCubeOptions {
     fn default() -> Self {
         Self {
             grid: Grid::default(),
@@ -102,7 +109,7 @@ impl Default for CubeOptions {
     }
 }
 
-impl CubeOptions {
+impl ImageCubeOptions {
     /// Makes the usual options: the images' own grid, raw samples, a date for each solar day, no mask.
     pub fn new() -> Self {
         Self::default()

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{
     block::BlockSample,
-    cube::{Cube, Image, Inner},
+    cube::{ImageCube, Inner, ItemImage},
     options::{OnFailure, Values},
-    report::{Hole, named},
+    report::{MissingInput, named},
     run::{Apply, Computed, made_of},
 };
 use crate::{
@@ -32,7 +32,7 @@ pub(crate) struct Stored {
     pub(crate) unit: Option<String>,
 }
 
-impl Cube {
+impl ImageCube {
     pub(crate) fn session(&self) -> &Session {
         &self.0.session
     }
@@ -44,12 +44,12 @@ impl Cube {
 
     /// Returns true if what cannot be read is left out.
     pub(crate) fn allows_holes(&self) -> bool {
-        self.0.options.on_failure == OnFailure::Hole
+        self.0.options.on_failure == OnFailure::MissingInput
     }
 
     /// Returns what is missing before anything is read.
-    pub(crate) fn known_holes(&self) -> Vec<Hole> {
-        self.0.holes.clone()
+    pub(crate) fn known_holes(&self) -> Vec<MissingInput> {
+        self.0.missing_inputs.clone()
     }
 
     /// Returns what, beside grid, dates and items, decides about the samples.
@@ -93,7 +93,7 @@ impl Cube {
             .iter()
             .map(|&band| all.bands.get(band).cloned())
             .collect();
-        let image = |image: &Image| Image {
+        let image = |image: &ItemImage| ItemImage {
             bands: bands
                 .iter()
                 .map(|&band| image.bands.get(band).cloned().flatten())
@@ -111,7 +111,7 @@ impl Cube {
             steps: all.steps.get(steps.clone()).ok_or_else(none)?.into(),
             images: images.collect(),
             left_out: Vec::new(),
-            holes: Vec::new(),
+            missing_inputs: Vec::new(),
             options: all.options.clone(),
         })))
     }
@@ -132,7 +132,7 @@ impl Cube {
             steps: Arc::clone(&all.steps),
             images: all.images.clone(),
             left_out: all.left_out.clone(),
-            holes: all.holes.clone(),
+            missing_inputs: all.missing_inputs.clone(),
             options: all.options.clone(),
         }))
     }
@@ -141,7 +141,7 @@ impl Cube {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if they do not agree; what opening them gives, unless that is a hole.
+    /// [`ErrorKind::InvalidInput`] if they do not agree; what opening them gives, unless that is a missing_input.
     pub(crate) async fn stored(&self) -> Result<Vec<Stored>> {
         let all = &self.0;
         let mut sources = Vec::new();
@@ -163,7 +163,7 @@ impl Cube {
                     return Err(named(&err, &source.item, &source.asset, None));
                 }
                 // It is told when it is to be read.
-                (Err(_), OnFailure::Hole) => continue,
+                (Err(_), OnFailure::MissingInput) => continue,
             };
             let profile = opened.reader.profile();
             let said = profile.bands.first();
@@ -205,9 +205,9 @@ impl Cube {
     pub(crate) async fn samples<T: BlockSample>(
         &self,
         window: Window,
-    ) -> Result<(Array4<T>, Vec<Hole>)> {
-        let (block, holes) = self.read::<T>(window).await?;
-        Ok((block.data, holes))
+    ) -> Result<(Array4<T>, Vec<MissingInput>)> {
+        let (block, missing_inputs) = self.read::<T>(window).await?;
+        Ok((block.data, missing_inputs))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
 /// Pixels of an image that are missing, though the catalogue lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Hole {
+pub struct MissingInput {
     /// The item's id.
     pub item: String,
     /// The asset's key.
@@ -23,7 +23,7 @@ pub struct Hole {
     pub message: String,
 }
 
-impl Hole {
+impl MissingInput {
     pub(super) fn new(item: &str, asset: &str, window: Option<Window>, err: &Error) -> Self {
         Self {
             item: item.to_owned(),
@@ -35,7 +35,7 @@ impl Hole {
     }
 }
 
-impl fmt::Display for Hole {
+impl fmt::Display for MissingInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "item {}, asset {}", self.item, self.asset)?;
         if let Some(window) = &self.window {
@@ -52,7 +52,7 @@ pub struct ApplyReport {
     /// Blocks that were computed.
     pub blocks: u64,
     /// Pixels of images that are missing, in the order of the blocks.
-    pub holes: Vec<Hole>,
+    pub missing_inputs: Vec<MissingInput>,
 }
 
 /// Names what could not be read.

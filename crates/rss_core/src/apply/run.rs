@@ -14,11 +14,11 @@ use tokio::task::JoinHandle;
 
 use super::{
     block::{Block, BlockSample},
-    cube::{Cube, Inner, blocks_of},
-    load::{Loaded, Plan},
+    cube::{ImageCube, Inner, blocks_of},
+    load::{BlockPlan, Loaded},
     options::{ApplyOptions, ApplyProgress},
     reduce::{Geomedian, Reducer, reduce_f32},
-    report::{ApplyReport, Hole, said_again},
+    report::{ApplyReport, MissingInput, said_again},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -35,9 +35,9 @@ const LEAST_BLOCK: u32 = 512;
 const SMALL_BYTES: u64 = 64 << 20;
 
 pub(super) type Compute<O> =
-    Arc<dyn Fn(&Inner, Loaded) -> Result<(Array3<O>, Vec<Hole>)> + Send + Sync>;
+    Arc<dyn Fn(&Inner, Loaded) -> Result<(Array3<O>, Vec<MissingInput>)> + Send + Sync>;
 pub(super) type Planning = Arc<
-    dyn Fn(Arc<Inner>, Window, u32) -> futures::future::BoxFuture<'static, Result<Plan>>
+    dyn Fn(Arc<Inner>, Window, u32) -> futures::future::BoxFuture<'static, Result<BlockPlan>>
         + Send
         + Sync,
 >;
@@ -47,7 +47,7 @@ pub(super) type Planning = Arc<
 /// Dropping the future of a result cancels it.
 #[must_use = "nothing is computed before a result is asked for"]
 pub struct Apply<O> {
-    pub(super) cube: Cube,
+    pub(super) cube: ImageCube,
     pub(super) options: ApplyOptions,
     /// What computes it, in words; none of a closure.
     pub(super) how: Option<String>,
@@ -77,10 +77,10 @@ pub struct Computed<O> {
     /// (band, y, x).
     pub samples: Array3<O>,
     /// Pixels of images that are missing in it.
-    pub holes: Vec<Hole>,
+    pub missing_inputs: Vec<MissingInput>,
 }
 
-impl Cube {
+impl ImageCube {
     /// Computes (band, y, x) of each block of (time, band, y, x) by a closure, which may fail. It runs on the
     /// CPU pool, for several blocks at once, and may return the block's size with or without the halo.
     ///
@@ -89,25 +89,25 @@ impl Cube {
     /// row, and do not depend on how many threads there are.
     ///
     /// ```
-    /// # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
-    /// use rss_core::apply::{ApplyOptions, Block, CubeOptions};
+    /// # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, BandSource, date};
+    /// use rss_core::apply::{ApplyOptions, Block, ImageCubeOptions};
     /// # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
     /// # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
-    /// # let dea = Source::api(&bed.stac_url())?.like(&DEA);
+    /// # let dea = BandSource::api(&bed.stac_url())?.like(&DEA);
     /// # let found = ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
     /// #     .session(session.clone())
     /// #     .canonical_bands(["red", "nir"])
     /// #     .start_date(date(2021, 1, 1)).end_date(date(2021, 2, 1))
     /// #     .cloudcover((Cmp::Less, 30)).build()?.search()?;
     ///
-    /// let cube = session.cube(&found, &CubeOptions::new().reflectance())?;
+    /// let cube = session.cube(&found, &ImageCubeOptions::new().reflectance())?;
     /// let ndvi = cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
     ///     let (red, nir) = (block.band("red")?, block.band("nir")?); // (time, y, x)
     ///     Ok((&nir - &red) / (&nir + &red)) // a band for each date
     /// });
     /// let (raster, report) = session.compute(ndvi)?;
     /// assert_eq!(raster.pixels.shape()[0], cube.steps().len());
-    /// assert!(report.holes.is_empty());
+    /// assert!(report.missing inputs.is_empty());
     /// # Ok::<_, anyhow::Error>(())
     /// ```
     pub fn apply<T, O, F>(&self, options: ApplyOptions, compute: F) -> Apply<O>
@@ -129,7 +129,8 @@ impl Cube {
             }),
             compute: Arc::new(move |inner, loaded| {
                 let taken = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                let (block, holes) = inner.lay_out::<T>(loaded, taken.unwrap_or_default())?;
+                let (block, missing_inputs) =
+                    inner.lay_out::<T>(loaded, taken.unwrap_or_default())?;
                 let window = block.window();
                 let named =
                     |err: Error| said_again(&err, format!("block {window}: {}", err.message()));
@@ -141,7 +142,7 @@ impl Cube {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(room);
-                Ok((made, holes))
+                Ok((made, missing_inputs))
             }),
         }
     }
@@ -201,7 +202,10 @@ impl Cube {
     ///
     /// [`ErrorKind::InvalidInput`] if the window is not in the grid, or samples cannot be had as `T`; what the
     /// files' stores answer.
-    pub async fn read<T: BlockSample>(&self, window: Window) -> Result<(Block<T>, Vec<Hole>)> {
+    pub async fn read<T: BlockSample>(
+        &self,
+        window: Window,
+    ) -> Result<(Block<T>, Vec<MissingInput>)> {
         window.check_inside(self.grid().size)?;
         let inner = Arc::clone(&self.0);
         let plan = inner.plan::<T>(window, 0).await?;
@@ -246,7 +250,7 @@ impl<T> Drop for Held<T> {
 
 impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// Returns the cube that it is computed of.
-    pub fn cube(&self) -> &Cube {
+    pub fn cube(&self) -> &ImageCube {
         &self.cube
     }
 
@@ -382,12 +386,12 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
             let blocks = self.each(windows, move |number, block| {
                 let bands = block.samples.dim().0;
                 whole.add(number, &block.samples)?;
-                Ok((block.window, bands, block.holes))
+                Ok((block.window, bands, block.missing_inputs))
             });
             let mut blocks = std::pin::pin!(blocks);
-            while let Some((window, bands, holes)) = blocks.try_next().await? {
+            while let Some((window, bands, missing_inputs)) = blocks.try_next().await? {
                 check_bands(*expected.get_or_insert(bands), bands, &window)?;
-                report.add(holes);
+                report.add(missing_inputs);
             }
         }
         let raster = Raster {
@@ -407,15 +411,15 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     pub(super) fn report(&self) -> ApplyReport {
         ApplyReport {
             blocks: 0,
-            holes: self.cube.0.holes.clone(),
+            missing_inputs: self.cube.0.missing_inputs.clone(),
         }
     }
 }
 
 impl ApplyReport {
-    pub(super) fn add(&mut self, holes: Vec<Hole>) {
+    pub(super) fn add(&mut self, missing_inputs: Vec<MissingInput>) {
         self.blocks += 1;
-        self.holes.extend(holes);
+        self.missing_inputs.extend(missing_inputs);
     }
 }
 
@@ -423,7 +427,7 @@ impl ApplyReport {
 pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static>(
     inner: Arc<Inner>,
     window: Window,
-    plan: Plan,
+    plan: BlockPlan,
     compute: Compute<O>,
     nodata: Option<f64>,
     finish: impl FnOnce(Computed<O>) -> Result<R> + Send + 'static,
@@ -431,7 +435,7 @@ pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static
     let loaded = inner.load(plan).await?;
     let session = inner.session.clone();
     let made = session.cpu(move || {
-        let (mut samples, holes) = compute(&inner, loaded)?;
+        let (mut samples, missing_inputs) = compute(&inner, loaded)?;
         if let Some(nodata) = nodata {
             let nodata = O::of_number(nodata);
             let is_missing = |sample: &O| sample.number().is_nan();
@@ -443,7 +447,7 @@ pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static
         finish(Computed {
             window,
             samples,
-            holes,
+            missing_inputs,
         })
     });
     made.await?

@@ -20,7 +20,7 @@ use crate::{
 
 /// One band of an image, opened when it is first needed.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct BandSource {
     pub(super) item: String,
     /// The asset's key.
     pub(super) asset: String,
@@ -56,12 +56,12 @@ pub(super) struct Meaning {
 
 /// Pixels of a source that a block is made of.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct SourceWindow {
     pub(super) pixels: Pixels,
     pub(super) window: Window,
 }
 
-impl Source {
+impl BandSource {
     /// Opens the file, once. What fails stays failed: a file that is not there is not asked for again by
     /// each block.
     pub(super) async fn opened(&self, session: &Session, grid: &GeoBox) -> Result<&Opened> {
@@ -185,13 +185,13 @@ impl Opened {
         Err(Error::new(ErrorKind::InvalidInput, message).at(self.reader.location()))
     }
 
-    pub(super) async fn read(&self, window: Window) -> Result<Part> {
+    pub(super) async fn read(&self, window: Window) -> Result<SourceWindow> {
         let request = ReadRequest::new()
             .with_window(window)
             .with_level(self.level)
             .with_bands([1]);
         let raster = self.reader.read(&request).await?;
-        Ok(Part {
+        Ok(SourceWindow {
             pixels: raster.pixels,
             window,
         })
@@ -201,7 +201,7 @@ impl Opened {
     /// some.
     pub(super) fn lay<T: BlockSample>(
         &self,
-        part: &Part,
+        part: &SourceWindow,
         target: &Window,
         fill: T,
         mut out: ArrayViewMut2<'_, T>,
@@ -235,7 +235,7 @@ impl Opened {
                 (view.index_axis_move(Axis(0), 0), self.nodata)
             }
         };
-        let source = warp::Source {
+        let source = warp::SourcePixels {
             pixels,
             window: part.window,
             nodata,
@@ -248,7 +248,7 @@ impl Opened {
     pub(super) fn verdicts(
         &self,
         mask: &BandMask,
-        part: Option<&Part>,
+        part: Option<&SourceWindow>,
         target: &Window,
     ) -> Result<Array2<Verdict>> {
         let shape = (target.height as usize, target.width as usize);
@@ -257,7 +257,7 @@ impl Opened {
         };
         let verdicts = mask.verdicts(&part.pixels, 0, self.nodata)?;
         let bytes = verdicts.mapv(|verdict| verdict as u8);
-        let source = warp::Source {
+        let source = warp::SourcePixels {
             pixels: bytes.view(),
             window: part.window,
             nodata: None,

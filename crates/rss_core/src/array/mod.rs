@@ -63,12 +63,12 @@ struct Inner {
     /// The array's path in the hierarchy; empty if it is the whole.
     path: String,
     metadata: Metadata,
-    kept: Mutex<Kept>,
+    kept: Mutex<ShardCache>,
 }
 
 /// Shards that were opened.
 #[derive(Debug, Default)]
-struct Kept {
+struct ShardCache {
     shards: HashMap<Vec<u64>, Arc<Shard>>,
     bytes: usize,
 }
@@ -300,12 +300,12 @@ impl Array {
         Ok(shard)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ShardCache> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forget(&self) {
-        *self.kept() = Kept::default();
+        *self.kept() = ShardCache::default();
     }
 }
 

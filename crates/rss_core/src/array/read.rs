@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::{
     Array, Shard, chunk_name,
     codec::Shape,
-    region::{self, Part, Region},
+    region::{self, ChunkProjection, Region},
     with_scratch,
 };
 use crate::{
@@ -37,11 +37,11 @@ struct Unit {
 struct Wanted {
     range: Range<u64>,
     chunk: Vec<u64>,
-    part: Part,
+    part: ChunkProjection,
 }
 
 /// A chunk, counted from the first of its shard, and the part of it that is read.
-type Inside = (Vec<u64>, Part);
+type Inside = (Vec<u64>, ChunkProjection);
 
 impl Array {
     /// Reads a box: a range of samples for each axis. What was never written is the fill value.
@@ -290,7 +290,7 @@ impl Array {
         T: Sample + Send + Sync,
     {
         let chunk = self.chunk_in_memory()?;
-        let parts: Vec<&Part> = units
+        let parts: Vec<&ChunkProjection> = units
             .iter()
             .flat_map(|(unit, _)| unit.wanted.iter().map(|one| &one.part))
             .collect();

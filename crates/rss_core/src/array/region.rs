@@ -48,8 +48,8 @@ impl Region {
 
     /// Returns the part of this region that lies in the chunk at `index` of a grid, if there is one:
     /// in samples of the chunk, and where it goes in the region.
-    fn part(&self, index: &[u64], grid: &[u64]) -> Option<Part> {
-        let mut part = Part {
+    fn part(&self, index: &[u64], grid: &[u64]) -> Option<ChunkProjection> {
+        let mut part = ChunkProjection {
             from: Vec::with_capacity(index.len()),
             to: Vec::with_capacity(index.len()),
             shape: Vec::with_capacity(index.len()),
@@ -71,7 +71,10 @@ impl Region {
     }
 
     /// Returns every chunk of a grid that this region touches, the last axis fastest.
-    pub(crate) fn parts(&self, grid: &[u64]) -> impl Iterator<Item = (Vec<u64>, Part)> + '_ {
+    pub(crate) fn parts(
+        &self,
+        grid: &[u64],
+    ) -> impl Iterator<Item = (Vec<u64>, ChunkProjection)> + '_ {
         let grid = grid.to_vec();
         let first: Vec<u64> = self
             .start
@@ -97,7 +100,7 @@ impl Region {
 
 /// The part of a region that one chunk holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ChunkProjection {
     /// Where it starts in the chunk.
     pub(crate) from: Vec<usize>,
     /// Where it starts in the region.
@@ -105,7 +108,7 @@ pub(crate) struct Part {
     pub(crate) shape: Vec<usize>,
 }
 
-impl Part {
+impl ChunkProjection {
     /// Returns the samples of the chunk, in its order, between which all of the part lies.
     pub(crate) fn span(&self, chunk: &[usize]) -> Range<usize> {
         let (mut first, mut last) = (0, 0);
@@ -165,7 +168,7 @@ pub(crate) fn length_of(shape: &[u64], size: usize) -> Result<usize> {
 /// Places are returned in the order of the parts.
 pub(crate) fn cut<'a, T>(
     output: ArrayViewMutD<'a, T>,
-    parts: &[&Part],
+    parts: &[&ChunkProjection],
 ) -> Result<Vec<ArrayViewMutD<'a, T>>> {
     let mut positions: Vec<Option<ArrayViewMutD<'a, T>>> = parts.iter().map(|_| None).collect();
     let all: Vec<usize> = (0..parts.len()).collect();
@@ -179,7 +182,7 @@ pub(crate) fn cut<'a, T>(
 /// Cuts along one axis, then each piece along the next.
 fn split<'a, T>(
     mut view: ArrayViewMutD<'a, T>,
-    parts: &[&Part],
+    parts: &[&ChunkProjection],
     chosen: &[usize],
     axis: usize,
     positions: &mut [Option<ArrayViewMutD<'a, T>>],

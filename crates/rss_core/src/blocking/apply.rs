@@ -2,7 +2,7 @@
 
 use crate::{
     apply::{
-        Apply, ApplyReport, Block, BlockSample, Cube, CubeOptions, Hole,
+        Apply, ApplyReport, Block, BlockSample, ImageCube, ImageCubeOptions, MissingInput,
         sample::{self, Points, SampleOptions, SampleReport, Statistics, Table, Zones},
     },
     error::Result,
@@ -18,26 +18,26 @@ use crate::{
 };
 
 impl Session {
-    /// Puts what a search found on one grid and waits; see [`Cube::of`].
+    /// Puts what a search found on one grid and waits; see [`ImageCube::of`].
     ///
     /// # Errors
     ///
-    /// As [`Cube::of`], and [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) inside an async
+    /// As [`ImageCube::of`], and [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) inside an async
     /// runtime.
-    pub fn cube(&self, found: &QueryResult, options: &CubeOptions) -> Result<Cube> {
-        self.wait(Cube::of(found, options))
+    pub fn cube(&self, found: &QueryResult, options: &ImageCubeOptions) -> Result<ImageCube> {
+        self.wait(ImageCube::of(found, options))
     }
 
-    /// Reads a window of a cube and waits; see [`Cube::read`].
+    /// Reads a window of a cube and waits; see [`ImageCube::read`].
     ///
     /// # Errors
     ///
-    /// As [`Cube::read`].
+    /// As [`ImageCube::read`].
     pub fn read_cube<T: BlockSample>(
         &self,
-        cube: &Cube,
+        cube: &ImageCube,
         window: Window,
-    ) -> Result<(Block<T>, Vec<Hole>)> {
+    ) -> Result<(Block<T>, Vec<MissingInput>)> {
         self.wait(cube.read(window))
     }
 

@@ -10,11 +10,11 @@ use super::{
     describe::{CubeBand, TimeStep},
     options::CubeOptions,
     plan::check_names,
-    samples::{Images, Kind, Nodata, Part, Samples, Together},
+    samples::{Hyperslab, Images, Nodata, Samples, SamplesKind, Together},
     write::Written,
 };
 use crate::{
-    apply::{self, Apply, BlockSample, Hole, Stored},
+    apply::{self, Apply, BlockSample, MissingInput, Stored},
     array::Root,
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Lattice},
@@ -41,9 +41,9 @@ macro_rules! with_block_type {
     };
 }
 
-impl From<apply::Cube> for Images {
-    fn from(cube: apply::Cube) -> Self {
-        Self(Kind::Computed(Box::new(|nodata| {
+impl From<apply::ImageCube> for Images {
+    fn from(cube: apply::ImageCube) -> Self {
+        Self(SamplesKind::Computed(Box::new(|nodata| {
             Box::pin(async move {
                 let samples = OfCube::open(cube, &nodata).await?;
                 Ok(Arc::new(samples) as Arc<dyn Samples>)
@@ -52,15 +52,15 @@ impl From<apply::Cube> for Images {
     }
 }
 
-impl From<&apply::Cube> for Images {
-    fn from(cube: &apply::Cube) -> Self {
+impl From<&apply::ImageCube> for Images {
+    fn from(cube: &apply::ImageCube) -> Self {
         cube.clone().into()
     }
 }
 
 impl<O: Sample + Send + Sync + 'static> From<Apply<O>> for Images {
     fn from(work: Apply<O>) -> Self {
-        Self(Kind::Computed(Box::new(|nodata| {
+        Self(SamplesKind::Computed(Box::new(|nodata| {
             Box::pin(async move {
                 let samples = OfResult::new(work, &nodata)?;
                 Ok(Arc::new(samples) as Arc<dyn Samples>)
@@ -69,7 +69,7 @@ impl<O: Sample + Send + Sync + 'static> From<Apply<O>> for Images {
     }
 }
 
-impl apply::Cube {
+impl apply::ImageCube {
     /// Writes all dates and bands as a new stored cube: [`Cube::create`] with this cube's session. Bands have
     /// their names; raw samples keep the files' type and nodata value, physical ones are float32 and NaN.
     ///
@@ -89,13 +89,13 @@ impl apply::Cube {
     /// # let dir = tempfile::tempdir()?;
     /// # let location = Location::parse(&dir.path().join("cube.zarr").to_string_lossy())?;
     ///
-    /// let options = apply::CubeOptions::new()
+    /// let options = apply::ImageCubeOptions::new()
     ///     .with_grid(apply::Grid::Utm(40.0.into()))
     ///     .with_resampling(Resampling::Average)
     ///     .reflectance();
-    /// let cube = apply::Cube::of(&found, &options).await?;
+    /// let cube = apply::ImageCube::of(&found, &options).await?;
     /// let written = cube.zarr(&location, &zarr::CubeOptions::new()).await?;
-    /// assert_eq!((written.steps, written.holes.len()), (4, 0));
+    /// assert_eq!((written.steps, written.missing inputs.len()), (4, 0));
     /// let stored = zarr::Cube::open(&session, &location).await?;
     /// let red = stored.read::<f32>("red", 0..4, None, 0).await?;
     /// assert_eq!(red.dim().2, cube.grid().size.width as usize);
@@ -148,12 +148,12 @@ fn held(nodata: f64, dtype: DataType, band: &str) -> Result<f64> {
 
 /// The samples of a cube.
 struct OfCube {
-    cube: apply::Cube,
+    cube: apply::ImageCube,
     bands: Vec<CubeBand>,
 }
 
 impl OfCube {
-    async fn open(cube: apply::Cube, chosen: &Nodata) -> Result<Self> {
+    async fn open(cube: apply::ImageCube, chosen: &Nodata) -> Result<Self> {
         let names: Vec<String> = cube.bands().iter().map(|band| band.name.clone()).collect();
         check_names(&names)?;
         check_grid(cube.grid())?;
@@ -209,21 +209,24 @@ impl OfCube {
     }
 
     /// Returns the type of a part's bands.
-    fn dtype(&self, part: &Part) -> DataType {
+    fn dtype(&self, part: &Hyperslab) -> DataType {
         let band = part.bands.first().and_then(|&band| self.bands.get(band));
         band.map_or(DataType::F32, |band| band.dtype)
     }
 
-    async fn read<T: BlockSample>(&self, part: &Part) -> Result<(Vec<Pixels>, Vec<Hole>)> {
+    async fn read<T: BlockSample>(
+        &self,
+        part: &Hyperslab,
+    ) -> Result<(Vec<Pixels>, Vec<MissingInput>)> {
         let cube = self.cube.part(part.times.clone(), &part.bands)?;
-        let (samples, holes) = cube.samples::<T>(part.window).await?;
+        let (samples, missing_inputs) = cube.samples::<T>(part.window).await?;
         let nodata: Vec<Option<f64>> = part
             .bands
             .iter()
             .map(|&band| self.bands.get(band).and_then(|band| band.nodata))
             .collect();
         let split = move || of_bands(samples, &nodata);
-        Ok((cube.session().cpu(split).await?, holes))
+        Ok((cube.session().cpu(split).await?, missing_inputs))
     }
 }
 
@@ -277,11 +280,11 @@ impl Samples for OfCube {
         Together::Bands
     }
 
-    fn holes(&self) -> Option<Vec<Hole>> {
+    fn missing_inputs(&self) -> Option<Vec<MissingInput>> {
         self.cube.allows_holes().then(|| self.cube.known_holes())
     }
 
-    async fn bytes(&self, part: &Part) -> Result<u64> {
+    async fn bytes(&self, part: &Hyperslab) -> Result<u64> {
         let cube = self.cube.part(part.times.clone(), &part.bands)?;
         let dtype = self.dtype(part);
         let read = with_block_type!(dtype, T => cube.bytes::<T>(part.window).await)?;
@@ -293,7 +296,7 @@ impl Samples for OfCube {
         Ok(read + apart)
     }
 
-    async fn make(&self, part: &Part) -> Result<(Vec<Pixels>, Vec<Hole>)> {
+    async fn make(&self, part: &Hyperslab) -> Result<(Vec<Pixels>, Vec<MissingInput>)> {
         with_block_type!(self.dtype(part), T => self.read::<T>(part).await)
     }
 }
@@ -385,13 +388,13 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
         Together::Storage
     }
 
-    fn holes(&self) -> Option<Vec<Hole>> {
+    fn missing_inputs(&self) -> Option<Vec<MissingInput>> {
         let cube = self.work.cube();
         cube.allows_holes().then(|| cube.known_holes())
     }
 
-    async fn bytes(&self, part: &Part) -> Result<u64> {
-        let all = Part {
+    async fn bytes(&self, part: &Hyperslab) -> Result<u64> {
+        let all = Hyperslab {
             bands: (0..self.bands.len()).collect(),
             times: 0..self.steps.len(),
             window: part.window,
@@ -400,7 +403,7 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
         Ok(self.work.bytes(part.window).await? + (all.len() + part.len()) * size)
     }
 
-    async fn make(&self, part: &Part) -> Result<(Vec<Pixels>, Vec<Hole>)> {
+    async fn make(&self, part: &Hyperslab) -> Result<(Vec<Pixels>, Vec<MissingInput>)> {
         let made = self.work.block(part.window).await?;
         let layers = made.samples.dim().0;
         let expected = self.bands.len() * self.steps.len();
@@ -419,6 +422,6 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
             let layers = self.layers(band, &part.times);
             O::wrap(made.samples.slice(s![layers, .., ..]).to_owned())
         });
-        Ok((bands.collect(), made.holes))
+        Ok((bands.collect(), made.missing_inputs))
     }
 }

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::{
     describe::{CubeBand, TimeStep},
-    plan::{Open, Plan, Source},
-    samples::{Part, Samples, Together},
+    plan::{CubePlan, ImageBand, Open},
+    samples::{Hyperslab, Samples, Together},
 };
 use crate::{
-    apply::Hole,
+    apply::MissingInput,
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
     raster::{Pixels, Sample, with_type},
@@ -23,7 +23,7 @@ use crate::{
 const READS: usize = 8;
 
 #[async_trait::async_trait]
-impl Samples for Plan {
+impl Samples for CubePlan {
     fn bands(&self) -> &[CubeBand] {
         &self.bands
     }
@@ -44,11 +44,11 @@ impl Samples for Plan {
         Together::None
     }
 
-    fn holes(&self) -> Option<Vec<Hole>> {
+    fn missing_inputs(&self) -> Option<Vec<MissingInput>> {
         None
     }
 
-    async fn bytes(&self, part: &Part) -> Result<u64> {
+    async fn bytes(&self, part: &Hyperslab) -> Result<u64> {
         let size = part.bands.first().and_then(|&band| self.bands.get(band));
         let samples = part.len() * size.map_or(1, |band| band.dtype.size() as u64);
         let dates = part.times.len().max(1);
@@ -56,7 +56,7 @@ impl Samples for Plan {
         Ok(samples + samples / dates as u64 * 2 * READS.min(dates) as u64)
     }
 
-    async fn make(&self, part: &Part) -> Result<(Vec<Pixels>, Vec<Hole>)> {
+    async fn make(&self, part: &Hyperslab) -> Result<(Vec<Pixels>, Vec<MissingInput>)> {
         let mut made = Vec::with_capacity(part.bands.len());
         for &band in &part.bands {
             let of = self.bands.get(band).ok_or_else(|| {
@@ -68,9 +68,9 @@ impl Samples for Plan {
     }
 }
 
-impl Plan {
+impl CubePlan {
     /// Reads (time, y, x) of a band from images.
-    async fn read<T>(&self, band: usize, part: &Part) -> Result<Array3<T>>
+    async fn read<T>(&self, band: usize, part: &Hyperslab) -> Result<Array3<T>>
     where
         T: Sample + Send + Sync + 'static,
     {
@@ -141,7 +141,7 @@ impl Plan {
 }
 
 /// Reads a part of an image's band.
-async fn read_part(source: &Source, part: &Window) -> Result<Pixels> {
+async fn read_part(source: &ImageBand, part: &Window) -> Result<Pixels> {
     match &source.pixels {
         Open::File { reader, band } => {
             let request = ReadRequest::new().with_window(*part).with_bands([*band]);

@@ -9,8 +9,8 @@ use super::{
     Cube,
     describe::{CubeBand, MADE, TimeStep},
     options::CubeOptions,
-    plan::Plan,
-    samples::{Images, Kind, Nodata, Samples},
+    plan::CubePlan,
+    samples::{Images, Nodata, Samples, SamplesKind},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -43,7 +43,7 @@ impl Fresh {
             .flat_map(|step| step.items.iter().map(String::as_str))
             .collect();
         let (source, skipped, known): (Arc<dyn Samples>, _, _) = match images.0 {
-            Kind::Copied(images) => {
+            SamplesKind::Copied(images) => {
                 let all = images.len();
                 let images: Vec<_> = images
                     .into_iter()
@@ -54,10 +54,10 @@ impl Fresh {
                     return Ok((None, known));
                 }
                 let existing = cube.map(|cube| (cube.grid(), cube.bands()));
-                let plan = Plan::new(session, images, existing, options).await?;
+                let plan = CubePlan::new(session, images, existing, options).await?;
                 (Arc::new(plan), 0, known)
             }
-            Kind::Computed(open) => {
+            SamplesKind::Computed(open) => {
                 let nodata = match cube {
                     Some(cube) => Nodata::Of(cube.bands().to_vec()),
                     None => Nodata::Chosen(options.nodata),

@@ -14,13 +14,13 @@ use crate::{
 /// One image of a cube: when it was taken, and where the pixels of its bands are.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Image {
+pub struct CubeImage {
     /// What it is called: the id of its STAC item.
     pub id: String,
     /// When it was taken.
     pub time: DateTime<Utc>,
     /// Its bands, by the names that they have in the cube.
-    pub bands: Vec<(String, Pixels)>,
+    pub bands: Vec<(String, ImagePixels)>,
     /// Degrees east of its middle, if that is known: the sun says which day it is there.
     pub longitude: Option<f64>,
 }
@@ -28,7 +28,7 @@ pub struct Image {
 /// Where the pixels of a band are.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Pixels {
+pub enum ImagePixels {
     /// In a file, in its first band.
     File(Location),
     /// In a file, in a band counted from 1.
@@ -37,19 +37,19 @@ pub enum Pixels {
     Memory(std::sync::Arc<Raster>),
 }
 
-impl From<Location> for Pixels {
+impl From<Location> for ImagePixels {
     fn from(location: Location) -> Self {
         Self::File(location)
     }
 }
 
-impl From<Raster> for Pixels {
+impl From<Raster> for ImagePixels {
     fn from(raster: Raster) -> Self {
         Self::Memory(std::sync::Arc::new(raster))
     }
 }
 
-impl Image {
+impl CubeImage {
     /// Makes an image without bands.
     pub fn new(id: impl Into<String>, time: DateTime<Utc>) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Image {
 
     /// Adds a band.
     #[must_use]
-    pub fn with_band(mut self, name: impl Into<String>, pixels: impl Into<Pixels>) -> Self {
+    pub fn with_band(mut self, name: impl Into<String>, pixels: impl Into<ImagePixels>) -> Self {
         self.bands.push((name.into(), pixels.into()));
         self
     }

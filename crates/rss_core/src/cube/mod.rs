@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 pub use self::{
     describe::{CubeBand, TimeStep},
-    images::{Image, Pixels},
+    images::{CubeImage, ImagePixels},
     options::{CubeOptions, WriteProgress},
     samples::Images,
     write::Written,
@@ -42,11 +42,11 @@ pub struct Cube {
     bands: Vec<CubeBand>,
     steps: Vec<TimeStep>,
     arrangement: Arrangement,
-    levels: Vec<Level>,
+    levels: Vec<CubeLevel>,
 }
 
 #[derive(Clone, Debug)]
-struct Level {
+struct CubeLevel {
     grid: GeoBox,
     /// For each band its array, or one of all bands.
     arrays: Vec<(String, Array)>,
@@ -86,7 +86,7 @@ impl Cube {
     /// Writes a new cube, a shard at a time. A write that was stopped, by whatever, goes on when it is called
     /// again with the same images and options; until it is done nothing can be opened.
     ///
-    /// [`Image`]s are copied: they share their pixels. A cube or a result of [`apply`](crate::apply) lies on any
+    /// [`CubeImage`]s are copied: they share their pixels. A cube or a result of [`apply`](crate::apply) lies on any
     /// grid, and is computed shard by shard as it would be block by block: all of its steps are taken. A
     /// result is one date, the first one's, of all items, unless
     /// [`Apply::each_date`](crate::apply::Apply::each_date) says that its bands are dates.
@@ -96,7 +96,7 @@ impl Cube {
     /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may go on at a storage.
     ///
     /// ```
-    /// use rss_core::{Location, Session, zarr::{Cube, CubeOptions, Image}};
+    /// use rss_core::{Location, Session, zarr::{Cube, CubeOptions, CubeImage}};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -104,7 +104,7 @@ impl Cube {
     /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiff/files/");
     /// let file = Location::parse(&format!("{folder}gdal--byte_zstd-70892132.tif"))?;
     /// let images = ["2021-01-03T00:00:00Z", "2021-01-08T00:00:00Z"]
-    ///     .map(|time| Ok(Image::new(time, time.parse()?).with_band("grey", file.clone())));
+    ///     .map(|time| Ok(CubeImage::new(time, time.parse()?).with_band("grey", file.clone())));
     /// let images = images.into_iter().collect::<Result<Vec<_>, Box<dyn std::error::Error>>>()?;
     ///
     /// # let dir = tempfile::tempdir()?;
@@ -225,7 +225,7 @@ impl Cube {
             }
             let grid = find(&below(&path, describe::GRID))?;
             let shape = opened.first().map(|(_, array)| array.shape().to_vec());
-            levels.push(Level {
+            levels.push(CubeLevel {
                 grid: grid_of(grid, shape.as_deref().unwrap_or_default())
                     .ok_or_else(|| foreign("its grid cannot be read"))?,
                 arrays: opened,

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     describe::{CubeBand, TimeStep},
-    images::{Image, Pixels},
+    images::{CubeImage, ImagePixels},
     options::CubeOptions,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 
 /// Images that fit one cube, opened.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CubePlan {
     pub(super) bands: Vec<CubeBand>,
     pub(super) steps: Vec<Step>,
     lattice: Lattice,
@@ -37,11 +37,11 @@ pub(super) struct Step {
 }
 
 /// For each band of the cube, an image's pixels; none where it lacks the band.
-type Bands = Vec<Option<Source>>;
+type Bands = Vec<Option<ImageBand>>;
 
 /// The pixels of one band of one image.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct ImageBand {
     pub(super) pixels: Open,
     pub(super) nodata: Option<f64>,
     extent: Extent,
@@ -66,7 +66,7 @@ struct Facts {
 /// For each band of the cube, an image's open file and what it says.
 type Files = Vec<Option<(Open, Facts)>>;
 
-impl Plan {
+impl CubePlan {
     /// Opens all images and checks that they fit together, and `existing` where a cube is there.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Plan {
     /// [`ErrorKind::InvalidInput`], which names the image and how it differs.
     pub(super) async fn new(
         session: &Session,
-        images: Vec<Image>,
+        images: Vec<CubeImage>,
         existing: Option<(&GeoBox, &[CubeBand])>,
         options: &CubeOptions,
     ) -> Result<Self> {
@@ -84,7 +84,7 @@ impl Plan {
         let names = names_of(&images, existing.map(|(_, bands)| bands))?;
         check_names(&names)?;
         let at_once = session.settings().requests_per_host.clamp(1, 64);
-        let opened: Vec<(Image, Files)> = stream::iter(images)
+        let opened: Vec<(CubeImage, Files)> = stream::iter(images)
             .map(|image| open(session, image, &names))
             .buffered(at_once)
             .try_collect()
@@ -133,7 +133,7 @@ impl Plan {
                     Error::new(err.kind(), message)
                 })?;
                 grid.get_or_insert_with(|| facts.grid.clone());
-                sources.push(Some(Source {
+                sources.push(Some(ImageBand {
                     pixels,
                     nodata: facts.band.nodata,
                     extent: lies,
@@ -177,7 +177,7 @@ impl Plan {
         step: &Step,
         band: usize,
         window: &Window,
-    ) -> Vec<(Source, Window, [usize; 2])> {
+    ) -> Vec<(ImageBand, Window, [usize; 2])> {
         step.images
             .iter()
             .filter_map(|image| {
@@ -190,7 +190,7 @@ impl Plan {
 }
 
 /// Returns the names of the cube's bands: those of all images, in the order in which they come first.
-fn names_of(images: &[Image], existing: Option<&[CubeBand]>) -> Result<Vec<String>> {
+fn names_of(images: &[CubeImage], existing: Option<&[CubeBand]>) -> Result<Vec<String>> {
     let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     let known = existing.unwrap_or_default().iter();
     let mut names: Vec<String> = known.map(|band| band.name.clone()).collect();
@@ -239,7 +239,7 @@ pub(super) fn check_names(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-async fn open(session: &Session, image: Image, names: &[String]) -> Result<(Image, Files)> {
+async fn open(session: &Session, image: CubeImage, names: &[String]) -> Result<(CubeImage, Files)> {
     let mut files = Vec::with_capacity(names.len());
     for name in names {
         let found = image.bands.iter().find(|(band, _)| band == name);
@@ -257,11 +257,11 @@ async fn open(session: &Session, image: Image, names: &[String]) -> Result<(Imag
     Ok((image, files))
 }
 
-async fn open_band(session: &Session, name: &str, pixels: &Pixels) -> Result<(Open, Facts)> {
+async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Result<(Open, Facts)> {
     let (location, number) = match pixels {
-        Pixels::File(location) => (location, 1),
-        Pixels::BandOf(location, number) => (location, *number),
-        Pixels::Memory(raster) => {
+        ImagePixels::File(location) => (location, 1),
+        ImagePixels::BandOf(location, number) => (location, *number),
+        ImagePixels::Memory(raster) => {
             let band = CubeBand {
                 name: name.to_owned(),
                 dtype: raster.pixels.dtype(),
@@ -345,7 +345,7 @@ fn agree(known: &mut Option<CubeBand>, band: &CubeBand, options: &CubeOptions) -
 }
 
 /// An image on the cube's grid, and its own grid.
-type Placed = (Image, Bands, Option<GeoBox>);
+type Placed = (CubeImage, Bands, Option<GeoBox>);
 
 /// Puts images in the order of their dates.
 fn steps(mut placed: Vec<Placed>, by: Grouping) -> Result<Vec<Step>> {

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::{
     describe::{CubeBand, TimeStep},
-    images::Image,
+    images::CubeImage,
 };
 use crate::{
-    apply::Hole,
+    apply::MissingInput,
     error::Result,
     geo::{GeoBox, Window},
     raster::Pixels,
@@ -37,14 +37,14 @@ pub(super) trait Samples: Send + Sync {
     fn together(&self) -> Together;
 
     /// Returns what is missing before anything is read; none where nothing may be missing.
-    fn holes(&self) -> Option<Vec<Hole>>;
+    fn missing_inputs(&self) -> Option<Vec<MissingInput>>;
 
     /// Returns the bytes of memory that a part takes while it is made, its samples included. The bands of a part
     /// have one type.
-    async fn bytes(&self, part: &Part) -> Result<u64>;
+    async fn bytes(&self, part: &Hyperslab) -> Result<u64>;
 
     /// Makes a part: of each of its bands (time, y, x) in the band's type, and what is missing in it.
-    async fn make(&self, part: &Part) -> Result<(Vec<Pixels>, Vec<Hole>)>;
+    async fn make(&self, part: &Hyperslab) -> Result<(Vec<Pixels>, Vec<MissingInput>)>;
 }
 
 /// Which shards are made of one part.
@@ -60,14 +60,14 @@ pub(super) enum Together {
 
 /// Some dates and bands of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Hyperslab {
     /// In their order.
     pub(super) bands: Vec<usize>,
     pub(super) times: Range<usize>,
     pub(super) window: Window,
 }
 
-impl Part {
+impl Hyperslab {
     /// Returns how many samples it has.
     pub(super) fn len(&self) -> u64 {
         let pixels = u64::from(self.window.width) * u64::from(self.window.height);
@@ -78,12 +78,12 @@ impl Part {
 /// What is written as a cube: images that share their pixels, or a cube or a result of
 /// [`apply`](crate::apply) on any grid.
 ///
-/// What takes it takes a `Vec` of [`Image`], an [`apply::Cube`](crate::apply::Cube) or an
+/// What takes it takes a `Vec` of [`CubeImage`], an [`apply::ImageCube`](crate::apply::ImageCube) or an
 /// [`apply::Apply`](crate::apply::Apply) as it stands.
-pub struct Images(pub(super) Kind);
+pub struct Images(pub(super) SamplesKind);
 
-pub(super) enum Kind {
-    Copied(Vec<Image>),
+pub(super) enum SamplesKind {
+    Copied(Vec<CubeImage>),
     Computed(Open),
 }
 
@@ -112,14 +112,14 @@ impl Nodata {
 impl fmt::Debug for Images {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Copied(images) => f.debug_tuple("Images").field(images).finish(),
-            Kind::Computed(_) => f.debug_tuple("Images").finish_non_exhaustive(),
+            SamplesKind::Copied(images) => f.debug_tuple("Images").field(images).finish(),
+            SamplesKind::Computed(_) => f.debug_tuple("Images").finish_non_exhaustive(),
         }
     }
 }
 
-impl From<Vec<Image>> for Images {
-    fn from(images: Vec<Image>) -> Self {
-        Self(Kind::Copied(images))
+impl From<Vec<CubeImage>> for Images {
+    fn from(images: Vec<CubeImage>) -> Self {
+        Self(SamplesKind::Copied(images))
     }
 }

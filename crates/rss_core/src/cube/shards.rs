@@ -10,11 +10,11 @@ use bytes::Bytes;
 use ndarray::{Array3, ArrayD, ArrayView3, Axis, concatenate, s};
 
 use super::{
-    samples::{Part, Together},
+    samples::{Hyperslab, Together},
     write::Work,
 };
 use crate::{
-    apply::Hole,
+    apply::MissingInput,
     array::{Arrangement, Array, Block},
     error::{Error, ErrorKind, Result},
     geo::Window,
@@ -23,7 +23,7 @@ use crate::{
 
 /// One shard to write.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(super) struct ShardJob {
     pub(super) level: usize,
     pub(super) band: usize,
     /// Of the array.
@@ -37,14 +37,14 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Batch {
     /// At least one, all of one type and window.
-    pub(super) jobs: Vec<Job>,
+    pub(super) jobs: Vec<ShardJob>,
     pub(super) bytes: u64,
 }
 
 impl Work {
     /// Returns the shards to write, level by level: neighbours in space and all bands of a place come one
     /// after the other, since they read the same files.
-    pub(super) fn jobs(&self) -> Result<Vec<Vec<Job>>> {
+    pub(super) fn jobs(&self) -> Result<Vec<Vec<ShardJob>>> {
         let mut levels = Vec::with_capacity(self.levels.len());
         for (number, level) in self.levels.iter().enumerate() {
             let size = level.grid.size;
@@ -83,7 +83,7 @@ impl Work {
                             if self.cut.layout.arrangement == Arrangement::Stacked {
                                 key.insert(1, band as u64);
                             }
-                            jobs.push(Job {
+                            jobs.push(ShardJob {
                                 level: number,
                                 band,
                                 key,
@@ -111,7 +111,7 @@ impl Work {
 
     /// Returns true if an earlier write left this shard. One that holds dates of before an append is
     /// written again: which of its versions is there cannot be seen.
-    pub(super) fn is_there(&self, job: &Job, there: &HashSet<String>) -> bool {
+    pub(super) fn is_there(&self, job: &ShardJob, there: &HashSet<String>) -> bool {
         let array = &self.levels[job.level].arrays[self.array_of(job.band)];
         job.times.start >= self.before && there.contains(&array.key_of(&job.key))
     }
@@ -121,7 +121,7 @@ impl Work {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if one does not fit the budget; what planning its samples gives.
-    pub(super) async fn batches(&self, jobs: Vec<Job>, budget: u64) -> Result<Vec<Batch>> {
+    pub(super) async fn batches(&self, jobs: Vec<ShardJob>, budget: u64) -> Result<Vec<Batch>> {
         let together = match jobs.first() {
             Some(job) if job.level == 0 => self.source.together(),
             // Made of the level before.
@@ -132,7 +132,7 @@ impl Work {
             let bytes = self.bytes(&jobs).await?;
             // Apart they take less at once, so that several are under way.
             if together == Together::Bands && bytes > budget / 4 {
-                let mut of_bands: Vec<Vec<Job>> = Vec::new();
+                let mut of_bands: Vec<Vec<ShardJob>> = Vec::new();
                 for job in jobs {
                     match of_bands.iter_mut().find(|one| one[0].band == job.band) {
                         Some(one) => one.push(job),
@@ -175,14 +175,14 @@ impl Work {
     }
 
     /// Returns the bytes of a shard's samples.
-    pub(super) fn samples(&self, job: &Job) -> u64 {
+    pub(super) fn samples(&self, job: &ShardJob) -> u64 {
         let pixels = u64::from(job.window.width) * u64::from(job.window.height);
         pixels * job.times.len() as u64 * job.dtype.size() as u64
     }
 
     /// Returns the bytes of memory that writing shards takes at most: their samples, what they are made of,
     /// and what one at a time is encoded to.
-    async fn bytes(&self, jobs: &[Job]) -> Result<u64> {
+    async fn bytes(&self, jobs: &[ShardJob]) -> Result<u64> {
         let Some(job) = jobs.first() else {
             return Ok(0);
         };
@@ -204,14 +204,14 @@ impl Work {
     }
 
     /// Returns the dates of a shard that are new, as its source counts them.
-    fn fresh(&self, job: &Job) -> Range<usize> {
+    fn fresh(&self, job: &ShardJob) -> Range<usize> {
         let first = job.times.start.max(self.before);
         let of_source = |time: usize| time - self.before + self.skipped;
         of_source(first)..of_source(job.times.end)
     }
 
     /// Returns what shards are made of.
-    fn part(&self, jobs: &[Job]) -> Part {
+    fn part(&self, jobs: &[ShardJob]) -> Hyperslab {
         let mut bands: Vec<usize> = jobs.iter().map(|job| job.band).collect();
         bands.sort_unstable();
         bands.dedup();
@@ -223,7 +223,7 @@ impl Work {
             width: 0,
             height: 0,
         };
-        Part {
+        Hyperslab {
             bands,
             times: times.unwrap_or(0..0),
             window: jobs.first().map_or(zero, |job| job.window),
@@ -231,22 +231,27 @@ impl Work {
     }
 
     /// Makes the samples of shards and writes these, and returns what is missing in them.
-    pub(super) async fn write(&self, jobs: &[Job]) -> Result<Vec<Hole>> {
+    pub(super) async fn write(&self, jobs: &[ShardJob]) -> Result<Vec<MissingInput>> {
         if let Some(job) = jobs.first().filter(|job| job.level > 0) {
             with_type!(job.dtype, T => self.write_overview::<T>(job).await)?;
             return Ok(Vec::new());
         }
         let part = self.part(jobs);
-        let (made, holes) = self.source.make(&part).await?;
+        let (made, missing_inputs) = self.source.make(&part).await?;
         let made = Arc::new(made);
         for job in jobs {
             with_type!(job.dtype, T => self.write_made::<T>(job, &part, &made).await)?;
         }
-        Ok(holes)
+        Ok(missing_inputs)
     }
 
     /// Writes a shard of samples that are there, behind those of before an append.
-    async fn write_made<T>(&self, job: &Job, part: &Part, made: &Arc<Vec<Pixels>>) -> Result<()>
+    async fn write_made<T>(
+        &self,
+        job: &ShardJob,
+        part: &Hyperslab,
+        made: &Arc<Vec<Pixels>>,
+    ) -> Result<()>
     where
         T: Sample + Send + Sync + 'static,
     {
@@ -288,7 +293,7 @@ impl Work {
     }
 
     /// Writes a shard of an overview.
-    async fn write_overview<T>(&self, job: &Job) -> Result<()>
+    async fn write_overview<T>(&self, job: &ShardJob) -> Result<()>
     where
         T: Sample + Send + Sync + 'static,
     {
@@ -299,7 +304,7 @@ impl Work {
     /// Encodes a shard on the CPU pool and writes it.
     async fn put(
         &self,
-        job: &Job,
+        job: &ShardJob,
         work: impl FnOnce(&Encode) -> Result<Option<Vec<Bytes>>> + Send + 'static,
     ) -> Result<()> {
         let array = self.levels[job.level].arrays[self.array_of(job.band)].clone();
@@ -313,7 +318,7 @@ impl Work {
     }
 
     /// Makes the samples of an overview's shard of the level before.
-    async fn read_finer<T>(&self, job: &Job) -> Result<Array3<T>>
+    async fn read_finer<T>(&self, job: &ShardJob) -> Result<Array3<T>>
     where
         T: Sample + Send + Sync + 'static,
     {
@@ -374,8 +379,8 @@ impl Encode {
 }
 
 /// Puts shards together that are made together, in the order of the first of each.
-fn grouped(jobs: Vec<Job>, together: Together) -> Vec<Vec<Job>> {
-    let mut groups: Vec<Vec<Job>> = Vec::new();
+fn grouped(jobs: Vec<ShardJob>, together: Together) -> Vec<Vec<ShardJob>> {
+    let mut groups: Vec<Vec<ShardJob>> = Vec::new();
     let mut known: HashMap<(Window, DataType, usize), usize> = HashMap::new();
     for job in jobs {
         let time = match together {
@@ -402,7 +407,7 @@ mod tests {
 
     #[test]
     fn shards_that_share_what_they_are_made_of_are_made_together() {
-        let job = |band: usize, time: usize, col: u32, dtype: DataType| Job {
+        let job = |band: usize, time: usize, col: u32, dtype: DataType| ShardJob {
             level: 0,
             band,
             key: Vec::new(),

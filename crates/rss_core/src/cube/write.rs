@@ -25,7 +25,7 @@ use super::{
     samples::{Images, Samples},
 };
 use crate::{
-    apply::Hole,
+    apply::MissingInput,
     array::{Array, ArraySpec, JOURNAL, Root, Storage, Turn, below, parse, to_bytes},
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
@@ -49,7 +49,7 @@ pub struct Written {
     pub bytes: u64,
     /// Pixels of images that are missing, where that is allowed: those known before, then in the order of the
     /// shards. None of a write that found nothing to do.
-    pub holes: Vec<Hole>,
+    pub missing_inputs: Vec<MissingInput>,
 }
 
 /// Writes a new cube, or goes on with one whose write was stopped.
@@ -92,7 +92,9 @@ pub(super) async fn create(
             );
         }
         // All was written but the end of the journal. What is missing in it was told nobody.
-        (Some(_), Some(_)) if work.source.holes().is_none() => return work.finish(0).await,
+        (Some(_), Some(_)) if work.source.missing_inputs().is_none() => {
+            return work.finish(0).await;
+        }
         _ => {}
     }
     work.run(journal.is_some(), options).await
@@ -176,11 +178,11 @@ pub(super) struct Work {
     pub(super) steps: Vec<TimeStep>,
     /// How many dates were there before.
     pub(super) before: usize,
-    pub(super) levels: Vec<Level>,
+    pub(super) levels: Vec<LevelWrite>,
 }
 
 /// One level of a cube: full resolution, or an overview.
-pub(super) struct Level {
+pub(super) struct LevelWrite {
     path: String,
     pub(super) grid: GeoBox,
     /// For each band its array, or one of all bands.
@@ -244,7 +246,7 @@ impl Work {
                 let at = below(&path, name);
                 arrays.push(Array::unwritten(storage.clone(), &at, spec)?);
             }
-            levels.push(Level {
+            levels.push(LevelWrite {
                 path,
                 grid: level_grid.clone(),
                 arrays,
@@ -312,10 +314,10 @@ impl Work {
         let session = self.storage.session.clone();
         let jobs = self.jobs()?;
         let shards: u64 = jobs.iter().map(|level| level.len() as u64).sum();
-        let holes = self.source.holes();
+        let missing_inputs = self.source.missing_inputs();
         let mut there: HashSet<String> = HashSet::new();
         // What may lack pixels is made again: which of them nobody has been told.
-        if resumes && holes.is_none() {
+        if resumes && missing_inputs.is_none() {
             for level in &self.levels {
                 for (name, _) in &level.specs {
                     let found = self.storage.list(&below(&level.path, name)).await?;
@@ -344,7 +346,7 @@ impl Work {
             }
         }
         let (done, bytes) = (AtomicU64::new(resumed), AtomicU64::new(0));
-        let missing: Mutex<Vec<(usize, Vec<Hole>)>> = Mutex::default();
+        let missing: Mutex<Vec<(usize, Vec<MissingInput>)>> = Mutex::default();
         let tell = || {
             if let Some(watch) = &options.watch {
                 watch(WriteProgress {
@@ -365,12 +367,12 @@ impl Work {
                     let (done, bytes, missing, tell) = (&done, &bytes, &missing, &tell);
                     async move {
                         let share = session.share_of_work(batch.bytes).await;
-                        let holes = work.write(&batch.jobs).await?;
+                        let missing_inputs = work.write(&batch.jobs).await?;
                         drop(share);
-                        if !holes.is_empty() {
+                        if !missing_inputs.is_empty() {
                             let mut missing =
                                 missing.lock().unwrap_or_else(PoisonError::into_inner);
-                            missing.push((number, holes));
+                            missing.push((number, missing_inputs));
                         }
                         for job in &batch.jobs {
                             bytes.fetch_add(work.samples(job), Ordering::Relaxed);
@@ -386,11 +388,13 @@ impl Work {
         let mut written = work.finish(shards).await?;
         written.resumed = resumed;
         written.bytes = bytes.into_inner();
-        written.holes = holes.unwrap_or_default();
+        written.missing_inputs = missing_inputs.unwrap_or_default();
         let mut missing = missing.into_inner().unwrap_or_else(PoisonError::into_inner);
         missing.sort_by_key(|(number, _)| *number);
-        let missing = missing.into_iter().flat_map(|(_, holes)| holes);
-        written.holes.extend(missing);
+        let missing = missing
+            .into_iter()
+            .flat_map(|(_, missing_inputs)| missing_inputs);
+        written.missing_inputs.extend(missing);
         Ok(written)
     }
 
@@ -407,7 +411,7 @@ impl Work {
     }
 
     /// Returns the coordinates of a level, and the metadata of all its arrays by their paths.
-    fn described(&self, level: &Level) -> Result<(Coordinates, Vec<(String, Value)>)> {
+    fn described(&self, level: &LevelWrite) -> Result<(Coordinates, Vec<(String, Value)>)> {
         let coordinates = Coordinates::of(
             &level.grid,
             &self.steps,

@@ -15,7 +15,7 @@ use crate::{
     location::Location,
     session::Session,
     stac::{file_sha256, file_size},
-    store::{Backoff, Made, Order, error, hex, of_io, status_of},
+    store::{Backoff, FillRequest, Made, error, hex, of_io, status_of},
 };
 
 /// How often a copy may go on where it broke off.
@@ -62,7 +62,7 @@ impl Expected {
 pub(super) async fn copy(
     session: &Session,
     from: &Location,
-    order: &Order,
+    order: &FillRequest,
     expected: &Expected,
     arrived: &(dyn Fn(u64) + Sync),
 ) -> Result<Made> {
@@ -94,7 +94,7 @@ impl From<Error> for Interrupted {
 async fn attempt(
     session: &Session,
     from: &Location,
-    order: &Order,
+    order: &FillRequest,
     expected: &Expected,
     arrived: &(dyn Fn(u64) + Sync),
 ) -> std::result::Result<Made, Interrupted> {

@@ -75,7 +75,7 @@ fn is_device(name: &str) -> bool {
 
 /// A path inside the user's folder: the item's, then the file's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Target {
+pub(super) struct LinkPath {
     pub(super) folder: String,
     pub(super) name: String,
 }
@@ -84,13 +84,13 @@ pub(super) struct Target {
 pub(super) fn targets(
     chosen: &[(Chosen<'_>, Option<Location>)],
     mode: Mode,
-) -> Vec<Option<Target>> {
+) -> Vec<Option<LinkPath>> {
     let folders = folders(chosen);
-    let mut targets: Vec<Option<Target>> = chosen
+    let mut targets: Vec<Option<LinkPath>> = chosen
         .iter()
         .map(|(chosen, location)| {
             let location = location.as_ref()?;
-            Some(Target {
+            Some(LinkPath {
                 folder: folders.get(&chosen.index)?.clone(),
                 name: component(&file_name(location, mode)),
             })
@@ -208,7 +208,7 @@ impl Folder {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if a file of the user is in the way.
-    pub(super) fn check(&self, target: &Target) -> Result<()> {
+    pub(super) fn check(&self, target: &LinkPath) -> Result<()> {
         let folder = self.0.join(&target.folder);
         match fs::symlink_metadata(&folder) {
             Ok(meta) if !meta.is_dir() => {
@@ -232,7 +232,7 @@ impl Folder {
     /// # Errors
     ///
     /// As [`Folder::check`]; [`ErrorKind::Denied`], [`ErrorKind::Unavailable`] for the directory.
-    pub(super) fn link(&self, target: &Target, file: &Path) -> Result<PathBuf> {
+    pub(super) fn link(&self, target: &LinkPath, file: &Path) -> Result<PathBuf> {
         self.check(target)?;
         let folder = self.0.join(&target.folder);
         let path = folder.join(&target.name);
@@ -254,7 +254,7 @@ impl Folder {
         Ok(path)
     }
 
-    fn place(&self, folder: &Path, target: &Target, path: &Path, file: &Path) -> io::Result<()> {
+    fn place(&self, folder: &Path, target: &LinkPath, path: &Path, file: &Path) -> io::Result<()> {
         match fs::read_link(path) {
             Ok(old) if old == file => Ok(()),
             // A new name is taken at once or not at all: no file of the user is replaced.
@@ -360,7 +360,7 @@ mod tests {
         .unwrap()
     }
 
-    fn targets_of(items: Vec<stac::Item>, mode: Mode) -> Vec<Target> {
+    fn targets_of(items: Vec<stac::Item>, mode: Mode) -> Vec<LinkPath> {
         let items: stac::ItemCollection = items.into();
         let chosen: Vec<_> = super::super::select::choose(&items, &Selection::Guess)
             .into_iter()
@@ -417,7 +417,7 @@ mod tests {
     fn a_file_of_the_user_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(dir.path()).unwrap();
-        let target = Target {
+        let target = LinkPath {
             folder: "x".to_owned(),
             name: "a.tif".to_owned(),
         };
@@ -433,7 +433,7 @@ mod tests {
     fn a_link_is_replaced_and_a_linked_folder_is_not_entered() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(dir.path()).unwrap();
-        let target = |folder: &str| Target {
+        let target = |folder: &str| LinkPath {
             folder: folder.to_owned(),
             name: "a.tif".to_owned(),
         };

@@ -20,8 +20,8 @@ use stac::ItemCollection;
 pub(crate) use self::remote::remote;
 use self::{
     copy::{Expected, copy},
-    link::{Folder, Target, targets},
-    progress::{Part, Tally},
+    link::{Folder, LinkPath, targets},
+    progress::{FileProgress, Tally},
     select::{Chosen, choose},
 };
 pub use self::{origin::Origin, progress::Progress, remote::RemoteVariant};
@@ -33,7 +33,7 @@ use crate::{
     reader::gdal,
     session::Session,
     stac::Selection,
-    store::{CachedFile, Made, Mode, Order},
+    store::{CachedFile, FillRequest, Made, Mode},
 };
 
 /// How files are fetched.
@@ -340,7 +340,7 @@ pub(crate) async fn get(
     for (i, (((one, location), target), error)) in
         chosen.iter().zip(&targets).zip(errors).enumerate()
     {
-        let file = location.as_ref().map(|location| File {
+        let file = location.as_ref().map(|location| FileToFetch {
             session,
             location,
             expected: one.asset.map(Expected::of).unwrap_or_default(),
@@ -454,15 +454,20 @@ struct Linked {
 }
 
 /// One file to fetch.
-struct File<'a> {
+struct FileToFetch<'a> {
     session: &'a Session,
     location: &'a Location,
     expected: Expected,
     options: &'a GetOptions,
 }
 
-impl File<'_> {
-    async fn fetch(&self, folder: &Folder, target: &Target, part: &Part<'_>) -> Result<Linked> {
+impl FileToFetch<'_> {
+    async fn fetch(
+        &self,
+        folder: &Folder,
+        target: &LinkPath,
+        part: &FileProgress<'_>,
+    ) -> Result<Linked> {
         let check = (folder.clone(), target.clone());
         blocking(move || check.0.check(&check.1)).await?;
         let file = self.cached(part).await?;
@@ -474,7 +479,7 @@ impl File<'_> {
         Ok(Linked { path, file })
     }
 
-    async fn cached(&self, part: &Part<'_>) -> Result<CachedFile> {
+    async fn cached(&self, part: &FileProgress<'_>) -> Result<CachedFile> {
         let cache = self.session.cache();
         let key = cache.key(self.location, self.options.crop.as_ref(), self.options.mode);
         let file = cache
@@ -498,7 +503,7 @@ impl File<'_> {
         Ok(file)
     }
 
-    async fn make(&self, order: Order, part: &Part<'_>) -> Result<Made> {
+    async fn make(&self, order: FillRequest, part: &FileProgress<'_>) -> Result<Made> {
         match self.options.mode {
             Mode::Copy => {
                 part.expect(self.expected.bytes);

@@ -42,8 +42,8 @@ impl<'a> Tally<'a> {
         }
     }
 
-    pub(super) fn part(&self, index: usize) -> Part<'_> {
-        Part {
+    pub(super) fn part(&self, index: usize) -> FileProgress<'_> {
+        FileProgress {
             tally: self,
             index,
             seen: Mutex::default(),
@@ -84,13 +84,13 @@ impl<'a> Tally<'a> {
 }
 
 /// The progress of one file.
-pub(super) struct Part<'a> {
+pub(super) struct FileProgress<'a> {
     tally: &'a Tally<'a>,
     index: usize,
     seen: Mutex<(u64, Option<u64>)>,
 }
 
-impl Part<'_> {
+impl FileProgress<'_> {
     pub(super) fn expect(&self, bytes: Option<u64>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.1 = bytes.filter(|&bytes| bytes > 0);

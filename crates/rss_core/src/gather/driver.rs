@@ -20,9 +20,9 @@ use tokio::{
 };
 
 use super::{
-    File, OnChange, Options, Order, Report, Request, Row,
+    File, OnChange, Options, Report, Request, Row, RowOrder,
     hedge::Latencies,
-    pace::{Concurrency, Pace},
+    limit::{Concurrency, Limit},
     report::Counts,
 };
 use crate::{
@@ -99,7 +99,7 @@ pub(super) async fn drive(
 ) {
     let options = Arc::new(options);
     let threads = session.settings().gdal_threads;
-    let mut pace = Pace::new(match (options.backend, options.concurrency) {
+    let mut limit = Limit::new(match (options.backend, options.concurrency) {
         // A GDAL thread reads one tile at a time.
         (Backend::Gdal, Concurrency::Adaptive) => {
             Concurrency::Fixed(threads.try_into().unwrap_or(std::num::NonZeroUsize::MIN))
@@ -111,10 +111,10 @@ pub(super) async fn drive(
     // Rows that came before their turn.
     let mut early: BTreeMap<usize, Row> = BTreeMap::new();
     let (mut due, mut likely, mut throttled) = (0, UNKNOWN_BYTES, shared.throttled_before);
-    pace.begin(Instant::now());
+    limit.begin(Instant::now());
     loop {
         let mut is_full = false;
-        while under_way.len() < pace.limit()
+        while under_way.len() < limit.limit()
             && let Some((_, request)) = next.peek()
         {
             let bytes = expected(request).unwrap_or(likely);
@@ -157,20 +157,20 @@ pub(super) async fn drive(
         match shared.meter.throttled() {
             same if same == throttled => {
                 if tells {
-                    pace.done(now, row.open + row.read);
+                    limit.done(now, row.open + row.read);
                 }
             }
             more => {
                 throttled = more;
-                pace.throttled(now);
+                limit.throttled(now);
             }
         }
-        shared.counts().add(&row, pace.limit());
+        shared.counts().add(&row, limit.limit());
         match options.order {
-            Order::Arrival => {
+            RowOrder::Arrival => {
                 let _ = rows.send(row);
             }
-            Order::Requests => {
+            RowOrder::Requests => {
                 early.insert(row.number, row);
                 while let Some(row) = early.remove(&due) {
                     due += 1;
@@ -187,10 +187,10 @@ fn expected(request: &Request) -> Option<u64> {
         return None;
     };
     let level = entry.header.levels.get(request.level)?;
-    let size = match request.place {
-        super::Place::Window(window) => window.size(),
-        super::Place::Around { size, .. } => size,
-        super::Place::Bbox(_) => return None,
+    let size = match request.region {
+        super::Region::Window(window) => window.size(),
+        super::Region::Around { size, .. } => size,
+        super::Region::Bbox(_) => return None,
         _ => level.tile,
     };
     let bands = request

@@ -6,12 +6,12 @@
 //!
 //! [`explain`] says before what a gather will ask for. [`stack`](fn@stack) puts the tiles into one array.
 
+mod cost;
 mod driver;
 mod hedge;
-mod pace;
-mod place;
+mod limit;
 mod plan;
-mod prices;
+mod region;
 mod report;
 mod stack;
 
@@ -26,15 +26,15 @@ use std::{
 use futures::Stream;
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 
-use self::{driver::Shared, report::Counts};
 pub use self::{
-    pace::Concurrency,
-    place::Place,
+    cost::{Cost, CostModel},
+    limit::Concurrency,
     plan::{HostPlan, Plan, explain},
-    prices::{Cost, Prices},
+    region::Region,
     report::{Planned, Report, Spread},
     stack::{Stack, stack},
 };
+use self::{driver::Shared, report::Counts};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
@@ -88,7 +88,7 @@ pub struct Request {
     /// The file.
     pub file: File,
     /// The tile or the window.
-    pub place: Place,
+    pub region: Region,
     /// 0 is full resolution, 1.. are the overviews.
     pub level: usize,
     /// Bands counted from 1; none is all bands.
@@ -100,7 +100,7 @@ impl Request {
     pub fn new(file: impl Into<File>) -> Self {
         Self {
             file: file.into(),
-            place: Place::default(),
+            region: Region::default(),
             level: 0,
             bands: None,
         }
@@ -108,9 +108,16 @@ impl Request {
 
     /// Sets the tile or the window.
     #[must_use]
-    pub fn with_place(mut self, place: Place) -> Self {
-        self.place = place;
+    pub fn with_region(mut self, region: Region) -> Self {
+        self.region = region;
         self
+    }
+
+    #[doc(hidden)]
+    #[deprecated(since = "0.2.0", note = "renamed to `with_region`")]
+    #[must_use]
+    pub fn with_place(self, region: Region) -> Self {
+        self.with_region(region)
     }
 
     /// Sets the level.
@@ -131,13 +138,25 @@ impl Request {
 /// In which order rows come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Order {
+pub enum RowOrder {
     /// In the order of the requests. What is done early waits in memory.
     #[default]
     Requests,
     /// As they are done.
     Arrival,
 }
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `Region`")]
+pub type Place = Region;
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `CostModel`")]
+pub type Prices = CostModel;
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `RowOrder`")]
+pub type Order = RowOrder;
 
 /// What is done about a file that is not the version its entry knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,7 +178,7 @@ pub struct Options {
     /// How many tiles are under way. GDAL takes as many as the session has GDAL threads, at most.
     pub concurrency: Concurrency,
     /// In which order rows come.
-    pub order: Order,
+    pub order: RowOrder,
     /// What is done about a file that changed.
     pub on_change: OnChange,
     /// Asks a second time for a tile that takes longer than this part of those before it, such as 0.95,
@@ -178,7 +197,7 @@ impl Default for Options {
         Self {
             backend: Backend::default(),
             concurrency: Concurrency::default(),
-            order: Order::default(),
+            order: RowOrder::default(),
             on_change: OnChange::default(),
             hedge: None,
             retries: 1,
@@ -209,7 +228,7 @@ impl Options {
 
     /// Sets the order of rows.
     #[must_use]
-    pub fn with_order(mut self, order: Order) -> Self {
+    pub fn with_order(mut self, order: RowOrder) -> Self {
         self.order = order;
         self
     }

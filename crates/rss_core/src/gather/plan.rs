@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     File, Options, Request,
-    prices::{Cost, Prices},
+    cost::{Cost, CostModel},
 };
 use crate::{
     error::{Error, Result},
@@ -49,7 +49,7 @@ pub struct HostPlan {
 impl Plan {
     /// Returns what it costs by a table of prices, over the hosts that the table names; none if it names
     /// none of them.
-    pub fn cost(&self, prices: &Prices) -> Option<Cost> {
+    pub fn cost(&self, prices: &CostModel) -> Option<Cost> {
         let costs = self
             .hosts
             .iter()
@@ -73,7 +73,7 @@ impl Plan {
 /// let plan = gather::explain(&session, &requests, &gather::Options::new()).await?;
 /// assert_eq!((plan.requests, plan.guessed), (2, 1));
 /// assert!(plan.hosts.contains_key("bucket.s3.us-east-1.amazonaws.com"));
-/// assert!(plan.cost(&gather::Prices::default()).is_some());
+/// assert!(plan.cost(&gather::CostModel::default()).is_some());
 /// # Ok(())
 /// # }
 /// ```

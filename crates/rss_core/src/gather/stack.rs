@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use ndarray::{Array4, Axis, s};
 
-use super::{Options, Order, Report, Request, gather};
+use super::{Options, Report, Request, RowOrder, gather};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
@@ -64,7 +64,7 @@ pub async fn stack<T: Sample>(
     options: Options,
 ) -> Result<Stack<T>> {
     let count = requests.len();
-    let mut rows = gather(session, requests, options.with_order(Order::Requests))?;
+    let mut rows = gather(session, requests, options.with_order(RowOrder::Requests))?;
     let mut samples: Option<Array4<T>> = None;
     let mut grids = vec![None; count];
     let mut nodata: Option<Option<f64>> = None;

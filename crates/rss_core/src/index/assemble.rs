@@ -11,7 +11,7 @@ use super::{
     bare,
     disk::Stop,
     file::{Writer, schema_of},
-    inputs::{Chosen, Plan, ROWS_AT_ONCE, Rows, files_of},
+    inputs::{BuildPlan, Chosen, IndexRows, ROWS_AT_ONCE, files_of},
     items::{Columns, Row, stripped},
     journal::{Journal, Name},
     schema::{self, column_of},
@@ -35,7 +35,7 @@ pub(super) struct Written {
 ///
 /// As the file system's; if it is stopped.
 pub(super) fn assemble(
-    plan: Plan,
+    plan: BuildPlan,
     keys: Option<&[String]>,
     journal: &mut Journal,
     output: &Path,
@@ -50,7 +50,7 @@ pub(super) fn assemble(
         items: 0,
     };
     match plan.rows {
-        Rows::Items(items, trust) => {
+        IndexRows::Items(items, trust) => {
             let mut columns = Columns::default();
             for item in &items {
                 columns.learn(&Row::of_item(item)?);
@@ -65,7 +65,7 @@ pub(super) fn assemble(
                 })?;
             }
         }
-        Rows::Bare(files) => {
+        IndexRows::Bare(files) => {
             let mut columns = Columns::default();
             columns.learn(&bare::sample());
             sheet.start(columns.fields())?;
@@ -79,7 +79,7 @@ pub(super) fn assemble(
                 })?;
             }
         }
-        Rows::Table(table, kept) => {
+        IndexRows::ParquetTable(table, kept) => {
             let all = table.schema()?;
             let fields: Vec<Field> = all
                 .fields()

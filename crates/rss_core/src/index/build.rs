@@ -13,7 +13,7 @@ use super::{
     assemble::assemble,
     disk::{on_disk, partial_of},
     file::temporary,
-    inputs::{Input, Job, Known, Plan},
+    inputs::{BuildPlan, HeaderJob, Input, Known},
     journal::{Journal, Name},
     merge::merge_indexes,
     open::Index,
@@ -105,9 +105,9 @@ impl fmt::Debug for Builder {
 
 /// What an index is built of.
 #[derive(Clone, Debug)]
-pub struct Source(Input);
+pub struct BuildSource(Input);
 
-impl Source {
+impl BuildSource {
     /// Takes items as they are, whose asset hrefs are absolute and name what `trust` allows.
     pub fn items(items: ItemCollection, trust: Trust) -> Self {
         Self(Input::Items(items.items, trust))
@@ -132,7 +132,7 @@ impl Source {
     }
 }
 
-impl From<&QueryResult> for Source {
+impl From<&QueryResult> for BuildSource {
     fn from(found: &QueryResult) -> Self {
         Self(Input::Items(found.items.items.clone(), found.trust))
     }
@@ -191,7 +191,11 @@ impl Builder {
     /// build's remains are in the way; [`ErrorKind::Corrupt`] for a file of stac-geoparquet, or an index to add to, that is none;
     /// as the file system's and, for a listing, the store's. What happens to single files is in the
     /// report.
-    pub async fn build(&self, source: Source, output: impl AsRef<Path>) -> Result<BuildReport> {
+    pub async fn build(
+        &self,
+        source: BuildSource,
+        output: impl AsRef<Path>,
+    ) -> Result<BuildReport> {
         let output = output.as_ref();
         let before = self.session.traffic();
         let known = match &self.append_to {
@@ -201,7 +205,7 @@ impl Builder {
             }
             None => Known::default(),
         };
-        let mut plan = Plan::of(&self.session, source.0, self.assets.clone(), known).await?;
+        let mut plan = BuildPlan::of(&self.session, source.0, self.assets.clone(), known).await?;
         if plan.is_empty() && self.append_to.is_none() {
             return Err(Error::new(ErrorKind::NotFound, "nothing to index"));
         }
@@ -262,7 +266,7 @@ impl Builder {
     /// Reads headers into the journal.
     async fn read(
         &self,
-        jobs: Vec<Job>,
+        jobs: Vec<HeaderJob>,
         journal: Journal,
         failed: &mut Vec<Failed>,
         mut progress: Progress,
@@ -306,7 +310,7 @@ impl Builder {
 }
 
 /// Reads what an index keeps of one file.
-pub(super) async fn entry(session: Session, job: Job) -> (Name, Location, Result<Entry>) {
+pub(super) async fn entry(session: Session, job: HeaderJob) -> (Name, Location, Result<Entry>) {
     let mut options = OpenOptions::new().with_backend(Backend::Cog);
     if let Some(bytes) = job.header_bytes {
         options = options.with_header_bytes(bytes);

@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use super::{
     build::{Failed, entry},
     disk::on_disk,
-    inputs::Job,
+    inputs::HeaderJob,
     journal::Name,
     merge::replace,
     open::Index,
@@ -147,7 +147,7 @@ pub async fn check(
     if options.update && !changed.is_empty() {
         let reads: Vec<_> = changed
             .iter()
-            .map(|(location, checksum)| Job {
+            .map(|(location, checksum)| HeaderJob {
                 name: Name::of(location),
                 location: location.clone(),
                 header_bytes: None,

@@ -13,7 +13,7 @@ use super::{
     journal::Name,
     open::{Index, href_column},
     schema::ASSETS,
-    table::Table,
+    table::ParquetTable,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -22,7 +22,7 @@ use crate::{
     stac as catalogue, store,
 };
 
-/// Rows that are handled at once.
+/// IndexRows that are handled at once.
 pub(super) const ROWS_AT_ONCE: usize = 64;
 
 /// Where the items of a build come from.
@@ -36,7 +36,7 @@ pub(super) enum Input {
 
 /// A file to read.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(super) struct HeaderJob {
     pub(super) name: Name,
     pub(super) location: Location,
     pub(super) header_bytes: Option<u64>,
@@ -44,17 +44,17 @@ pub(super) struct Job {
 }
 
 /// What an item says of one of its files.
-struct File<'a> {
+struct ItemFile<'a> {
     item: &'a str,
     collection: Option<&'a str>,
     asset: &'a str,
 }
 
 /// What a build will do.
-pub(super) struct Plan {
-    pub(super) rows: Rows,
+pub(super) struct BuildPlan {
+    pub(super) rows: IndexRows,
     /// Each file once.
-    pub(super) jobs: Vec<Job>,
+    pub(super) jobs: Vec<HeaderJob>,
     /// Files that an item names in a way that cannot be followed.
     pub(super) refused: Vec<(String, Error)>,
     /// The assets that get a column, sorted.
@@ -64,12 +64,12 @@ pub(super) struct Plan {
 }
 
 /// The rows of the index, in order.
-pub(super) enum Rows {
+pub(super) enum IndexRows {
     Items(Vec<Item>, Trust),
     /// Locations with the ids of the items that are made of them.
     Bare(Vec<(String, Location)>),
     /// A table, and which rows of each of its row groups.
-    Table(Box<Table>, Vec<Vec<usize>>),
+    ParquetTable(Box<ParquetTable>, Vec<Vec<usize>>),
 }
 
 /// What an index that is added to holds already.
@@ -86,7 +86,7 @@ impl Known {
         let mut known = Self::default();
         index.each_file(|listed| {
             let name = Name::of(&listed.location);
-            let file = File {
+            let file = ItemFile {
                 item: listed.item,
                 collection: listed.collection,
                 asset: listed.asset,
@@ -102,7 +102,7 @@ impl Known {
     }
 }
 
-impl File<'_> {
+impl ItemFile<'_> {
     fn name(&self, location: Name) -> Name {
         let mut hash = Sha256::new();
         for part in [self.collection.unwrap_or_default(), self.item, self.asset] {
@@ -163,7 +163,7 @@ fn is_tiff(href: &str) -> bool {
 /// Collects what a plan is made of.
 struct Planner<'a> {
     known: &'a Known,
-    jobs: Vec<Job>,
+    jobs: Vec<HeaderJob>,
     seen: HashSet<Name>,
     refused: Vec<(String, Error)>,
     assets: HashSet<String>,
@@ -172,7 +172,12 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// Takes a file; returns false if the index that is added to holds it.
-    fn take(&mut self, file: &File<'_>, location: Location, more: Option<&stac::Asset>) -> bool {
+    fn take(
+        &mut self,
+        file: &ItemFile<'_>,
+        location: Location,
+        more: Option<&stac::Asset>,
+    ) -> bool {
         let name = Name::of(&location);
         if self.known.files.contains(&file.name(name)) {
             return false;
@@ -186,7 +191,7 @@ impl Planner<'_> {
                 let text = asset.additional_fields.get("file:checksum")?.as_str()?;
                 Some(text.to_owned())
             });
-            self.jobs.push(Job {
+            self.jobs.push(HeaderJob {
                 name,
                 location,
                 header_bytes: more.and_then(catalogue::header_bytes),
@@ -202,13 +207,13 @@ impl Planner<'_> {
     }
 }
 
-impl Plan {
+impl BuildPlan {
     /// Returns true if no item is to be written.
     pub(super) fn is_empty(&self) -> bool {
         match &self.rows {
-            Rows::Items(items, _) => items.is_empty(),
-            Rows::Bare(files) => files.is_empty(),
-            Rows::Table(_, groups) => groups.iter().all(Vec::is_empty),
+            IndexRows::Items(items, _) => items.is_empty(),
+            IndexRows::Bare(files) => files.is_empty(),
+            IndexRows::ParquetTable(_, groups) => groups.iter().all(Vec::is_empty),
         }
     }
 
@@ -253,8 +258,8 @@ impl Plan {
         let rows = match input {
             Input::Items(items, trust) => planner.items(session, items, trust, &chosen),
             Input::Locations(locations) => planner.bare(locations),
-            Input::Parquet(path) => planner.table(Table::open(&path)?, &chosen)?,
-            Input::Prefix(_) => Rows::Bare(Vec::new()),
+            Input::Parquet(path) => planner.table(ParquetTable::open(&path)?, &chosen)?,
+            Input::Prefix(_) => IndexRows::Bare(Vec::new()),
         };
         // Named assets have a column even where no item has them.
         planner.assets.extend(keys.into_iter().flatten().cloned());
@@ -277,7 +282,7 @@ impl Planner<'_> {
         items: Vec<Item>,
         trust: Trust,
         chosen: &Chosen<'_>,
-    ) -> Rows {
+    ) -> IndexRows {
         let kept = items.into_iter().filter(|item| {
             let (mut files, mut fresh) = (0, 0);
             for (key, asset) in chosen.of_item(item) {
@@ -286,7 +291,7 @@ impl Planner<'_> {
                 let stores = session.stores();
                 match location.map(|named| stores.reach(item, asset, named, None)) {
                     Ok(location) => {
-                        let file = File {
+                        let file = ItemFile {
                             item: &item.id,
                             collection: item.collection.as_deref(),
                             asset: key,
@@ -302,10 +307,10 @@ impl Planner<'_> {
             // An item without such files is added too, unless it is there.
             fresh > 0 || (files == 0 && !self.known.ids.contains(&item.id))
         });
-        Rows::Items(kept.collect(), trust)
+        IndexRows::Items(kept.collect(), trust)
     }
 
-    fn bare(&mut self, locations: Vec<Location>) -> Rows {
+    fn bare(&mut self, locations: Vec<Location>) -> IndexRows {
         let mut seen = HashSet::new();
         let fresh: Vec<Location> = locations
             .into_iter()
@@ -326,17 +331,17 @@ impl Planner<'_> {
         let rows: Vec<(String, Location)> = ids.into_iter().zip(fresh).collect();
         self.assets.insert(bare::ASSET.to_owned());
         for (id, location) in &rows {
-            let file = File {
+            let file = ItemFile {
                 item: id,
                 collection: None,
                 asset: bare::ASSET,
             };
             self.take(&file, location.clone(), None);
         }
-        Rows::Bare(rows)
+        IndexRows::Bare(rows)
     }
 
-    fn table(&mut self, table: Table, chosen: &Chosen<'_>) -> Result<Rows> {
+    fn table(&mut self, table: ParquetTable, chosen: &Chosen<'_>) -> Result<IndexRows> {
         for column in [&["id"][..], &["geometry"]] {
             if table.leaf(column).is_none() {
                 let message = format!(
@@ -360,7 +365,7 @@ impl Planner<'_> {
             }
             kept.push(rows);
         }
-        Ok(Rows::Table(Box::new(table), kept))
+        Ok(IndexRows::ParquetTable(Box::new(table), kept))
     }
 
     /// Takes the files of a batch; returns the rows that are new.
@@ -382,7 +387,7 @@ impl Planner<'_> {
                     continue;
                 };
                 files += 1;
-                let file = File {
+                let file = ItemFile {
                     item: &id,
                     collection: collection.as_deref(),
                     asset: column.key,

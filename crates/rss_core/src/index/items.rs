@@ -51,7 +51,7 @@ const EDGES: [&str; 4] = ["xmin", "ymin", "xmax", "ymax"];
 
 /// What a field holds.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum FieldKind {
     /// Nulls so far.
     Nothing,
     Bool,
@@ -59,11 +59,11 @@ pub(super) enum Kind {
     Float,
     Time,
     Text,
-    List(Box<Kind>),
-    Struct(Vec<(String, Kind)>),
+    List(Box<FieldKind>),
+    Struct(Vec<(String, FieldKind)>),
 }
 
-impl Kind {
+impl FieldKind {
     fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Nothing,
@@ -129,7 +129,7 @@ impl Kind {
     }
 }
 
-fn struct_fields(fields: &[(String, Kind)]) -> Fields {
+fn struct_fields(fields: &[(String, FieldKind)]) -> Fields {
     let known = fields
         .iter()
         .filter_map(|(name, kind)| Some(schema::field(name, kind.data_type()?)));
@@ -137,7 +137,7 @@ fn struct_fields(fields: &[(String, Kind)]) -> Fields {
 }
 
 /// Joins a kind into the field of a name, which is mostly at `place`.
-fn add(fields: &mut Vec<(String, Kind)>, place: usize, name: &str, kind: Kind) {
+fn add(fields: &mut Vec<(String, FieldKind)>, place: usize, name: &str, kind: FieldKind) {
     let place = match fields.get(place) {
         Some((known, _)) if known == name => Some(place),
         _ => fields.iter().position(|(known, _)| known == name),
@@ -217,26 +217,26 @@ pub(super) fn stripped(text: &str) -> Option<String> {
 
 /// The columns of some items.
 #[derive(Clone, Debug)]
-pub(super) struct Columns(Vec<(String, Kind)>);
+pub(super) struct Columns(Vec<(String, FieldKind)>);
 
 impl Default for Columns {
     fn default() -> Self {
-        let text = || Kind::Text;
+        let text = || FieldKind::Text;
         let texts = |names: &[&str]| {
             let fields = names.iter().map(|name| ((*name).to_owned(), text()));
-            Kind::Struct(fields.collect())
+            FieldKind::Struct(fields.collect())
         };
         let first = FIRST.map(|name| {
             let kind = match name {
-                "stac_extensions" => Kind::List(Box::new(text())),
-                "links" => Kind::List(Box::new(texts(&["href", "rel", "type", "title"]))),
-                "assets" => Kind::Struct(Vec::new()),
+                "stac_extensions" => FieldKind::List(Box::new(text())),
+                "links" => FieldKind::List(Box::new(texts(&["href", "rel", "type", "title"]))),
+                "assets" => FieldKind::Struct(Vec::new()),
                 _ => text(),
             };
             (name.to_owned(), kind)
         });
         let mut columns = Vec::from(first);
-        columns.push(("datetime".to_owned(), Kind::Time));
+        columns.push(("datetime".to_owned(), FieldKind::Time));
         Self(columns)
     }
 }
@@ -248,10 +248,10 @@ impl Columns {
             let kind = match (name.as_str(), value) {
                 ("geometry" | "bbox", _) => continue,
                 (name, Value::String(text)) if TIMES.contains(&name) => match time(text) {
-                    Some(_) => Kind::Time,
-                    None => Kind::Text,
+                    Some(_) => FieldKind::Time,
+                    None => FieldKind::Text,
                 },
-                _ => Kind::of(value),
+                _ => FieldKind::of(value),
             };
             add(&mut self.0, place, name, kind);
         }
@@ -266,7 +266,7 @@ impl Columns {
 
     /// Returns the columns' names and types.
     pub(super) fn fields(&self) -> Vec<Field> {
-        let typed = |(name, kind): &(String, Kind)| {
+        let typed = |(name, kind): &(String, FieldKind)| {
             let kind = match name.as_str() {
                 "geometry" => DataType::Binary,
                 "bbox" => DataType::Struct(edges()),
@@ -279,7 +279,7 @@ impl Columns {
 
     /// Returns the arrays of some rows, one for each of [`Columns::fields`].
     pub(super) fn arrays(&self, rows: &[Row]) -> Vec<ArrayRef> {
-        let array = |(name, kind): &(String, Kind)| {
+        let array = |(name, kind): &(String, FieldKind)| {
             let values: Vec<Option<&Value>> = rows.iter().map(|row| row.0.get(name)).collect();
             match name.as_str() {
                 "geometry" => {
@@ -329,17 +329,17 @@ fn time(text: &str) -> Option<DateTime<Utc>> {
 }
 
 /// Returns values as an array of a kind; none where the kind stores nothing.
-fn encode(kind: &Kind, values: &[Option<&Value>]) -> Option<ArrayRef> {
+fn encode(kind: &FieldKind, values: &[Option<&Value>]) -> Option<ArrayRef> {
     let iter = values.iter().copied();
     Some(match kind {
-        Kind::Bool => Arc::new(BooleanArray::from_iter(iter.map(|value| value?.as_bool()))),
-        Kind::Whole => Arc::new(Int64Array::from_iter(iter.map(|value| value?.as_i64()))),
-        Kind::Float => Arc::new(Float64Array::from_iter(iter.map(|value| value?.as_f64()))),
-        Kind::Time => {
+        FieldKind::Bool => Arc::new(BooleanArray::from_iter(iter.map(|value| value?.as_bool()))),
+        FieldKind::Whole => Arc::new(Int64Array::from_iter(iter.map(|value| value?.as_i64()))),
+        FieldKind::Float => Arc::new(Float64Array::from_iter(iter.map(|value| value?.as_f64()))),
+        FieldKind::Time => {
             let times = iter.map(|value| Some(time(value?.as_str()?)?.timestamp_micros()));
             Arc::new(TimestampMicrosecondArray::from_iter(times).with_timezone("UTC"))
         }
-        Kind::Nothing | Kind::Text => {
+        FieldKind::Nothing | FieldKind::Text => {
             let texts = iter.map(|value| match value? {
                 Value::Null => None,
                 Value::String(text) => Some(text.clone()),
@@ -347,17 +347,17 @@ fn encode(kind: &Kind, values: &[Option<&Value>]) -> Option<ArrayRef> {
             });
             Arc::new(StringArray::from_iter(texts))
         }
-        Kind::List(element) => {
+        FieldKind::List(element) => {
             let lists = || iter.clone().map(|value| value.and_then(Value::as_array));
             let inner: Vec<_> = lists().flatten().flatten().map(Some).collect();
             // A list of what stores nothing is one of nulls.
-            let inner = encode(element, &inner).or_else(|| encode(&Kind::Text, &inner))?;
+            let inner = encode(element, &inner).or_else(|| encode(&FieldKind::Text, &inner))?;
             let ends = OffsetBuffer::from_lengths(lists().map(|list| list.map_or(0, Vec::len)));
             let nulls = NullBuffer::from_iter(lists().map(|list| list.is_some()));
             let field = schema::field("element", inner.data_type().clone());
             Arc::new(ListArray::new(Arc::new(field), ends, inner, Some(nulls)))
         }
-        Kind::Struct(fields) => {
+        FieldKind::Struct(fields) => {
             let objects: Vec<_> = iter.map(|value| value.and_then(Value::as_object)).collect();
             let columns: Vec<ArrayRef> = fields
                 .iter()

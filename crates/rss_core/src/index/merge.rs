@@ -56,7 +56,7 @@ pub async fn merge<P: AsRef<Path>>(
 
 /// Where a row is: input, row group, row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct RowAddress {
     input: usize,
     group: usize,
     row: usize,
@@ -65,8 +65,8 @@ struct Place {
 /// The rows of one item: where the one that counts is, and where older ones are, newest first.
 #[derive(Debug)]
 struct Versions {
-    last: Place,
-    older: Vec<Place>,
+    last: RowAddress,
+    older: Vec<RowAddress>,
 }
 
 pub(super) fn merge_indexes(inputs: &[&Path], output: &Path, stop: &Stop) -> Result<Info> {
@@ -95,9 +95,9 @@ pub(super) fn merge_indexes(inputs: &[&Path], output: &Path, stop: &Stop) -> Res
             for batch in index.table().read(group, &mask, None, ROWS_AT_ONCE)? {
                 let batch = batch?;
                 let names = names(&batch);
-                let mut kept: Vec<(usize, &[Place])> = Vec::new();
+                let mut kept: Vec<(usize, &[RowAddress])> = Vec::new();
                 for (at, name) in names.iter().enumerate() {
-                    let here = Place {
+                    let here = RowAddress {
                         input,
                         group,
                         row: row + at,
@@ -133,7 +133,7 @@ fn items(indexes: &[Index], stop: &Stop) -> Result<HashMap<Name, Versions>> {
             let mut row = 0;
             for batch in table.read(group, &mask, None, 1024)? {
                 for name in names(&batch?) {
-                    let last = Place { input, group, row };
+                    let last = RowAddress { input, group, row };
                     row += 1;
                     match items.get_mut(&name) {
                         Some(known) => {
@@ -193,7 +193,7 @@ fn misfit(err: arrow_schema::ArrowError) -> Error {
 /// Returns the rows that are kept, each asset from the last row that has read it.
 fn joined(
     batch: &RecordBatch,
-    kept: &[(usize, &[Place])],
+    kept: &[(usize, &[RowAddress])],
     indexes: &[Index],
     columns: &SchemaRef,
 ) -> Result<RecordBatch> {
@@ -204,7 +204,7 @@ fn joined(
         group.insert(place.row);
     }
     let mut batches = vec![batch.clone()];
-    let mut places: HashMap<Place, (usize, usize)> = HashMap::new();
+    let mut places: HashMap<RowAddress, (usize, usize)> = HashMap::new();
     for ((input, group), rows) in wanted {
         let rows: Vec<usize> = rows.into_iter().collect();
         let Some(index) = indexes.get(input) else {
@@ -214,7 +214,7 @@ fn joined(
             .table()
             .rows_of(group, &ProjectionMask::all(), &rows)?;
         for (at, row) in rows.into_iter().enumerate() {
-            places.insert(Place { input, group, row }, (batches.len(), at));
+            places.insert(RowAddress { input, group, row }, (batches.len(), at));
         }
         batches.push(fitted(&old, columns)?);
     }

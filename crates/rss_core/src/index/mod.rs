@@ -33,12 +33,24 @@ mod wkb;
 mod write;
 
 pub use self::{
-    build::{BuildProgress, BuildReport, Builder, Failed, Source},
+    build::{BuildProgress, BuildReport, BuildSource, Builder, Failed},
     check::{CheckOptions, CheckReport, check},
     entries::{Entries, Indexed},
-    export::{Exported, Format, LeftOut, export, export_index},
+    export::{ExportFormat, Exported, Omitted, export, export_index},
     merge::merge,
     open::{AssetInfo, Index, Info},
     select::Select,
     write::Writer,
 };
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `BuildSource`")]
+pub type Source = BuildSource;
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `ExportFormat`")]
+pub type Format = ExportFormat;
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `Omitted`")]
+pub type LeftOut = Omitted;

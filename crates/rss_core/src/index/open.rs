@@ -16,7 +16,7 @@ use super::{
     journal::{Name, address},
     schema::{self, ASSETS, column_of},
     select::{Matches, Select},
-    table::Table,
+    table::ParquetTable,
     unpack::{self, Column},
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 /// pages that hold it.
 #[derive(Debug)]
 pub struct Index {
-    table: Table,
+    table: ParquetTable,
     said: Said,
     trust: Trust,
     /// By row group, as they are asked for.
@@ -90,7 +90,7 @@ impl Index {
     /// index; [`ErrorKind::Unsupported`] if it is of another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let table = Table::open(path)?;
+        let table = ParquetTable::open(path)?;
         let wrong = |kind, message: String| Error::new(kind, message).at(path.display());
         let Some(said) = table.said(schema::INDEX_KEY) else {
             let message = format!(
@@ -168,7 +168,7 @@ impl Index {
         self.table.bytes_read()
     }
 
-    pub(super) fn table(&self) -> &Table {
+    pub(super) fn table(&self) -> &ParquetTable {
         &self.table
     }
 

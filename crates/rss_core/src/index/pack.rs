@@ -35,7 +35,7 @@ pub(super) fn check(entry: &Entry) -> Result<()> {
 ///
 /// [`ErrorKind::Unsupported`] if a number of an entry is too large for the column.
 pub(super) fn column(entries: &[Option<&Entry>]) -> Result<StructArray> {
-    let mut rows = Rows::default();
+    let mut rows = PackedRows::default();
     for entry in entries {
         match entry {
             Some(entry) => rows.push(entry).map_err(|expected| {
@@ -87,7 +87,7 @@ fn structs(fields: Fields, columns: Vec<ArrayRef>) -> ArrayRef {
 }
 
 #[derive(Debug)]
-struct Rows {
+struct PackedRows {
     present: Vec<bool>,
     size: Int64Builder,
     etag: StringBuilder,
@@ -116,7 +116,7 @@ struct Rows {
     level_ends: Ends,
 }
 
-impl Default for Rows {
+impl Default for PackedRows {
     fn default() -> Self {
         Self {
             present: Vec::new(),
@@ -149,7 +149,7 @@ impl Default for Rows {
     }
 }
 
-impl Rows {
+impl PackedRows {
     fn push(&mut self, entry: &Entry) -> Kept {
         let (version, header) = (&entry.version, &entry.header);
         self.present.push(true);

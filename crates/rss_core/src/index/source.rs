@@ -20,13 +20,13 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// A file, read at any place.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct ByteSource {
     file: Mutex<File>,
     length: u64,
     read: AtomicU64,
 }
 
-impl Source {
+impl ByteSource {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let meta = file.metadata()?;
         if meta.is_dir() {
@@ -57,7 +57,7 @@ impl Source {
     }
 }
 
-impl Length for Source {
+impl Length for ByteSource {
     fn len(&self) -> u64 {
         self.length
     }
@@ -65,7 +65,7 @@ impl Length for Source {
 
 /// A place in a file, read on from there.
 pub(super) struct Cursor {
-    source: Arc<Source>,
+    source: Arc<ByteSource>,
     at: u64,
     piece: io::Cursor<Vec<u8>>,
 }
@@ -83,9 +83,9 @@ impl Read for Cursor {
     }
 }
 
-/// A shared [`Source`]: the trait is wanted of what can hand out readers that outlive a call.
+/// A shared [`ByteSource`]: the trait is wanted of what can hand out readers that outlive a call.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(pub(super) Arc<Source>);
+pub(super) struct Shared(pub(super) Arc<ByteSource>);
 
 impl Length for Shared {
     fn len(&self) -> u64 {

@@ -43,7 +43,7 @@ use parquet::{
     schema::types::SchemaDescriptor,
 };
 
-use super::source::{Shared, Source};
+use super::source::{ByteSource, Shared};
 use crate::{
     error::{Error, ErrorKind, Result},
     store::of_io,
@@ -56,7 +56,7 @@ const MOST_PAGES: usize = 1 << 20;
 
 /// An open Parquet file.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct ParquetTable {
     path: PathBuf,
     source: Shared,
     meta: Arc<ParquetMetaData>,
@@ -70,7 +70,7 @@ struct Pages {
     count: usize,
 }
 
-impl Table {
+impl ParquetTable {
     /// Opens a file: reads its footer.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Table {
     /// Parquet file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let wrong = |err: std::io::Error| of_io(&err).at(path.display());
-        let source = Source::new(File::open(path).map_err(wrong)?).map_err(wrong)?;
+        let source = ByteSource::new(File::open(path).map_err(wrong)?).map_err(wrong)?;
         let source = Shared(Arc::new(source));
         let meta = guarded(path, || {
             ParquetMetaDataReader::new()
@@ -460,7 +460,7 @@ mod tests {
         writer.write(&batch).unwrap();
         writer.finish().unwrap();
 
-        let meta = Table::open(&path).unwrap().meta;
+        let meta = ParquetTable::open(&path).unwrap().meta;
         let group = meta.row_group(0).clone().into_builder();
         let group = group.set_num_rows(1 << 50).build().unwrap();
         let lying = ParquetMetaDataBuilder::new(meta.file_metadata().clone())
@@ -472,7 +472,7 @@ mod tests {
         let mut out = fs::File::create(&path).unwrap();
         out.write_all(&bytes).unwrap();
         ParquetMetaDataWriter::new(&out, &lying).finish().unwrap();
-        let err = Table::open(&path).unwrap_err();
+        let err = ParquetTable::open(&path).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Corrupt);
         assert!(err.message().contains("1125899906842624 rows"), "{err}");
     }

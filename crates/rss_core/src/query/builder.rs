@@ -9,7 +9,7 @@ use super::{
     check::{Check, SceneCheck},
     date::{Date, Span},
     filter::{Cmp, Condition},
-    intersects::{Area, Intersects, Kind},
+    intersects::{Area, Intersects, Shape},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -254,10 +254,10 @@ impl ImageQueryBuilder {
             }
         }
         let (area, scenes) = match &self.intersects.0 {
-            Kind::Everywhere => (Area::Everywhere, None),
-            Kind::Bbox(edges) => (Area::of_bbox(*edges)?, None),
-            Kind::GeoJson(text) => (Area::of_geojson(text)?, None),
-            Kind::Scenes(ids) => {
+            Shape::Everywhere => (Area::Everywhere, None),
+            Shape::Bbox(edges) => (Area::of_bbox(*edges)?, None),
+            Shape::GeoJson(text) => (Area::of_geojson(text)?, None),
+            Shape::Scenes(ids) => {
                 let scenes = scenes(manifest.as_ref(), ids)?;
                 conditions.extend(scenes.conditions);
                 (scenes.area, Some(scenes.check))

@@ -17,10 +17,10 @@ const TOUCH_DEGREES: f64 = 1e-6;
 ///
 /// [`ImageQueryBuilder::build`]: crate::ImageQueryBuilder::build
 #[derive(Clone, Debug, PartialEq)]
-pub struct Intersects(pub(super) Kind);
+pub struct Intersects(pub(super) Shape);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum Shape {
     Everywhere,
     Scenes(Vec<String>),
     Bbox([f64; 4]),
@@ -36,12 +36,12 @@ impl Intersects {
 
     /// Looks at several scenes; an item of any of them is found.
     pub fn scenes(ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self(Kind::Scenes(ids.into_iter().map(Into::into).collect()))
+        Self(Shape::Scenes(ids.into_iter().map(Into::into).collect()))
     }
 
     /// Looks at a box in degrees. A `west` larger than `east` crosses the antimeridian.
     pub fn bbox(west: f64, south: f64, east: f64, north: f64) -> Self {
-        Self(Kind::Bbox([west, south, east, north]))
+        Self(Shape::Bbox([west, south, east, north]))
     }
 
     /// Looks at a GeoJSON shape in degrees: a geometry, or a Feature, or a FeatureCollection of
@@ -56,19 +56,19 @@ impl Intersects {
     /// let point = Intersects::geometry(r#"{"type": "Point", "coordinates": [153.0, -27.5]}"#);
     /// ```
     pub fn geometry(geojson: impl ToString) -> Self {
-        Self(Kind::GeoJson(geojson.to_string()))
+        Self(Shape::GeoJson(geojson.to_string()))
     }
 
     /// Looks everywhere on Earth. Say dates or a limit beside it: catalogues hold millions of
     /// items.
     pub fn everywhere() -> Self {
-        Self(Kind::Everywhere)
+        Self(Shape::Everywhere)
     }
 }
 
 impl From<Bbox> for Intersects {
     fn from(bbox: Bbox) -> Self {
-        Self(Kind::Bbox(bbox.edges()))
+        Self(Shape::Bbox(bbox.edges()))
     }
 }
 

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::{
     StoreOptions,
-    wire::{Network, Target},
+    wire::{Network, RequestTarget},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -114,7 +114,7 @@ pub(super) fn open(
                 .with_skip_signature(anonymous)
                 .with_request_payer(requester_pays(options, access))
                 .with_retry(network.retry())
-                .with_http_connector(network.connector(Target::AsAsked)?)
+                .with_http_connector(network.connector(RequestTarget::AsAsked)?)
                 .build()
                 .map_err(wrong)?;
             let store = Arc::new(store);
@@ -137,7 +137,7 @@ pub(super) fn open(
                 .with_bucket_name(bucket)
                 .with_skip_signature(anonymous)
                 .with_retry(network.retry())
-                .with_http_connector(network.connector(Target::AsAsked)?)
+                .with_http_connector(network.connector(RequestTarget::AsAsked)?)
                 .build()
                 .map_err(wrong)?;
             Ok(Bucket::Google(Arc::new(store)))
@@ -156,7 +156,7 @@ pub(super) fn open(
                 .with_container_name(container)
                 .with_skip_signature(anonymous)
                 .with_retry(network.retry())
-                .with_http_connector(network.connector(Target::AsAsked)?)
+                .with_http_connector(network.connector(RequestTarget::AsAsked)?)
                 .build()
                 .map_err(wrong)?;
             Ok(Bucket::Azure(Arc::new(store)))

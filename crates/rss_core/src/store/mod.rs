@@ -26,7 +26,7 @@ pub(crate) use self::cache::{has_secrets, without_secrets};
 #[cfg(feature = "cog")]
 pub(crate) use self::object::Disk;
 pub(crate) use self::{
-    cache::{CacheSettings, CachedFile, Made, Order, hex},
+    cache::{CacheSettings, CachedFile, FillRequest, Made, hex},
     fault::{error, of_io, of_status, status_of},
     meter::Meter,
     retry::{Backoff, Limits},

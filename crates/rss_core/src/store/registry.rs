@@ -18,7 +18,7 @@ use super::{
     fault,
     sign::{ContainerUrl, SasTokens},
     watched::{Rebuild, Watched},
-    wire::{Address, Network, Target},
+    wire::{Address, Network, RequestTarget},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -202,7 +202,7 @@ impl Registry {
             .parse()
             .map_err(|_| Error::new(ErrorKind::InvalidInput, "not a valid HTTP address"))?;
         let network = &self.0.network;
-        let target = Target::Exactly(Address { uri, signature });
+        let target = RequestTarget::Exactly(Address { uri, signature });
         // The wire puts in the whole address; the store's own never leaves it.
         let store = HttpBuilder::new()
             .with_url(url.origin().ascii_serialization())

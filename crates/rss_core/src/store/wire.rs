@@ -108,7 +108,7 @@ impl Network {
         Ok(self.0.client.get_or_init(|| client))
     }
 
-    pub(super) fn connector(&self, target: Target) -> Result<Connector, Error> {
+    pub(super) fn connector(&self, target: RequestTarget) -> Result<Connector, Error> {
         Ok(Connector(Wire {
             client: self.client()?.clone(),
             network: self.clone(),
@@ -200,7 +200,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
 
 /// Where a request goes.
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(super) enum RequestTarget {
     /// Where the store says.
     AsAsked,
     /// To one address and no other, signed on the way where that is needed.
@@ -235,7 +235,7 @@ impl HttpConnector for Connector {
 struct Wire {
     client: reqwest::Client,
     network: Network,
-    target: Target,
+    target: RequestTarget,
 }
 
 #[async_trait]
@@ -261,7 +261,7 @@ impl Wire {
         mut request: HttpRequest,
         probe: &Probe,
     ) -> Result<HttpResponse, HttpError> {
-        let Target::Exactly(address) = &self.target else {
+        let RequestTarget::Exactly(address) = &self.target else {
             return self.send(request, probe).await;
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {

@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use super::{
     options::Compression,
-    plan::{Filter, Plan},
-    statistics::Statistics,
+    plan::{CogPlan, Filter},
+    statistics::BandStatistics,
 };
 use crate::{
     error::Result,
@@ -20,12 +20,12 @@ const NUMBER: usize = 24;
 
 /// Where the tiles of one level lie; 0 and 0 is a tile that is not stored.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub(super) struct TileOffsets {
     pub(super) offsets: Vec<u64>,
     pub(super) lengths: Vec<u32>,
 }
 
-impl Table {
+impl TileOffsets {
     pub(super) fn new(tiles: usize) -> Self {
         Self {
             offsets: vec![0; tiles],
@@ -56,19 +56,19 @@ impl Table {
 }
 
 /// What the metadata says of the samples of each band.
-pub(super) enum Said<'a> {
+pub(super) enum HeaderFacts<'a> {
     /// Not known yet: there is room for it.
     Later,
     /// Nothing where no sample is valid.
-    Now(&'a [Option<Statistics>]),
+    Now(&'a [Option<BandStatistics>]),
 }
 
 /// Returns the bytes before the tiles.
 pub(super) fn header(
-    plan: &Plan,
+    plan: &CogPlan,
     filter: Filter,
-    tables: &[Table],
-    said: &Said<'_>,
+    tables: &[TileOffsets],
+    said: &HeaderFacts<'_>,
 ) -> Result<Vec<u8>> {
     let form = plan.form;
     let metadata = metadata(plan, said);
@@ -107,7 +107,7 @@ pub(super) fn header(
 }
 
 /// Returns the entries of one directory, but for the tables.
-fn tags(plan: &Plan, filter: Filter, level: usize, metadata: &str) -> Result<Tags> {
+fn tags(plan: &CogPlan, filter: Filter, level: usize, metadata: &str) -> Result<Tags> {
     let size = plan
         .levels
         .get(level)
@@ -155,7 +155,7 @@ fn tags(plan: &Plan, filter: Filter, level: usize, metadata: &str) -> Result<Tag
 
 /// Returns [GDAL's metadata](https://gdal.org/en/stable/drivers/raster/gtiff.html#metadata), as long with
 /// statistics as without; empty where nothing is said.
-fn metadata(plan: &Plan, said: &Said<'_>) -> String {
+fn metadata(plan: &CogPlan, said: &HeaderFacts<'_>) -> String {
     let mut text = String::new();
     let mut room = 0;
     let mut item = |name: &str, band: usize, role: &str, value: &str| {
@@ -190,7 +190,7 @@ fn metadata(plan: &Plan, said: &Said<'_>) -> String {
             continue;
         }
         // Their order is the one in which GDAL lists them.
-        let values = |found: &Statistics| {
+        let values = |found: &BandStatistics| {
             [
                 ("STATISTICS_MAXIMUM", found.max),
                 ("STATISTICS_MEAN", found.mean),
@@ -199,7 +199,7 @@ fn metadata(plan: &Plan, said: &Said<'_>) -> String {
                 ("STATISTICS_VALID_PERCENT", found.valid_percent()),
             ]
         };
-        let nothing = Statistics {
+        let nothing = BandStatistics {
             min: 0.0,
             max: 0.0,
             mean: 0.0,
@@ -208,12 +208,12 @@ fn metadata(plan: &Plan, said: &Said<'_>) -> String {
             samples: 0,
         };
         match said {
-            Said::Later => {
+            HeaderFacts::Later => {
                 for (name, _) in values(&nothing) {
                     item(name, band, "", &"0".repeat(NUMBER));
                 }
             }
-            Said::Now(found) => {
+            HeaderFacts::Now(found) => {
                 let found = found.get(band).copied().flatten();
                 let is_something = found.is_some();
                 for (name, value) in values(&found.unwrap_or(nothing)) {
@@ -258,7 +258,7 @@ mod tests {
         writer::{Band, CogOptions},
     };
 
-    fn plan(width: u32, bands: usize) -> Plan {
+    fn plan(width: u32, bands: usize) -> CogPlan {
         let grid = GeoBox {
             size: Size { width, height: 600 },
             crs: Some(Crs::Epsg(32_756)),
@@ -268,7 +268,7 @@ mod tests {
             .with_scale(1e-4, -0.1)
             .with_unit("m");
         let options = CogOptions::new().with_nodata(-999.0).with_bands([band]);
-        Plan::new(grid, DataType::I16, bands, &options).unwrap()
+        CogPlan::new(grid, DataType::I16, bands, &options).unwrap()
     }
 
     #[test]
@@ -282,18 +282,18 @@ mod tests {
         ] {
             let mut plan = plan(width, bands);
             plan.form = form;
-            let mut tables: Vec<Table> = plan
+            let mut tables: Vec<TileOffsets> = plan
                 .levels
                 .iter()
-                .map(|level| Table::new(level.tiles() * bands))
+                .map(|level| TileOffsets::new(level.tiles() * bands))
                 .collect();
             let filter = Filter::Horizontal;
-            let said = header(&plan, filter, &tables, &Said::Later).unwrap();
+            let said = header(&plan, filter, &tables, &HeaderFacts::Later).unwrap();
             for table in &mut tables {
                 table.offsets.fill(u64::from(u32::MAX) - 1);
                 table.lengths.fill(u32::MAX);
             }
-            let some = Statistics {
+            let some = BandStatistics {
                 min: -1.234_567_890_123_456_7e-300,
                 max: f64::MAX,
                 mean: 1.0 / 3.0,
@@ -304,7 +304,7 @@ mod tests {
             let found: Vec<_> = (0..bands)
                 .map(|band| (band % 2 == 0).then_some(some))
                 .collect();
-            let known = header(&plan, filter, &tables, &Said::Now(&found)).unwrap();
+            let known = header(&plan, filter, &tables, &HeaderFacts::Now(&found)).unwrap();
             assert_eq!(known.len(), said.len(), "{width} {bands} {form:?}");
             let text = String::from_utf8_lossy(&known);
             assert!(text.contains(

@@ -13,12 +13,12 @@
 
 mod encode;
 mod header;
-mod kept;
 mod options;
 mod plan;
 mod pyramid;
 mod sink;
 mod statistics;
+mod tile_store;
 
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
@@ -27,16 +27,16 @@ use futures::{FutureExt, future::BoxFuture};
 use ndarray::s;
 
 use self::{
-    header::{Said, Table, header},
-    kept::{Gauge, Kept},
-    plan::{Plan, Tile, invalid},
-    pyramid::{Coded, Place, Work, work},
+    header::{HeaderFacts, TileOffsets, header},
+    plan::{CogPlan, Tile, invalid},
+    pyramid::{Coded, TileInBlock, Work, work},
     sink::Sink,
     statistics::Moments,
+    tile_store::{Gauge, TileStore},
 };
 pub use self::{
     options::{Band, CogOptions, Compression, Overviews, Predictor},
-    statistics::Statistics,
+    statistics::BandStatistics,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -70,7 +70,7 @@ pub struct CogReport {
     /// True if the file is a BigTIFF: it might have passed 4 GiB.
     pub is_bigtiff: bool,
     /// Of each band, where they are asked for; none where no sample is valid.
-    pub statistics: Vec<Option<Statistics>>,
+    pub statistics: Vec<Option<BandStatistics>>,
     /// The most bytes that were held at once: parts of overviews, what was compressed and not yet written,
     /// and what was on its way to a bucket, the header too. Blocks that were given are not counted.
     pub peak_bytes: u64,
@@ -91,11 +91,11 @@ pub struct CogReport {
 pub struct Cog {
     session: Session,
     location: Location,
-    plan: Arc<Plan>,
+    plan: Arc<CogPlan>,
     work: Arc<dyn Work>,
     sink: Option<Sink>,
     /// By level.
-    tables: Vec<Table>,
+    tables: Vec<TileOffsets>,
     /// By slot of full resolution.
     moments: Vec<Moments>,
     /// By tile of full resolution.
@@ -141,18 +141,18 @@ impl Cog {
         options: &CogOptions,
     ) -> Result<Self> {
         let at = |err: Error| err.at(location);
-        let plan = Arc::new(Plan::new(grid, dtype, bands, options).map_err(at)?);
-        let tables: Vec<Table> = plan
+        let plan = Arc::new(CogPlan::new(grid, dtype, bands, options).map_err(at)?);
+        let tables: Vec<TileOffsets> = plan
             .levels
             .iter()
-            .map(|level| Table::new(level.tiles() * bands))
+            .map(|level| TileOffsets::new(level.tiles() * bands))
             .collect();
-        let room = header(&plan, plan.usual, &tables, &Said::Later).map_err(at)?;
+        let room = header(&plan, plan.usual, &tables, &HeaderFacts::Later).map_err(at)?;
         let header_bytes = room.len() as u64;
         let gauge = Arc::new(Gauge::default());
         let folder = location.as_local().and_then(Path::parent);
         let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
-        let kept = Kept::new(
+        let kept = TileStore::new(
             tables.iter().skip(1).map(|table| table.offsets.len()),
             session.settings().budget_bytes / KEPT_SHARE,
             folder.map(Path::to_owned),
@@ -216,7 +216,7 @@ impl Cog {
     ) -> Result<()> {
         let full = self.plan.full();
         let (side, bands) = (self.plan.tile, self.plan.bands);
-        let place = |tile: &TileIndex, band: usize| Place {
+        let place = |tile: &TileIndex, band: usize| TileInBlock {
             tile: Tile {
                 band,
                 col: tile.col as usize,
@@ -225,7 +225,7 @@ impl Cog {
             x: tile.col as usize * side - window.col as usize,
             y: tile.row as usize * side - window.row as usize,
         };
-        let places: Arc<[Place]> = tiles
+        let places: Arc<[TileInBlock]> = tiles
             .iter()
             .flat_map(|tile| (0..bands).map(move |band| place(tile, band)))
             .collect();
@@ -425,7 +425,12 @@ impl Cog {
         }
         let statistics = self.statistics();
         let filter = self.work.filter();
-        let header = header(&self.plan, filter, &self.tables, &Said::Now(&statistics))?;
+        let header = header(
+            &self.plan,
+            filter,
+            &self.tables,
+            &HeaderFacts::Now(&statistics),
+        )?;
         if header.len() as u64 != self.header_bytes {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -480,7 +485,7 @@ impl Cog {
 
     /// Returns the statistics of each band. Tiles are put together by their place and not as they came, so
     /// that the last digits do not depend on the order.
-    fn statistics(&self) -> Vec<Option<Statistics>> {
+    fn statistics(&self) -> Vec<Option<BandStatistics>> {
         let tiles = self.plan.full().tiles().max(1);
         let bands = self.moments.chunks(tiles).map(|tiles| {
             let mut all = Moments::default();
@@ -578,3 +583,7 @@ fn rows(pixels: &Pixels, window: &Window) -> Result<Pixels> {
 fn broken() -> Error {
     invalid("a write of this file has failed or was cut short")
 }
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `BandStatistics`")]
+pub type Statistics = BandStatistics;

@@ -44,14 +44,14 @@ impl From<Filter> for Predictor {
 /// A file that is to be written. Bands lie one after another (`PLANARCONFIG_SEPARATE`): one band is read
 /// without the bytes of the others, and the tiles of one place still lie side by side.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CogPlan {
     pub(super) grid: GeoBox,
     pub(super) dtype: DataType,
     pub(super) bands: usize,
     /// Pixels a side.
     pub(super) tile: usize,
     /// Full resolution first, which is always there.
-    pub(super) levels: Vec<Level>,
+    pub(super) levels: Vec<LevelPlan>,
     pub(super) form: Form,
     pub(super) compression: Compression,
     /// What is usual for the samples.
@@ -69,7 +69,7 @@ pub(super) struct Plan {
 
 /// One level: its pixels, and its tiles.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Level {
+pub(super) struct LevelPlan {
     pub(super) size: Size,
     pub(super) cols: usize,
     pub(super) rows: usize,
@@ -94,7 +94,7 @@ impl Tile {
     }
 }
 
-impl Level {
+impl LevelPlan {
     fn new(size: Size, tile: u32) -> Self {
         Self {
             size,
@@ -114,7 +114,7 @@ impl Level {
     }
 }
 
-impl Plan {
+impl CogPlan {
     pub(super) fn new(
         grid: GeoBox,
         dtype: DataType,
@@ -141,7 +141,7 @@ impl Plan {
             }
         };
         let tile = options.tile;
-        let mut levels = vec![Level::new(grid.size, tile)];
+        let mut levels = vec![LevelPlan::new(grid.size, tile)];
         let most = u32::BITS - (grid.size.width.max(grid.size.height) - 1).leading_zeros();
         let count = match options.overviews {
             Overviews::None => 0,
@@ -162,7 +162,7 @@ impl Plan {
                 width: last.size.width.div_ceil(2),
                 height: last.size.height.div_ceil(2),
             };
-            levels.push(Level::new(half, tile));
+            levels.push(LevelPlan::new(half, tile));
         }
         if levels.len() > 1 {
             check_overview(options.resampling)?;
@@ -204,7 +204,7 @@ impl Plan {
     }
 
     /// Returns the level of full resolution.
-    pub(super) fn full(&self) -> Level {
+    pub(super) fn full(&self) -> LevelPlan {
         self.levels[0]
     }
 
@@ -213,13 +213,13 @@ impl Plan {
     }
 
     /// Returns the slots of a level in the order in which tiles are written: by place, then by band.
-    pub(super) fn slots(&self, level: Level) -> impl Iterator<Item = usize> {
+    pub(super) fn slots(&self, level: LevelPlan) -> impl Iterator<Item = usize> {
         let (tiles, bands) = (level.tiles(), self.bands);
         (0..tiles).flat_map(move |place| (0..bands).map(move |band| band * tiles + place))
     }
 
     /// Returns the size of the part of a tile that lies inside its level.
-    pub(super) fn inside(&self, level: &Level, tile: Tile) -> Size {
+    pub(super) fn inside(&self, level: &LevelPlan, tile: Tile) -> Size {
         let most = u32::try_from(self.tile).unwrap_or(u32::MAX);
         let side = |size: u32, at: usize| {
             let start = u32::try_from(at * self.tile).unwrap_or(u32::MAX);
@@ -349,17 +349,17 @@ pub(super) fn invalid(message: impl Into<String>) -> Error {
 mod tests {
     use super::*;
 
-    fn plan(width: u32, height: u32, options: &CogOptions) -> Result<Plan> {
+    fn plan(width: u32, height: u32, options: &CogOptions) -> Result<CogPlan> {
         let grid = GeoBox {
             size: Size { width, height },
             crs: None,
             transform: None,
         };
-        Plan::new(grid, DataType::I16, 1, options)
+        CogPlan::new(grid, DataType::I16, 1, options)
     }
 
-    fn sizes(plan: &Plan) -> Vec<[u32; 2]> {
-        let size = |level: &Level| [level.size.width, level.size.height];
+    fn sizes(plan: &CogPlan) -> Vec<[u32; 2]> {
+        let size = |level: &LevelPlan| [level.size.width, level.size.height];
         plan.levels.iter().map(size).collect()
     }
 

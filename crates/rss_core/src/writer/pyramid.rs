@@ -15,9 +15,9 @@ use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 use super::{
     encode::Coder,
-    kept::{Gauge, Kept},
-    plan::{Filter, Plan, Tile, invalid},
+    plan::{CogPlan, Filter, Tile, invalid},
     statistics::Moments,
+    tile_store::{Gauge, TileStore},
 };
 use crate::{
     error::Result,
@@ -31,7 +31,7 @@ const TRIAL_TILES: usize = 4;
 
 /// A tile of full resolution, and where its pixels lie in a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct TileInBlock {
     pub(super) tile: Tile,
     /// The first pixel's column and row in the block.
     pub(super) x: usize,
@@ -51,9 +51,9 @@ pub(super) trait Work: Send + Sync + fmt::Debug {
     /// Returns true once it is chosen what is done to samples before they are compressed.
     fn has_chosen(&self) -> bool;
     /// Chooses it by some tiles of the first block.
-    fn choose(&self, block: &Pixels, places: &[Place]) -> Result<()>;
+    fn choose(&self, block: &Pixels, places: &[TileInBlock]) -> Result<()>;
     /// Compresses a tile, and the tiles of overviews that it is the last part of.
-    fn tile(&self, block: &Pixels, place: Place) -> Result<Coded>;
+    fn tile(&self, block: &Pixels, place: TileInBlock) -> Result<Coded>;
     /// Returns what was chosen.
     fn filter(&self) -> Filter;
     /// Takes compressed tiles of an overview, counted from 0.
@@ -63,16 +63,16 @@ pub(super) trait Work: Send + Sync + fmt::Debug {
 }
 
 /// Returns the work on a plan's pixels.
-pub(super) fn work(plan: &Arc<Plan>, kept: Kept, gauge: &Arc<Gauge>) -> Arc<dyn Work> {
+pub(super) fn work(plan: &Arc<CogPlan>, kept: TileStore, gauge: &Arc<Gauge>) -> Arc<dyn Work> {
     with_type!(plan.dtype, T => Arc::new(Pyramid::<T>::new(plan, kept, gauge)))
 }
 
 struct Pyramid<T> {
-    plan: Arc<Plan>,
+    plan: Arc<CogPlan>,
     filter: OnceLock<Filter>,
     /// Of each overview the tiles of which not all parts are there, by their slot.
     growing: Vec<Mutex<HashMap<usize, Growing<T>>>>,
-    kept: Kept,
+    kept: TileStore,
     coders: Mutex<Vec<Coder>>,
     gauge: Arc<Gauge>,
 }
@@ -92,7 +92,7 @@ impl<T> fmt::Debug for Pyramid<T> {
 }
 
 impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
-    fn new(plan: &Arc<Plan>, kept: Kept, gauge: &Arc<Gauge>) -> Self {
+    fn new(plan: &Arc<CogPlan>, kept: TileStore, gauge: &Arc<Gauge>) -> Self {
         let overviews = plan.levels.iter().skip(1);
         Self {
             plan: Arc::clone(plan),
@@ -118,7 +118,11 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
     }
 
     /// Returns the pixels of a tile.
-    fn pixels<'a>(&self, block: ArrayView3<'a, T>, place: &Place) -> Result<ArrayView2<'a, T>> {
+    fn pixels<'a>(
+        &self,
+        block: ArrayView3<'a, T>,
+        place: &TileInBlock,
+    ) -> Result<ArrayView2<'a, T>> {
         let size = self.plan.inside(&self.plan.full(), place.tile);
         let bottom = place.y + size.height as usize;
         let right = place.x + size.width as usize;
@@ -218,11 +222,11 @@ impl<T: Sample + Send + Sync + 'static> Work for Pyramid<T> {
         self.filter.get().is_some()
     }
 
-    fn choose(&self, block: &Pixels, places: &[Place]) -> Result<()> {
+    fn choose(&self, block: &Pixels, places: &[TileInBlock]) -> Result<()> {
         let view = T::view(block).ok_or_else(|| self.wrong(block))?;
         let step = places.len().div_ceil(TRIAL_TILES).max(1);
-        let places: Vec<&Place> = places.iter().step_by(step).collect();
-        let lengths = |place: &&Place| -> Result<[usize; 2]> {
+        let places: Vec<&TileInBlock> = places.iter().step_by(step).collect();
+        let lengths = |place: &&TileInBlock| -> Result<[usize; 2]> {
             let pixels = self.pixels(view, place)?;
             let rows = pixels.nrows().min(TRIAL_ROWS);
             let start = (pixels.nrows() - rows) / 2;
@@ -246,7 +250,7 @@ impl<T: Sample + Send + Sync + 'static> Work for Pyramid<T> {
         Ok(())
     }
 
-    fn tile(&self, block: &Pixels, place: Place) -> Result<Coded> {
+    fn tile(&self, block: &Pixels, place: TileInBlock) -> Result<Coded> {
         let view = T::view(block).ok_or_else(|| self.wrong(block))?;
         let pixels = self.pixels(view, &place)?;
         let code = || -> Result<Coded> {

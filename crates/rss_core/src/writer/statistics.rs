@@ -12,7 +12,7 @@ const LANES: usize = 8;
 /// What the valid samples of a band are like.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Statistics {
+pub struct BandStatistics {
     /// The least sample.
     pub min: f64,
     /// The greatest sample.
@@ -27,7 +27,7 @@ pub struct Statistics {
     pub samples: u64,
 }
 
-impl Statistics {
+impl BandStatistics {
     /// Returns the share of samples that are valid, in percent.
     pub fn valid_percent(&self) -> f64 {
         100.0 * self.valid as f64 / self.samples.max(1) as f64
@@ -53,19 +53,19 @@ struct Lanes {
     squares: [f64; LANES],
     min: [f64; LANES],
     max: [f64; LANES],
-    hole: f64,
+    nodata: f64,
     start: f64,
 }
 
 impl Lanes {
-    fn new(hole: f64, start: f64) -> Self {
+    fn new(nodata: f64, start: f64) -> Self {
         Self {
             valid: [0.0; LANES],
             sum: [0.0; LANES],
             squares: [0.0; LANES],
             min: [f64::INFINITY; LANES],
             max: [f64::NEG_INFINITY; LANES],
-            hole,
+            nodata,
             start,
         }
     }
@@ -74,7 +74,7 @@ impl Lanes {
     #[inline]
     fn add(&mut self, numbers: [f64; LANES]) {
         for (lane, number) in numbers.into_iter().enumerate() {
-            let is_valid = number.is_finite() & (number != self.hole);
+            let is_valid = number.is_finite() & (number != self.nodata);
             let distance = if is_valid { number - self.start } else { 0.0 };
             self.valid[lane] += if is_valid { 1.0 } else { 0.0 };
             self.sum[lane] += distance;
@@ -102,8 +102,8 @@ impl Moments {
     /// Sums up samples.
     pub(super) fn of<T: Sample>(samples: ArrayView2<'_, T>, nodata: Option<f64>) -> Self {
         // Nothing equals NaN: without nodata every finite number is valid.
-        let hole = nodata.unwrap_or(f64::NAN);
-        let valid = |number: &f64| number.is_finite() && *number != hole;
+        let nodata = nodata.unwrap_or(f64::NAN);
+        let valid = |number: &f64| number.is_finite() && *number != nodata;
         let all = samples.len() as u64;
         let Some(start) = samples.iter().map(|one| one.number()).find(valid) else {
             return Self {
@@ -111,7 +111,7 @@ impl Moments {
                 ..Self::default()
             };
         };
-        let mut lanes = Lanes::new(hole, start);
+        let mut lanes = Lanes::new(nodata, start);
         for row in samples.rows() {
             let row = row
                 .to_slice()
@@ -159,8 +159,8 @@ impl Moments {
     }
 
     /// Returns the statistics; none where no sample is valid.
-    pub(super) fn statistics(&self) -> Option<Statistics> {
-        (self.valid > 0).then(|| Statistics {
+    pub(super) fn statistics(&self) -> Option<BandStatistics> {
+        (self.valid > 0).then(|| BandStatistics {
             min: self.min,
             max: self.max,
             mean: self.mean,

@@ -9,7 +9,7 @@ use rss_core::{
     Collection, Crs, DEA, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
     QueryResult, Resampling, Resolution, Session, SessionBuilder, Size, Source, Window,
     apply::{
-        Apply, ApplyOptions, Block, Cube, CubeOptions, Grid, OnFailure, mosaic::Mosaic,
+        Apply, ApplyOptions, Block, Grid, ImageCube, ImageCubeOptions, OnFailure, mosaic::Mosaic,
         reduce::Reducer, time::Grouping,
     },
     date,
@@ -54,7 +54,7 @@ impl Stage {
             .unwrap()
     }
 
-    fn cube(&self, bands: &[&str], options: &CubeOptions) -> Cube {
+    fn cube(&self, bands: &[&str], options: &ImageCubeOptions) -> ImageCube {
         self.session.cube(&self.found(bands), options).unwrap()
     }
 
@@ -67,7 +67,7 @@ impl Stage {
 
     fn array<O: rss_core::Sample + Send + Sync + 'static>(&self, work: Apply<O>) -> Array3<O> {
         let (raster, report) = self.session.compute(work).unwrap();
-        assert_eq!(report.holes, []);
+        assert_eq!(report.missing_inputs, []);
         raster.pixels.view::<O>().unwrap().to_owned()
     }
 }
@@ -101,7 +101,7 @@ fn reflectance(scene: &Scene, band: Band, col: u32, row: u32) -> f32 {
 #[test]
 fn an_index_of_each_date_is_that_of_its_pixels() {
     let stage = Stage::new();
-    let cube = stage.cube(&["red", "nir"], &CubeOptions::new().reflectance());
+    let cube = stage.cube(&["red", "nir"], &ImageCubeOptions::new().reflectance());
     let labels: Vec<&str> = cube
         .steps()
         .iter()
@@ -137,7 +137,7 @@ fn an_index_of_each_date_is_that_of_its_pixels() {
     }
     // Blocks of another size, more threads and a halo make the same.
     let other = Stage::with(|builder| builder.cpu_threads(4));
-    let cube = other.cube(&["red", "nir"], &CubeOptions::new().reflectance());
+    let cube = other.cube(&["red", "nir"], &ImageCubeOptions::new().reflectance());
     for options in [
         ApplyOptions::new(),
         ApplyOptions::new().with_block(336).with_halo(7),
@@ -155,7 +155,7 @@ fn an_index_of_each_date_is_that_of_its_pixels() {
 #[test]
 fn raw_samples_stay_as_they_are_stored() {
     let stage = Stage::new();
-    let cube = stage.cube(&["red"], &CubeOptions::new());
+    let cube = stage.cube(&["red"], &ImageCubeOptions::new());
     let made = stage.array(cube.apply(ApplyOptions::new(), |block: &Block<i16>| {
         Ok(block.band("nbart_red")?.to_owned())
     }));
@@ -168,7 +168,7 @@ fn raw_samples_stay_as_they_are_stored() {
         }
     }
     // Physical values are no whole numbers, and nobody rounds them unasked.
-    let cube = stage.cube(&["red"], &CubeOptions::new().reflectance());
+    let cube = stage.cube(&["red"], &ImageCubeOptions::new().reflectance());
     let work = cube.apply(ApplyOptions::new(), |block: &Block<i16>| {
         Ok(block.band("red")?.to_owned())
     });
@@ -184,7 +184,7 @@ fn raw_samples_stay_as_they_are_stored() {
 #[test]
 fn a_median_leaves_out_clouds_and_what_is_near() {
     let stage = Stage::new();
-    let options = CubeOptions::new()
+    let options = ImageCubeOptions::new()
         .reflectance()
         .with_mask("clouds".parse().unwrap(), Cleanup::default());
     let median = stage.array(
@@ -263,8 +263,8 @@ fn a_median_leaves_out_clouds_and_what_is_near() {
 fn clouds_beyond_a_crop_grow_into_it() {
     let stage = Stage::new();
     let cleanup = Cleanup::default().with_opening(2).with_dilation(5);
-    let options = CubeOptions::new().with_mask("clouds".parse().unwrap(), cleanup);
-    let count = |options: &CubeOptions| {
+    let options = ImageCubeOptions::new().with_mask("clouds".parse().unwrap(), cleanup);
+    let count = |options: &ImageCubeOptions| {
         let cube = stage.cube(&["red"], options);
         stage.array(cube.reduce(Reducer::Count, ApplyOptions::new().with_block(512)))
     };
@@ -285,7 +285,7 @@ fn clouds_beyond_a_crop_grow_into_it() {
 fn a_grid_whose_masks_reach_beyond_the_pole_is_no_failure() {
     let stage = Stage::new();
     let cleanup = Cleanup::default().with_dilation(5);
-    let options = CubeOptions::new()
+    let options = ImageCubeOptions::new()
         .with_mask("clouds".parse().unwrap(), cleanup)
         .with_max_error_pixels(0.0);
     let count = |south: f64| {
@@ -302,7 +302,10 @@ fn a_grid_whose_masks_reach_beyond_the_pole_is_no_failure() {
 
 /// The scenes' grid, with a frame of so many pixels.
 fn around(stage: &Stage, frame: u32) -> GeoBox {
-    let grid = stage.cube(&["red"], &CubeOptions::new()).grid().clone();
+    let grid = stage
+        .cube(&["red"], &ImageCubeOptions::new())
+        .grid()
+        .clone();
     let GeoTransform([x, width, a, y, b, height]) = grid.transform.unwrap();
     let (x, y) = (x - f64::from(frame) * width, y - f64::from(frame) * height);
     let size = Size {
@@ -321,7 +324,7 @@ fn mosaics_do_not_depend_on_blocks() {
     let stage = Stage::new();
     let grid = around(&stage, 600);
     for mosaic in [Mosaic::Count, Mosaic::Mean, Mosaic::Median, Mosaic::Min] {
-        let options = CubeOptions::new()
+        let options = ImageCubeOptions::new()
             .with_grouping(Grouping::All)
             .with_mosaic(mosaic)
             .with_grid(Grid::Of(grid.clone()));
@@ -366,7 +369,7 @@ fn mosaics_do_not_depend_on_blocks() {
         };
         close(small[(0, 3, 3)], none, "beyond");
     }
-    let options = CubeOptions::new()
+    let options = ImageCubeOptions::new()
         .with_grouping(Grouping::All)
         .with_mosaic(Mosaic::Median);
     let work = stage
@@ -386,7 +389,7 @@ fn mosaics_do_not_depend_on_blocks() {
 fn dates_are_grouped_and_mosaicked() {
     let stage = Stage::new();
     for (mosaic, expected) in [(Mosaic::FirstValid, 0), (Mosaic::LeastCloud, 1)] {
-        let options = CubeOptions::new()
+        let options = ImageCubeOptions::new()
             .with_grouping(Grouping::Month)
             .with_mosaic(mosaic);
         let cube = stage.cube(&["red"], &options);
@@ -414,7 +417,7 @@ fn dates_are_grouped_and_mosaicked() {
             );
         }
     }
-    let options = CubeOptions::new()
+    let options = ImageCubeOptions::new()
         .with_grouping(Grouping::All)
         .with_mosaic(Mosaic::Max);
     let made = stage.array(
@@ -437,7 +440,7 @@ fn dates_are_grouped_and_mosaicked() {
 #[test]
 fn a_cube_lies_on_the_grid_that_is_chosen() {
     let stage = Stage::new();
-    let coarse = CubeOptions::new()
+    let coarse = ImageCubeOptions::new()
         .with_grid(Grid::Resolution(20.0.into()))
         .with_resampling(Resampling::Average);
     let cube = stage.cube(&["red"], &coarse);
@@ -464,21 +467,24 @@ fn a_cube_lies_on_the_grid_that_is_chosen() {
         }
     }
     let other =
-        CubeOptions::new().with_grid(Grid::Projected(Crs::Epsg(3577), Resolution::from(30.0)));
+        ImageCubeOptions::new().with_grid(Grid::Projected(Crs::Epsg(3577), Resolution::from(30.0)));
     let cube = stage.cube(&["red"], &other);
     assert_eq!(cube.grid().crs, Some(Crs::Epsg(3577)));
     let made = stage.array(cube.reduce(Reducer::Count, ApplyOptions::new()));
     let covered = made.iter().filter(|&&count| count > 0.0).count() as f64;
     // 12 km x 12 km in pixels of 30 m; Albers keeps areas.
     assert!((covered / 160_000.0 - 1.0).abs() < 0.01, "{covered}");
-    let crop = CubeOptions::new().with_bbox("153.0,-25.33,153.05,-25.32".parse().unwrap());
+    let crop = ImageCubeOptions::new().with_bbox("153.0,-25.33,153.05,-25.32".parse().unwrap());
     let cube = stage.cube(&["red"], &crop);
     assert!(
         cube.grid().size.width < 600 && cube.grid().size.height < 140,
         "{}",
         cube.grid()
     );
-    let whole = stage.cube(&["red"], &CubeOptions::new()).grid().clone();
+    let whole = stage
+        .cube(&["red"], &ImageCubeOptions::new())
+        .grid()
+        .clone();
     let (cut, whole) = (cube.grid().transform.unwrap().0, whole.transform.unwrap().0);
     let first = |at: usize| ((cut[at] - whole[at]) / whole[at / 3 * 4 + 1]).round() as u32;
     let (col, row) = (first(0), first(3));
@@ -493,7 +499,7 @@ fn a_cube_lies_on_the_grid_that_is_chosen() {
             assert_eq!(made[place], sample, "{place:?}");
         }
     }
-    let far = CubeOptions::new().with_bbox("10,50,11,51".parse().unwrap());
+    let far = ImageCubeOptions::new().with_bbox("10,50,11,51".parse().unwrap());
     let err = stage
         .session
         .cube(&stage.found(&["red"]), &far)
@@ -513,7 +519,7 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
             .on(Service::S3)
             .path(scenes[1].key(Band::Nir)),
     );
-    let cube = stage.cube(&["red", "nir"], &CubeOptions::new().reflectance());
+    let cube = stage.cube(&["red", "nir"], &ImageCubeOptions::new().reflectance());
     let err = stage
         .session
         .compute(cube.apply(ApplyOptions::new(), ndvi))
@@ -524,9 +530,9 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
         said.contains(&scenes[1].id) && said.contains("asset nbart_nir_1"),
         "{said}"
     );
-    let options = CubeOptions::new()
+    let options = ImageCubeOptions::new()
         .reflectance()
-        .with_on_failure(OnFailure::Hole);
+        .with_on_failure(OnFailure::Skip);
     let cube = stage.cube(&["red", "nir"], &options);
     let before = stage.session.traffic().requests;
     let (raster, report) = stage
@@ -536,10 +542,10 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
     // The missing file is asked for once, not by each block.
     assert_eq!(stage.session.traffic().requests - before, 8 + 7 * 9);
     assert_eq!(report.blocks, 9);
-    assert_eq!(report.holes.len(), 9);
+    assert_eq!(report.missing_inputs.len(), 9);
     assert!(
         report
-            .holes
+            .missing_inputs
             .iter()
             .all(|hole| hole.item == scenes[1].id && hole.asset == "nbart_nir_1")
     );
@@ -566,7 +572,13 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
         Ok(block.band("red")?.to_owned())
     });
     let (raster, report) = stage.session.compute(work).unwrap();
-    assert!(!report.holes.is_empty() && report.holes.iter().all(|hole| hole.asset == "oa_fmask"));
+    assert!(
+        !report.missing_inputs.is_empty()
+            && report
+                .missing_inputs
+                .iter()
+                .all(|hole| hole.asset == "oa_fmask")
+    );
     let made = raster.pixels.view::<f32>().unwrap();
     assert!(
         made.index_axis(Axis(0), 2)
@@ -583,7 +595,7 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
 #[test]
 fn a_closure_may_fail_and_its_size_is_checked() {
     let stage = Stage::new();
-    let cube = stage.cube(&["red"], &CubeOptions::new());
+    let cube = stage.cube(&["red"], &ImageCubeOptions::new());
     let said = |work: Apply<f32>| stage.session.compute(work).unwrap_err().to_string();
     let err = said(cube.apply(ApplyOptions::new(), |block: &Block<f32>| {
         Ok(block.band("blue")?.to_owned())
@@ -605,7 +617,7 @@ fn a_closure_may_fail_and_its_size_is_checked() {
         "{err}"
     );
     let small = Stage::with(|builder| builder.budget_bytes(1 << 20));
-    let cube = small.cube(&["red"], &CubeOptions::new());
+    let cube = small.cube(&["red"], &ImageCubeOptions::new());
     let err = small
         .session
         .compute(cube.apply(ApplyOptions::new(), ndvi))
@@ -621,7 +633,7 @@ fn a_closure_may_fail_and_its_size_is_checked() {
 fn a_block_that_fails_leaves_no_upload() {
     let stage = Stage::new();
     stage.bed.add_bucket("maps");
-    let cube = stage.cube(&["red"], &CubeOptions::new().reflectance());
+    let cube = stage.cube(&["red"], &ImageCubeOptions::new().reflectance());
     let location = Location::parse("s3://maps/a.tif").unwrap();
     // 21 MB of the first block, as they are: two parts of the object.
     let work = cube.apply(ApplyOptions::new().with_block(512), |block: &Block<f32>| {
@@ -652,7 +664,7 @@ fn a_block_that_fails_leaves_no_upload() {
 #[test]
 fn a_result_goes_straight_into_a_cog() {
     let stage = Stage::new();
-    let cube = stage.cube(&["red", "nir"], &CubeOptions::new().reflectance());
+    let cube = stage.cube(&["red", "nir"], &ImageCubeOptions::new().reflectance());
     let dir = tempfile::tempdir().unwrap();
     let location = Location::parse(dir.path().join("median.tif").to_str().unwrap()).unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -13,7 +13,7 @@ use std::{
 use futures::StreamExt;
 use rss_core::{
     Backend, DataType, Entry, ErrorKind, Location, Session, Size, TileIndex,
-    gather::{self, Concurrency, OnChange, Options, Order, Place, Request, Row},
+    gather::{self, Concurrency, OnChange, Options, Region, Request, Row, RowOrder},
     reader::{self, Header, Image, Tiles, Version},
 };
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
@@ -150,7 +150,7 @@ fn gdal_gathers_the_same_pixels() {
     let stage = Stage::new(10);
     let options = Options::new()
         .with_backend(Backend::Gdal)
-        .with_order(Order::Arrival);
+        .with_order(RowOrder::Arrival);
     let session = stage.session();
     let mut rows = session.gather(stage.requests(), options).unwrap();
     assert_eq!(rows.by_ref().inspect(|row| stage.check(row)).count(), 10);
@@ -178,7 +178,7 @@ async fn each_failure_has_its_row_and_the_rest_arrives() {
     let mut requests = known(&entries);
     requests[20] = requests[20]
         .clone()
-        .with_place(Place::Tile(TileIndex { col: 99, row: 0 }));
+        .with_region(Region::Tile(TileIndex { col: 99, row: 0 }));
     let expected = [
         (3, ErrorKind::Changed),
         (7, ErrorKind::Changed),
@@ -229,7 +229,7 @@ async fn rows_come_as_they_arrive_or_in_order() {
     let entries = stage.entries().await;
     let slow = Rule::new(Fault::Drip(400_000)).on(Service::S3).times(1);
     stage.bed.fault(slow.path("many/0000.tif"));
-    let options = Options::new().with_order(Order::Arrival);
+    let options = Options::new().with_order(RowOrder::Arrival);
     let (rows, _) = all(&stage.session(), known(&entries), options).await;
     assert_ne!(rows[0].number, 0);
     let numbers: BTreeSet<usize> = rows.iter().map(|row| row.number).collect();
@@ -241,7 +241,7 @@ async fn rows_come_as_they_arrive_or_in_order() {
 async fn what_is_not_taken_is_not_fetched() {
     let stage = Stage::new(40);
     let entries = stage.entries().await;
-    for order in [Order::Arrival, Order::Requests] {
+    for order in [RowOrder::Arrival, RowOrder::Requests] {
         let options = Options::new()
             .with_order(order)
             .with_buffer_bytes(5 * TILE as u64);
@@ -331,7 +331,7 @@ async fn what_asks_no_server_does_not_say_how_many_to_have_under_way() {
     let sparse = Request::new(entry);
     let outside = sparse
         .clone()
-        .with_place(Place::Tile(TileIndex { col: 99, row: 0 }));
+        .with_region(Region::Tile(TileIndex { col: 99, row: 0 }));
     for (request, ok) in [(sparse, 500), (outside, 0)] {
         let (rows, report) = all(&session, vec![request; 500], Options::new()).await;
         if ok > 0 {
@@ -370,7 +370,7 @@ async fn tiles_of_one_shape_make_a_stack() {
     requests[4] = requests[4].clone().with_level(9);
     requests[6] = requests[6]
         .clone()
-        .with_place(Place::Window("0,0,100,100".parse().unwrap()));
+        .with_region(Region::Window("0,0,100,100".parse().unwrap()));
     // The tile of another shape comes first; the first of the requests says how large all are.
     for number in (0..12).filter(|&number| number != 6) {
         let slow = Rule::new(Fault::Drip(1_000_000)).on(Service::S3).times(1);
@@ -447,7 +447,7 @@ async fn rows_of_failures_wait_within_bounds() {
         Request::new(hollow(number)).with_level(9)
     });
     let options = Options::new()
-        .with_order(Order::Arrival)
+        .with_order(RowOrder::Arrival)
         .with_buffer_bytes(1 << 20);
     let mut rows = gather::gather(&session, requests, options).unwrap();
     assert!(rows.next().await.unwrap().tile.is_err());

@@ -14,7 +14,8 @@ use rss_core::{
     apply::{
         OnFailure,
         sample::{
-            Coverage, GeoJsonOptions, Outside, Points, Row, SampleOptions, Statistics, Table, Zones,
+            Coverage, GeoJsonOptions, Outside, Points, SampleOptions, SampleRow, Statistics, Table,
+            Zones,
         },
     },
     date,
@@ -73,7 +74,7 @@ impl Stage {
     fn points(&self, bands: &[&str], points: Points, options: &SampleOptions) -> Table {
         let found = self.found(bands);
         let (table, report) = self.session.sample_points(&found, points, options).unwrap();
-        assert_eq!((report.images, report.holes), (4, vec![]));
+        assert_eq!((report.images, report.missing_inputs), (4, vec![]));
         table
     }
 
@@ -83,7 +84,7 @@ impl Stage {
         let found = self.found(bands);
         let made = self.session.sample_zones(&found, zones, &wanted, options);
         let (table, report) = made.unwrap();
-        assert_eq!((report.images, report.holes), (4, vec![]));
+        assert_eq!((report.images, report.missing_inputs), (4, vec![]));
         table
     }
 
@@ -261,7 +262,7 @@ fn a_point_on_an_edge_is_of_the_pixel_behind_it() {
         &SampleOptions::new().with_outside(Outside::Empty),
     );
     let told = located(scene.file(Band::Red).unwrap(), "-geoloc", &places);
-    let first: Vec<Row<'_>> = table.rows().filter(|row| row.item == scene.id).collect();
+    let first: Vec<SampleRow<'_>> = table.rows().filter(|row| row.item == scene.id).collect();
     assert_eq!(first.len(), 36);
     for ((row, told), [x, y]) in first.iter().zip(told).zip(&places) {
         let told = told.filter(|told| *told != -999.0);
@@ -350,7 +351,7 @@ fn many_points_cost_each_tile_once() {
             .session
             .sample_points(&found, points, &options)
             .unwrap();
-        assert_eq!((table.len(), report.holes.len()), (300 * 8, 0));
+        assert_eq!((table.len(), report.missing_inputs.len()), (300 * 8, 0));
         let files = stage.each_tile_once();
         assert_eq!(files.len(), 12);
         for (path, requests) in files {
@@ -491,7 +492,7 @@ fn is_cloud(scene: &Scene, col: u32, row: u32) -> bool {
 
 /// Checks a row beside the pixels of its zone.
 fn check(
-    row: &Row<'_>,
+    row: &SampleRow<'_>,
     scene: &Scene,
     pixels: &[bool],
     scale: f64,
@@ -767,7 +768,7 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
         let named = format!("item {}, asset nbart_nir_1", scenes[1].id);
         assert!(err.to_string().contains(&named), "{err}");
     }
-    let options = plain.with_on_failure(OnFailure::Hole);
+    let options = plain.with_on_failure(OnFailure::Skip);
     let made = [
         (
             stage
@@ -785,9 +786,17 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
         ),
     ];
     for ((table, report), shapes) in made {
-        assert_eq!(report.holes.len(), 1, "{:?}", report.holes);
         assert_eq!(
-            (&report.holes[0].item, report.holes[0].asset.as_str()),
+            report.missing_inputs.len(),
+            1,
+            "{:?}",
+            report.missing_inputs
+        );
+        assert_eq!(
+            (
+                &report.missing_inputs[0].item,
+                report.missing_inputs[0].asset.as_str()
+            ),
             (&scenes[1].id, "nbart_nir_1")
         );
         assert_eq!(table.len(), shapes * 7);
@@ -807,12 +816,12 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
         .session
         .sample_points(&found, points, &options)
         .unwrap();
-    let holes: BTreeSet<_> = report
-        .holes
+    let missing_inputs: BTreeSet<_> = report
+        .missing_inputs
         .iter()
         .map(|hole| hole.asset.as_str())
         .collect();
-    assert_eq!(holes, BTreeSet::from(["nbart_nir_1", "oa_fmask"]));
+    assert_eq!(missing_inputs, BTreeSet::from(["nbart_nir_1", "oa_fmask"]));
     assert_eq!(table.len(), 40 * 5);
     assert!(table.rows().all(|row| row.item != scenes[2].id));
 }
@@ -831,14 +840,22 @@ fn a_tile_that_fails_takes_its_whole_file() {
     );
     let found = stage.found(&["red"]);
     let zones = Zones::from_geojson(&collection(&zones()).to_string(), &GeoJsonOptions::new());
-    let options = SampleOptions::new().with_on_failure(OnFailure::Hole);
+    let options = SampleOptions::new().with_on_failure(OnFailure::Skip);
     let made = stage
         .session
         .sample_zones(&found, zones.unwrap(), &Statistics::default(), &options);
     let (table, report) = made.unwrap();
-    assert_eq!(report.holes.len(), 1, "{:?}", report.holes);
     assert_eq!(
-        (&report.holes[0].item, report.holes[0].kind),
+        report.missing_inputs.len(),
+        1,
+        "{:?}",
+        report.missing_inputs
+    );
+    assert_eq!(
+        (
+            &report.missing_inputs[0].item,
+            report.missing_inputs[0].kind
+        ),
         (&scene.id, ErrorKind::Denied)
     );
     assert_eq!(table.len(), 5 * 3);

@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf};
 
 use rss_core::{
     BandValues, Collection, ErrorKind, Manifest, Pixels, Scaling, ScalingOrigin, Source,
-    apply::time::{GroupOptions, Grouping, Order, group},
+    apply::time::{GroupOptions, Grouping, MosaicOrder, group},
     mask::{BandMask, MaskClasses, QaTable},
     stac::{self, Document},
 };
@@ -443,7 +443,7 @@ fn recorded_items_are_grouped_and_their_duplicates_left_out() {
     ];
     items[2].id = "S2B_20EPT_20250731_1_L2A".to_owned();
     items[3].id = "nrt".to_owned();
-    let options = GroupOptions::new().with_order(Order::LeastCloud);
+    let options = GroupOptions::new().with_order(MosaicOrder::LeastCloud);
     let grouped = group(&items, &options).unwrap();
     let groups: Vec<(&str, &[usize])> = grouped
         .groups

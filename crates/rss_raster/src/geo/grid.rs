@@ -234,7 +234,7 @@ impl fmt::Display for GeoBox {
                 if let Some(Ok(projection)) = projection {
                     write!(f, " {}", projection.unit())?;
                 }
-                if !transform.is_upright() {
+                if !transform.is_axis_aligned() {
                     f.write_str(" turned")?;
                 }
             }

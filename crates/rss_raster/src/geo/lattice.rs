@@ -38,7 +38,7 @@ impl Lattice {
         let transform = grid
             .transform
             .ok_or_else(|| wrong("it states no transform, so it cannot be placed beside others"))?;
-        if !transform.is_upright() {
+        if !transform.is_axis_aligned() {
             return Err(wrong(
                 "its rows do not lie along x: expected a grid that is not turned",
             ));

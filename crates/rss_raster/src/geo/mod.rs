@@ -12,12 +12,12 @@ mod grid;
 mod lattice;
 mod mgrs;
 mod outline;
-mod placing;
 mod projection;
 mod transform;
 mod transformer;
 mod utm;
 mod window;
+mod world_to_pixel;
 
 pub use self::{
     bbox::Bbox,
@@ -31,6 +31,6 @@ pub use self::{
 pub use self::{
     lattice::{Extent, Lattice},
     mgrs::MgrsTile,
-    placing::{Placing, Ring, degrees_round, is_degrees},
     transformer::Transformer,
+    world_to_pixel::{Ring, WorldToPixel, degrees_round, is_degrees},
 };

@@ -42,7 +42,7 @@ impl GeoTransform {
     }
 
     /// Returns true if rows lie along x and columns along y, and pixels have a size.
-    pub fn is_upright(&self) -> bool {
+    pub fn is_axis_aligned(&self) -> bool {
         let [_, a, b, _, c, d] = self.0;
         let sides = [a, d];
         b == 0.0

@@ -65,10 +65,10 @@ impl Transformer {
 
     /// Returns true if the two grids have the same coordinates, and both have rows along x: columns
     /// then depend on columns only, and rows on rows.
-    pub fn is_upright(&self) -> bool {
+    pub fn is_axis_aligned(&self) -> bool {
         matches!(self.between, Between::Same)
-            && self.target.is_upright()
-            && self.source.is_upright()
+            && self.target.is_axis_aligned()
+            && self.source.is_axis_aligned()
     }
 
     /// Returns where a place on the target, column then row, lies on the source, on its grid or not;
@@ -185,6 +185,10 @@ mod tests {
         let err = Transformer::new(&good, &unknown).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Unsupported);
         // The same CRS needs no projection.
-        assert!(Transformer::new(&unknown, &unknown).unwrap().is_upright());
+        assert!(
+            Transformer::new(&unknown, &unknown)
+                .unwrap()
+                .is_axis_aligned()
+        );
     }
 }

@@ -12,9 +12,9 @@ pub trait Average: Copy {
     fn widened(self) -> Self::Total;
     /// Returns the mean of `count` samples, 1 to 4; of whole numbers halves go up, as GDAL rounds them.
     fn mean(sum: Self::Total, count: u8) -> Self;
-    /// Returns true if the sample is a number, and not `hole`.
-    fn is_data(self, hole: Option<Self>) -> bool;
-    /// Returns a sample that is data where this one is the hole: the next higher, or the next lower where
+    /// Returns true if the sample is a number, and not `nodata_sample`.
+    fn is_data(self, nodata_sample: Option<Self>) -> bool;
+    /// Returns a sample that is data where this one is the nodata_sample: the next higher, or the next lower where
     /// there is none.
     fn higher(self) -> Self;
 }
@@ -51,8 +51,8 @@ macro_rules! whole_numbers {
                 clippy::cast_precision_loss,
                 reason = "64 bits are compared as nodata is given, as f64"
             )]
-            fn is_data(self, hole: Option<Self>) -> bool {
-                hole.is_none_or(|hole| self as $compare != hole as $compare)
+            fn is_data(self, nodata_sample: Option<Self>) -> bool {
+                nodata_sample.is_none_or(|nodata_sample| self as $compare != nodata_sample as $compare)
             }
 
             /// Of 64 bits the next one may be the same as f64.
@@ -87,8 +87,8 @@ impl Average for f32 {
     }
 
     #[inline]
-    fn is_data(self, hole: Option<Self>) -> bool {
-        !self.is_nan() && Some(self) != hole
+    fn is_data(self, nodata_sample: Option<Self>) -> bool {
+        !self.is_nan() && Some(self) != nodata_sample
     }
 
     fn higher(self) -> Self {
@@ -115,8 +115,8 @@ impl Average for f64 {
     }
 
     #[inline]
-    fn is_data(self, hole: Option<Self>) -> bool {
-        !self.is_nan() && Some(self) != hole
+    fn is_data(self, nodata_sample: Option<Self>) -> bool {
+        !self.is_nan() && Some(self) != nodata_sample
     }
 
     fn higher(self) -> Self {
@@ -143,8 +143,8 @@ macro_rules! complex_numbers {
                 Self::new(part(sum.re), part(sum.im))
             }
 
-            fn is_data(self, hole: Option<Self>) -> bool {
-                !self.re.is_nan() && !self.im.is_nan() && hole != Some(self)
+            fn is_data(self, nodata_sample: Option<Self>) -> bool {
+                !self.re.is_nan() && !self.im.is_nan() && nodata_sample != Some(self)
             }
 
             fn higher(self) -> Self {

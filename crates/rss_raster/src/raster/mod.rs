@@ -250,7 +250,7 @@ pub trait Sample: Copy + private::Sealed {
 
 /// Returns the sample that means no data, which of complex ones has no imaginary part, as GDAL compares
 /// them; none where no sample can be it. NaN needs no telling.
-pub fn hole<T: Sample>(nodata: Option<f64>) -> Option<T> {
+pub fn nodata_sample<T: Sample>(nodata: Option<f64>) -> Option<T> {
     let nodata = nodata.filter(|&nodata| T::DTYPE.holds(nodata) && !nodata.is_nan());
     nodata.map(T::of_number)
 }

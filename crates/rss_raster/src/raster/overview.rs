@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ndarray::{Array3, ArrayView1, ArrayView2, ArrayView3, ArrayViewMut2, Axis, s};
 
-use super::{Resampling, Sample, hole};
+use super::{Resampling, Sample, nodata_sample};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is made
@@ -24,7 +24,7 @@ pub fn halved<T: Sample>(
     check_overview(resampling)?;
     let (layers, height, width) = samples.dim();
     let shape = (layers, height.div_ceil(2), width.div_ceil(2));
-    let hole = hole(nodata);
+    let nodata_sample = nodata_sample(nodata);
     // Without nodata only floats can miss data: they are NaN.
     let without = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
     let fill = T::of_number(nodata.unwrap_or(without));
@@ -32,14 +32,14 @@ pub fn halved<T: Sample>(
     for (out, from) in out.axis_iter_mut(Axis(0)).zip(samples.axis_iter(Axis(0))) {
         match resampling {
             Resampling::Nearest => nearest(from, out),
-            Resampling::Min => choose(from, hole, out, |four| {
+            Resampling::Min => choose(from, nodata_sample, out, |four| {
                 first_by(four, |one, best| one.number() < best.number())
             }),
-            Resampling::Max => choose(from, hole, out, |four| {
+            Resampling::Max => choose(from, nodata_sample, out, |four| {
                 first_by(four, |one, best| one.number() > best.number())
             }),
-            Resampling::Mode => choose(from, hole, out, most_frequent),
-            _ => average(from, hole, out),
+            Resampling::Mode => choose(from, nodata_sample, out, most_frequent),
+            _ => average(from, nodata_sample, out),
         }
     }
     Ok(out)
@@ -65,7 +65,11 @@ fn nearest<T: Sample>(from: ArrayView2<'_, T>, mut out: ArrayViewMut2<'_, T>) {
 }
 
 /// Sums rows in pairs first, then columns: the first runs over neighbours, and is quick for it.
-fn average<T: Sample>(from: ArrayView2<'_, T>, hole: Option<T>, mut out: ArrayViewMut2<'_, T>) {
+fn average<T: Sample>(
+    from: ArrayView2<'_, T>,
+    nodata_sample: Option<T>,
+    mut out: ArrayViewMut2<'_, T>,
+) {
     let width = from.ncols();
     let (mut sums, mut counts) = (vec![T::Total::default(); width], vec![0_u8; width]);
     let rows = from.axis_chunks_iter(Axis(0), 2);
@@ -75,7 +79,7 @@ fn average<T: Sample>(from: ArrayView2<'_, T>, hole: Option<T>, mut out: ArrayVi
         for row in rows.rows() {
             let row = in_line(row);
             for ((sum, count), &sample) in sums.iter_mut().zip(&mut counts).zip(row.iter()) {
-                let is_data = sample.is_data(hole);
+                let is_data = sample.is_data(nodata_sample);
                 *sum += match is_data {
                     true => sample.widened(),
                     false => T::Total::default(),
@@ -89,7 +93,7 @@ fn average<T: Sample>(from: ArrayView2<'_, T>, hole: Option<T>, mut out: ArrayVi
             let count = counts.iter().sum();
             if count > 0 {
                 let mean = T::mean(sum, count);
-                *out = if mean.is_data(hole) {
+                *out = if mean.is_data(nodata_sample) {
                     mean
                 } else {
                     mean.higher()
@@ -102,7 +106,7 @@ fn average<T: Sample>(from: ArrayView2<'_, T>, hole: Option<T>, mut out: ArrayVi
 /// Chooses among the samples with data of each four, in the order of rows.
 fn choose<T: Sample>(
     from: ArrayView2<'_, T>,
-    hole: Option<T>,
+    nodata_sample: Option<T>,
     mut out: ArrayViewMut2<'_, T>,
     best: impl Fn(&[T]) -> Option<T>,
 ) {
@@ -118,7 +122,7 @@ fn choose<T: Sample>(
             let mut four = [T::of_number(0.0); 4];
             let mut count = 0;
             for sample in rows.iter().flat_map(pair).flatten() {
-                if sample.is_data(hole) {
+                if sample.is_data(nodata_sample) {
                     four[count] = sample;
                     count += 1;
                 }
@@ -202,25 +206,30 @@ mod tests {
     /// Means are the same by whole numbers as by floats, whose halves go up.
     #[test]
     fn means_are_rounded_as_gdal_rounds() {
-        fn check<T: Sample + PartialEq + std::fmt::Debug>(numbers: &[f64], hole: f64) {
+        fn check<T: Sample + PartialEq + std::fmt::Debug>(numbers: &[f64], nodata_sample: f64) {
             let samples = Array3::from_shape_fn((1, 2, 2 * numbers.len()), |(_, y, x)| {
                 T::of_number(numbers[(x / 2 + y * 7 + x % 2 * 3) % numbers.len()])
             });
-            let half = halved(samples.view(), Resampling::Average, Some(hole)).unwrap();
+            let half = halved(samples.view(), Resampling::Average, Some(nodata_sample)).unwrap();
             for (col, &found) in half.iter().enumerate() {
                 let four = samples.slice(s![0, .., 2 * col..2 * col + 2]);
                 let valid: Vec<f64> = four.iter().map(|one| one.number()).collect();
-                let valid: Vec<f64> = valid.into_iter().filter(|&one| one != hole).collect();
+                let valid: Vec<f64> = valid
+                    .into_iter()
+                    .filter(|&one| one != nodata_sample)
+                    .collect();
                 let mean = valid.iter().sum::<f64>() / valid.len() as f64;
                 let mean = match T::DTYPE.is_float() {
                     true => mean,
                     false => (mean + 0.5).floor(),
                 };
                 let expected = match (valid.len(), T::DTYPE) {
-                    (0, _) => hole,
-                    (_, DataType::F32) if mean == hole => f64::from((hole as f32).next_up()),
-                    (_, DataType::F64) if mean == hole => hole.next_up(),
-                    _ if mean == hole => hole + 1.0,
+                    (0, _) => nodata_sample,
+                    (_, DataType::F32) if mean == nodata_sample => {
+                        f64::from((nodata_sample as f32).next_up())
+                    }
+                    (_, DataType::F64) if mean == nodata_sample => nodata_sample.next_up(),
+                    _ if mean == nodata_sample => nodata_sample + 1.0,
                     _ => mean,
                 };
                 assert_eq!(found, T::of_number(expected), "{four:?}");
@@ -248,13 +257,13 @@ mod tests {
     fn a_mean_that_is_nodata_by_chance_is_not_lost() {
         fn check<T: Sample + PartialEq + std::fmt::Debug>(
             [a, b]: [f64; 2],
-            hole: f64,
+            nodata_sample: f64,
             expected: T,
         ) {
             let [a, b] = [a, b].map(T::of_number);
             let samples = array![[[a, b], [b, a]]];
             for resampling in [Resampling::Average, Resampling::Bilinear] {
-                let half = halved(samples.view(), resampling, Some(hole)).unwrap();
+                let half = halved(samples.view(), resampling, Some(nodata_sample)).unwrap();
                 assert_eq!(half[(0, 0, 0)], expected, "{a:?} {b:?}");
             }
         }

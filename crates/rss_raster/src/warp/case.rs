@@ -2,7 +2,7 @@
 
 use super::{
     mesh::Mesh,
-    upright::{Ruler, Rulers},
+    separable::{Ruler, Rulers},
 };
 use crate::{
     error::Result,
@@ -33,7 +33,7 @@ pub(super) fn case(
     if let Some((target, source)) = same(&there, from, to) {
         return Ok((Case::Same { target, source }, [1.0; 2]));
     }
-    if there.is_upright() {
+    if there.is_axis_aligned() {
         let Size { width, height } = to.size;
         let ends = [
             there.place([0.0, 0.0]),

@@ -1,6 +1,6 @@
 //! How a pixel is weighted of others: the rules of gdalwarp.
 //!
-//! What is here works for every place, near edges and holes too, one pixel at a time; the ways that are
+//! What is here works for every place, near edges and nodata_counts too, one pixel at a time; the ways that are
 //! fast where all pixels are there must agree with it.
 
 use std::{collections::HashMap, marker::PhantomData, ops::Range};
@@ -145,7 +145,7 @@ impl Kernel {
     /// Returns the value at the place of a pixel's centre, by bilinear or cubic.
     ///
     /// There is none where the pixel of the source in which the place lies has no data. Beside edges and
-    /// holes the weights of those that have are taken; 4 x 4 cubic falls back to 2 x 2.
+    /// nodata_counts the weights of those that have are taken; 4 x 4 cubic falls back to 2 x 2.
     pub(super) fn point<T: Real>(&self, plane: &Plane<'_, T>, place: [f64; 2]) -> Option<f64> {
         plane.at(place)?;
         if self.is_wide {
@@ -251,7 +251,7 @@ pub(super) fn weights<S: Sum, const N: usize>(part: S) -> [S; N] {
 
 /// The pixels of the source between two corners of a pixel of the target.
 ///
-/// The two are the top left and the bottom right one, and the area is upright: so gdalwarp takes it, also
+/// The two are the top left and the bottom right one, and the area is separable: so gdalwarp takes it, also
 /// where the pixel is turned and the area is another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {

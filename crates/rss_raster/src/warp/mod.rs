@@ -10,15 +10,15 @@
 //! it is asked for with.
 
 mod case;
-mod free;
+mod general;
 mod kernel;
 mod mesh;
 mod plane;
 mod raster;
 mod run;
 mod sample;
+mod separable;
 mod tile;
-mod upright;
 mod warped;
 
 use ndarray::{ArrayView2, ArrayViewMut2};
@@ -28,7 +28,7 @@ pub use self::warped::Warped;
 use self::{
     case::{Case, case},
     kernel::Kernel,
-    upright::{Ruler, Rulers},
+    separable::{Ruler, Rulers},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -61,7 +61,7 @@ pub struct Warp {
 
 /// Pixels of a source.
 #[derive(Clone, Debug)]
-pub struct Source<'a, T> {
+pub struct SourcePixels<'a, T> {
     /// One band of a window, (y, x).
     pub pixels: ArrayView2<'a, T>,
     /// The window that these are of the warp's source.
@@ -216,7 +216,7 @@ impl Warp {
     /// average.
     pub fn resample<T: Warped>(
         &self,
-        source: &Source<'_, T>,
+        source: &SourcePixels<'_, T>,
         target: &Window,
         out: ArrayViewMut2<'_, T>,
     ) -> Result<usize> {
@@ -275,13 +275,13 @@ mod tests {
         grid(epsg, [left, side, 0.0, top, 0.0, -side], width, height)
     }
 
-    /// Hills with noise, and holes in some places.
-    fn samples(size: Size, holes: bool) -> Array2<i16> {
+    /// Hills with noise, and nodata_counts in some places.
+    fn samples(size: Size, nodata_counts: bool) -> Array2<i16> {
         let shape = (size.height as usize, size.width as usize);
         Array2::from_shape_fn(shape, |(y, x)| {
             let noise = (x * 7919 + y * 104_729) % 211;
             let hill = ((x as f64 / 9.0).sin() + (y as f64 / 13.0).cos()) * 900.0;
-            match holes && (noise < 4 || (20..26).contains(&x) && (10..30).contains(&y)) {
+            match nodata_counts && (noise < 4 || (20..26).contains(&x) && (10..30).contains(&y)) {
                 true => NODATA as i16,
                 false => 2000 + hill as i16 + noise as i16,
             }
@@ -298,7 +298,7 @@ mod tests {
     ) -> (Array2<T>, usize) {
         let rows = window.row as usize..(window.row + window.height) as usize;
         let cols = window.col as usize..(window.col + window.width) as usize;
-        let source = Source {
+        let source = SourcePixels {
             pixels: pixels.slice(s![rows, cols]),
             window,
             nodata: Some(NODATA),
@@ -312,7 +312,7 @@ mod tests {
 
     fn targets() -> impl Strategy<Value = GeoBox> {
         let scale = prop::sample::select(vec![0.4, 0.97, 1.0, 1.03, 1.8, 2.0, 3.7]);
-        let upright = (
+        let separable = (
             scale.clone(),
             -80.0..80.0_f64,
             -80.0..80.0_f64,
@@ -348,7 +348,7 @@ mod tests {
         let codes = prop::sample::select(vec![3577_u32, 4326, 3857, 32756]);
         let other = (codes, scale)
             .prop_map(|(code, scale)| round(code, 148.1, -35.2, 10.0 * scale, [70, 60]));
-        prop_oneof![upright, shifted, turned, other]
+        prop_oneof![separable, shifted, turned, other]
     }
 
     fn source(target: &GeoBox) -> GeoBox {
@@ -377,10 +377,10 @@ mod tests {
             width in 1_u32..40,
             height in 1_u32..40,
             exact: bool,
-            holes: bool,
+            nodata_counts: bool,
         ) {
             let from = source(&to);
-            let pixels = samples(from.size, holes);
+            let pixels = samples(from.size, nodata_counts);
             let warp = Warp::new(&from, &to, resampling, if exact { 0.0 } else { 0.125 }).unwrap();
             let whole = Window::whole(to.size);
             let (all, valid) = made(&warp, &pixels, Window::whole(from.size), whole, -1);
@@ -410,14 +410,14 @@ mod tests {
             by_mask: bool,
         ) {
             let from = source(&to);
-            let holes = samples(from.size, true).map(|&sample| f64::from(sample) == NODATA);
+            let nodata_counts = samples(from.size, true).map(|&sample| f64::from(sample) == NODATA);
             // What no pixel may be made of is far from all others.
-            let hole = if by_mask { f32::MAX } else { NODATA as f32 };
-            let pixels = holes.map(|&is_hole| if is_hole { hole } else { 7.0 });
-            let mask = holes.map(|is_hole| !is_hole);
+            let nodata_sample = if by_mask { f32::MAX } else { NODATA as f32 };
+            let pixels = nodata_counts.map(|&is_hole| if is_hole { nodata_sample } else { 7.0 });
+            let mask = nodata_counts.map(|is_hole| !is_hole);
             let warp = Warp::new(&from, &to, resampling, 0.125).unwrap();
             let whole = Window::whole(to.size);
-            let source = Source {
+            let source = SourcePixels {
                 pixels: pixels.view(),
                 window: Window::whole(from.size),
                 nodata: (!by_mask).then_some(NODATA),
@@ -570,7 +570,7 @@ mod tests {
         );
         let warp = Warp::new(&from, &from, Resampling::Cubic, 0.125).unwrap();
         let pixels = Array2::from_elem((5, 10), 0_u8);
-        let source = Source {
+        let source = SourcePixels {
             pixels: pixels.view(),
             window: Window::whole(from.size),
             nodata: None,

@@ -87,7 +87,7 @@ impl<T: Cell> Plane<'_, T> {
     /// Returns true if all samples that no mask hides are data.
     fn are_data(&self, samples: &[T]) -> bool {
         // Without an early end, so that it can be vectorised.
-        let holes = match self.nodata {
+        let nodata_counts = match self.nodata {
             Some(nodata) => samples.iter().fold(false, |found, &sample| {
                 found | sample.is_nan() | (sample == nodata)
             }),
@@ -95,19 +95,19 @@ impl<T: Cell> Plane<'_, T> {
                 .iter()
                 .fold(false, |found, &sample| found | sample.is_nan()),
         };
-        !holes
+        !nodata_counts
     }
 
     /// Adds 1 to the count of each column, of some rows of the window, that is not data.
-    pub(super) fn count_holes(&self, row: usize, cols: &Range<usize>, holes: &mut [u32]) {
+    pub(super) fn count_nodata(&self, row: usize, cols: &Range<usize>, nodata_counts: &mut [u32]) {
         if let Some(samples) = self.rows.get(row).and_then(|row| row.get(cols.clone())) {
-            for (count, &sample) in holes.iter_mut().zip(samples) {
+            for (count, &sample) in nodata_counts.iter_mut().zip(samples) {
                 *count += u32::from(!self.is_data(sample));
             }
         }
         let mask = self.mask.and_then(|mask| mask.get(row)?.get(cols.clone()));
         if let Some(mask) = mask {
-            for (count, &shows) in holes.iter_mut().zip(mask) {
+            for (count, &shows) in nodata_counts.iter_mut().zip(mask) {
                 *count += u32::from(!shows);
             }
         }

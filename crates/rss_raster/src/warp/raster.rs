@@ -2,7 +2,7 @@
 
 use ndarray::{Array3, Axis};
 
-use super::{MAX_ERROR_PIXELS, Source, Warp, Warped};
+use super::{MAX_ERROR_PIXELS, SourcePixels, Warp, Warped};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
@@ -138,7 +138,7 @@ fn warped<T: Warped>(raster: &Raster, warp: &Warp, to: &GeoBox) -> Result<Pixels
         let rows = window.row as usize..(window.row + window.height) as usize;
         let cols = window.col as usize..(window.col + window.width) as usize;
         for (band, out) in pixels.axis_iter(Axis(0)).zip(out.axis_iter_mut(Axis(0))) {
-            let source = Source {
+            let source = SourcePixels {
                 pixels: band.slice_move(ndarray::s![rows.clone(), cols.clone()]),
                 window,
                 nodata: raster.nodata,

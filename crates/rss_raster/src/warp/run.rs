@@ -4,13 +4,13 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 
 use super::{
-    Source, Warp,
+    SourcePixels, Warp,
     case::Case,
-    free,
+    general,
     plane::Plane,
     sample::{Cell, Real},
+    separable,
     tile::{Tile, tiles},
-    upright,
 };
 use crate::{
     geo::{Extent, Window},
@@ -21,7 +21,7 @@ impl Warp {
     /// Resamples samples that are one number.
     pub(super) fn real<T: Real>(
         &self,
-        source: &Source<'_, T>,
+        source: &SourcePixels<'_, T>,
         nodata: Option<T>,
         target: &Window,
         out: ArrayViewMut2<'_, T>,
@@ -31,16 +31,16 @@ impl Warp {
             match &self.case {
                 Case::Same { target, .. } => copy(target, plane, tile),
                 Case::Upright(rulers) => match kernel.resampling {
-                    Resampling::Nearest => upright::nearest(rulers, plane, tile),
+                    Resampling::Nearest => separable::nearest(rulers, plane, tile),
                     Resampling::Mode | Resampling::Min | Resampling::Max => {
-                        upright::area(kernel, rulers, plane, tile)
+                        separable::area(kernel, rulers, plane, tile)
                     }
-                    _ => upright::sums(kernel, rulers, plane, tile),
+                    _ => separable::sums(kernel, rulers, plane, tile),
                 },
                 Case::Free(mesh) => match kernel.resampling {
-                    Resampling::Nearest => free::nearest(mesh, plane, tile),
-                    _ if kernel.is_area() => free::area(kernel, mesh, plane, tile),
-                    _ => free::linear(kernel, mesh, plane, tile),
+                    Resampling::Nearest => general::nearest(mesh, plane, tile),
+                    _ if kernel.is_area() => general::area(kernel, mesh, plane, tile),
+                    _ => general::linear(kernel, mesh, plane, tile),
                 },
             }
         })
@@ -49,21 +49,21 @@ impl Warp {
     /// Copies samples of any kind.
     pub(super) fn nearest<T: Cell>(
         &self,
-        source: &Source<'_, T>,
+        source: &SourcePixels<'_, T>,
         target: &Window,
         out: ArrayViewMut2<'_, T>,
     ) -> usize {
         self.each_tile(source, None, target, out, |plane, tile| match &self.case {
             Case::Same { target, .. } => copy(target, plane, tile),
-            Case::Upright(rulers) => upright::nearest(rulers, plane, tile),
-            Case::Free(mesh) => free::nearest(mesh, plane, tile),
+            Case::Upright(rulers) => separable::nearest(rulers, plane, tile),
+            Case::Free(mesh) => general::nearest(mesh, plane, tile),
         })
     }
 
     /// Runs `each` for all tiles of a target, and adds up what it returns.
     fn each_tile<T: Cell>(
         &self,
-        source: &Source<'_, T>,
+        source: &SourcePixels<'_, T>,
         nodata: Option<T>,
         target: &Window,
         mut out: ArrayViewMut2<'_, T>,
@@ -176,7 +176,7 @@ mod tests {
         }
         let warp = Warp::new(&from, &to, Resampling::Bilinear, 0.125).unwrap();
         let whole = Window::whole(from.size);
-        let source = Source {
+        let source = SourcePixels {
             pixels,
             window: whole,
             nodata: Some(NODATA),
@@ -230,7 +230,7 @@ mod tests {
                     col..col + window.width as usize
                 ];
                 for mask in [None, Some(shown.slice(part))] {
-                    let source = Source {
+                    let source = SourcePixels {
                         pixels: samples.slice(part),
                         window,
                         nodata: Some(NODATA),

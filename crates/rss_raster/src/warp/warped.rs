@@ -3,11 +3,11 @@
 use ndarray::{Array2, ArrayViewMut2, Zip};
 use num_complex::Complex;
 
-use super::{Source, Warp, sample::Real as _};
+use super::{SourcePixels, Warp, sample::Real as _};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
-    raster::{Resampling, Sample, hole},
+    raster::{Resampling, Sample, nodata_sample},
 };
 
 /// A sample that can be warped: any.
@@ -15,7 +15,7 @@ pub trait Warped: Sample + Send + Sync + 'static {
     /// Does what [`Warp::resample`] does, once its input is checked.
     fn resample(
         warp: &Warp,
-        source: &Source<'_, Self>,
+        source: &SourcePixels<'_, Self>,
         target: &Window,
         out: ArrayViewMut2<'_, Self>,
     ) -> Result<usize>;
@@ -26,11 +26,11 @@ macro_rules! warped {
         impl Warped for $type {
             fn resample(
                 warp: &Warp,
-                source: &Source<'_, Self>,
+                source: &SourcePixels<'_, Self>,
                 target: &Window,
                 out: ArrayViewMut2<'_, Self>,
             ) -> Result<usize> {
-                Ok(warp.real(source, hole(source.nodata), target, out))
+                Ok(warp.real(source, nodata_sample(source.nodata), target, out))
             }
         }
     )*};
@@ -43,7 +43,7 @@ macro_rules! warped_complex {
         impl Warped for Complex<$part> {
             fn resample(
                 warp: &Warp,
-                source: &Source<'_, Self>,
+                source: &SourcePixels<'_, Self>,
                 target: &Window,
                 mut out: ArrayViewMut2<'_, Self>,
             ) -> Result<usize> {
@@ -57,14 +57,14 @@ macro_rules! warped_complex {
                         format!("complex samples by {resampling}: expected nearest, bilinear or average"),
                     ));
                 }
-                let hole = hole::<Self>(source.nodata);
-                let is_data = |sample: &Self| !sample.is_nan() && hole != Some(*sample);
+                let nodata_sample = nodata_sample::<Self>(source.nodata);
+                let is_data = |sample: &Self| !sample.is_nan() && nodata_sample != Some(*sample);
                 let mut mask = source.pixels.map(is_data);
                 if let Some(shown) = &source.mask {
                     mask.zip_mut_with(shown, |shows, also| *shows &= *also);
                 }
                 if resampling == Resampling::Nearest {
-                    let source = Source {
+                    let source = SourcePixels {
                         mask: Some(mask.view()),
                         ..source.clone()
                     };
@@ -72,7 +72,7 @@ macro_rules! warped_complex {
                 }
                 let part = |of: fn(&Self) -> $part| {
                     let pixels = source.pixels.map(of);
-                    let source = Source {
+                    let source = SourcePixels {
                         pixels: pixels.view(),
                         window: source.window,
                         nodata: None,
@@ -87,7 +87,7 @@ macro_rules! warped_complex {
                 Zip::from(&mut out).and(&re).and(&im).for_each(|out, &re, &im| {
                     if !re.is_nan() {
                         let made = Complex::new(re, im);
-                        *out = match hole == Some(made) {
+                        *out = match nodata_sample == Some(made) {
                             true => Complex::new(re.beside(), im),
                             false => made,
                         };
@@ -120,7 +120,7 @@ mod tests {
             Array2::from_shape_fn((10, 10), |(y, x)| Complex::new(x as f32, -(y as f32)));
         pixels[(0, 0)] = Complex::new(f32::NAN, 1.0);
         let whole = Window::whole(from.size);
-        let source = Source {
+        let source = SourcePixels {
             pixels: pixels.view(),
             window: whole,
             nodata: None,
@@ -176,7 +176,7 @@ mod tests {
             ),
         ] {
             let pixels = Array2::from_shape_fn((1, 2), |(_, x)| pair[x]);
-            let source = Source {
+            let source = SourcePixels {
                 pixels: pixels.view(),
                 window: Window::whole(from.size),
                 nodata: Some(nodata),

@@ -19,7 +19,7 @@ const NETWORK_DATES: usize = 128;
 #[derive(Debug)]
 pub(super) struct Rank {
     /// For each count of valid samples, from 0 on, the place that is meant.
-    places: Vec<Place>,
+    places: Vec<QuantilePosition>,
     dates: usize,
     /// Pairs of places, the lesser sample of which goes to the first.
     network: Vec<(usize, usize)>,
@@ -34,7 +34,7 @@ enum Which {
 
 /// Two places among sorted samples and how far between them the result lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
+struct QuantilePosition {
     low: usize,
     high: usize,
     between: f64,
@@ -48,10 +48,10 @@ impl Which {
         clippy::cast_precision_loss,
         reason = "a place among dates is small and not negative"
     )]
-    fn place(self, count: usize) -> Place {
+    fn place(self, count: usize) -> QuantilePosition {
         let last = count.saturating_sub(1);
         match self {
-            Self::Median => Place {
+            Self::Median => QuantilePosition {
                 low: last / 2,
                 high: (count / 2).min(last),
                 between: 0.5,
@@ -62,7 +62,7 @@ impl Which {
                 let between = exact - low as f64;
                 // On a sample the next does not count: it may be infinite.
                 let high = if between > 0.0 { low + 1 } else { low };
-                Place {
+                QuantilePosition {
                     low,
                     high: high.min(last),
                     between,
@@ -72,7 +72,7 @@ impl Which {
     }
 }
 
-impl Place {
+impl QuantilePosition {
     /// Returns the value between two samples as numpy does: from the nearer one.
     fn value<T: Real>(self, low: T, high: T) -> T::Wide {
         let (low, high) = (low.number(), high.number());

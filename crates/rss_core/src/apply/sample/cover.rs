@@ -220,7 +220,7 @@ mod tests {
             })
             .collect();
         assert_eq!(cover.pixels(), found.len() as u64);
-        // Row by row and cut, it is the same.
+        // SampleRow by row and cut, it is the same.
         let window = Window {
             col: 3,
             row: 0,

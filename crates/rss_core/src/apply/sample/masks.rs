@@ -11,8 +11,8 @@ use ndarray::{Array2, Array3, s};
 use super::cells::{Cell, RowMajor, Tiles, pixels};
 use crate::{
     apply::{
-        cube::Image,
-        source::{Opened, Part, Source},
+        cube::ItemImage,
+        source::{BandSource, Opened, SourceWindow},
     },
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
@@ -25,12 +25,12 @@ use crate::{
 const READS: usize = 16;
 
 /// A failure, and the mask that it is of.
-pub(super) type Failed<'a> = (&'a Source, Error);
+pub(super) type Failed<'a> = (&'a BandSource, Error);
 
 /// What the masks of an image need, before anything of them is read.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
-    image: &'a Image,
+pub(super) struct MaskPlan<'a> {
+    image: &'a ItemImage,
     veils: Vec<Arc<Veil>>,
     reads: Vec<Read>,
 }
@@ -59,13 +59,13 @@ pub(super) struct Veil {
 }
 
 /// Pixels of the masks: for each mask its parts, and their levels.
-pub(super) type Parts = Arc<Vec<Vec<(usize, Part)>>>;
+pub(super) type Parts = Arc<Vec<Vec<(usize, SourceWindow)>>>;
 
-impl<'a> Plan<'a> {
+impl<'a> MaskPlan<'a> {
     /// Opens the masks of an image, and finds the tiles that the cells of its bands need. Each grid comes once.
     pub(super) async fn of(
         session: &Session,
-        image: &'a Image,
+        image: &'a ItemImage,
         cleanup: Cleanup,
         grids: &[(GeoBox, Vec<&[Cell]>)],
     ) -> Result<Self, Failed<'a>> {
@@ -143,7 +143,7 @@ impl<'a> Plan<'a> {
         let reading: Vec<_> = self.reads.iter().map(read).collect();
         let found: Result<Vec<_>, (usize, Error)> =
             stream::iter(reading).buffered(READS).try_collect().await;
-        let mut parts: Vec<Vec<(usize, Part)>> = Vec::new();
+        let mut parts: Vec<Vec<(usize, SourceWindow)>> = Vec::new();
         parts.resize_with(self.image.masks.len(), Vec::new);
         match found {
             Ok(found) => {
@@ -216,7 +216,7 @@ impl Veil {
 }
 
 /// Puts a window together of parts that hold all of it.
-fn cut(parts: &[(usize, Part)], level: usize, window: Window) -> Result<Part> {
+fn cut(parts: &[(usize, SourceWindow)], level: usize, window: Window) -> Result<SourceWindow> {
     let parts = parts
         .iter()
         .filter(|(of, _)| *of == level)
@@ -238,7 +238,7 @@ fn cut(parts: &[(usize, Part)], level: usize, window: Window) -> Result<Part> {
         }
         T::wrap(whole)
     });
-    Ok(Part { pixels, window })
+    Ok(SourceWindow { pixels, window })
 }
 
 /// Returns what two windows share.
@@ -270,7 +270,7 @@ mod tests {
             let samples = Array3::from_shape_fn(shape, |(_, y, x)| {
                 sample(window.col + x as u32, window.row + y as u32)
             });
-            Part {
+            SourceWindow {
                 pixels: u8::wrap(samples),
                 window,
             }

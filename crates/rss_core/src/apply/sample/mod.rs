@@ -5,11 +5,11 @@
 //! zone are read once, however many there are; files are read side by side within the session's budget of memory.
 //!
 //! ```
-//! # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
+//! # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, BandSource, date};
 //! use rss_core::{Crs, apply::sample::{Points, SampleOptions}};
 //! # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
 //! # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
-//! # let dea = Source::api(&bed.stac_url())?.like(&DEA);
+//! # let dea = BandSource::api(&bed.stac_url())?.like(&DEA);
 //! # let found = ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
 //! #     .session(session.clone())
 //! #     .canonical_bands(["red", "nir"])
@@ -23,7 +23,7 @@
 //! let first = table.rows().next().unwrap();
 //! assert_eq!((first.geometry.id.as_str(), first.band), ("0", "red"));
 //! assert!(first.get("value").is_some_and(|red| red < 1.0));
-//! assert!(report.holes.is_empty());
+//! assert!(report.missing inputs.is_empty());
 //! # Ok::<_, anyhow::Error>(())
 //! ```
 
@@ -46,14 +46,14 @@ pub use self::{
     features::{GeoJsonOptions, Named},
     points::Points,
     save::TableFormat,
-    table::{Column, Row, Table},
+    table::{Column, SampleRow, Table},
     tally::Statistics,
     zones::Zones,
 };
 use self::{run::Sampled, zones::Counted};
 use super::{
-    options::{CubeOptions, OnFailure, Values},
-    report::Hole,
+    options::{ImageCubeOptions, OnFailure, Values},
+    report::MissingInput,
     time::{Duplicates, Grouping},
 };
 use crate::{
@@ -155,8 +155,8 @@ impl SampleOptions {
         self
     }
 
-    /// Sets what happens where a file cannot be read: an error that names item and asset, or a hole that the
-    /// report lists. A hole has no rows; one of a mask's takes the rows of all bands of its item.
+    /// Sets what happens where a file cannot be read: an error that names item and asset, or a missing input that the
+    /// report lists. A missing input has no rows; one of a mask's takes the rows of all bands of its item.
     #[must_use]
     pub fn with_on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
@@ -178,8 +178,8 @@ impl SampleOptions {
     }
 
     /// Returns the options of a cube of single items that finds and reads the same files.
-    fn of_cube(&self) -> CubeOptions {
-        let mut options = CubeOptions::new()
+    fn of_cube(&self) -> ImageCubeOptions {
+        let mut options = ImageCubeOptions::new()
             .with_grouping(Grouping::Item)
             .with_duplicates(self.duplicates)
             .with_on_failure(self.on_failure);
@@ -198,7 +198,7 @@ pub struct SampleReport {
     /// Items that were looked at.
     pub images: usize,
     /// Files that are missing, in the order of items and bands.
-    pub holes: Vec<Hole>,
+    pub missing_inputs: Vec<MissingInput>,
     /// Items that were left out because another stands for them, and why.
     pub left_out: Vec<String>,
     /// The ids of geometries that no image holds.
@@ -283,7 +283,7 @@ fn made(
     );
     let report = SampleReport {
         images: table.images(),
-        holes: sampled.holes,
+        missing_inputs: sampled.missing_inputs,
         left_out: sampled.left_out,
         nowhere,
     };

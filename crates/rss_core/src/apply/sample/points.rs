@@ -5,11 +5,11 @@ use geojson::GeometryValue;
 use super::{
     cells::{Cell, Needs, Tiles},
     features::{self, GeoJsonOptions, Named, named},
-    shapes::{Rows, Samples, Shapes},
+    shapes::{Samples, ShapeRows, Shapes},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Crs, Placing, Window, degrees_round},
+    geo::{Bbox, Crs, Window, WorldToPixel, degrees_round},
 };
 
 /// Points, in the order of their rows.
@@ -140,11 +140,15 @@ impl Shapes for Points {
         &self.crs
     }
 
-    fn lay_out(&self, placing: &Placing, tiles: Tiles) -> Result<(Self::Layout, Vec<Cell>)> {
+    fn lay_out(
+        &self,
+        world_to_pixel: &WorldToPixel,
+        tiles: Tiles,
+    ) -> Result<(Self::Layout, Vec<Cell>)> {
         let mut needs = Needs::of(tiles);
         let mut layout = Vec::with_capacity(self.places.len());
         for (place, number) in self.places.iter().zip(0_u32..) {
-            let pixel = placing
+            let pixel = world_to_pixel
                 .pixel(*place)
                 .map(|Window { col, row, .. }| Pixel { col, row });
             if let Some(Pixel { col, row }) = pixel {
@@ -178,9 +182,9 @@ impl Shapes for Points {
         whole.extend(part);
     }
 
-    fn rows(&self, mut whole: Self::Whole) -> Rows {
+    fn rows(&self, mut whole: Self::Whole) -> ShapeRows {
         whole.sort_unstable_by_key(|(number, _)| *number);
         let (shapes, numbers) = whole.into_iter().unzip();
-        Rows { shapes, numbers }
+        ShapeRows { shapes, numbers }
     }
 }

@@ -17,18 +17,18 @@ use super::{
     SampleOptions, SampleProgress,
     cells::{Cell, Tiles, pixels},
     masks::{self, Parts, Veil},
-    shapes::{Rows, Samples, Shapes},
+    shapes::{Samples, ShapeRows, Shapes},
 };
 use crate::{
     apply::{
-        axes::CubeBand,
-        cube::{Image, Images},
+        axes::ImageCubeBand,
+        cube::{Images, ItemImage},
         options::OnFailure,
-        report::{Hole, named},
-        source::{Meaning, Source},
+        report::{MissingInput, named},
+        source::{BandSource, Meaning},
     },
     error::{Error, ErrorKind, Result},
-    geo::{GeoBox, Placing},
+    geo::{GeoBox, WorldToPixel},
     query::QueryResult,
     raster::{DataType, Pixels, with_type},
     reader::{RasterReader, ReadRequest},
@@ -47,10 +47,10 @@ const LAYOUTS: usize = 16;
 pub(super) struct Sampled {
     /// Item and time of each image, in order.
     pub(super) images: Vec<(String, DateTime<Utc>)>,
-    pub(super) bands: Vec<CubeBand>,
+    pub(super) bands: Vec<ImageCubeBand>,
     /// For each image and band, what was taken; none where it is missing.
-    pub(super) rows: Vec<Vec<Option<Rows>>>,
-    pub(super) holes: Vec<Hole>,
+    pub(super) rows: Vec<Vec<Option<ShapeRows>>>,
+    pub(super) missing_inputs: Vec<MissingInput>,
     pub(super) left_out: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn sample<S: Shapes>(
         bands,
         grouped,
         mut images,
-        mut holes,
+        mut missing_inputs,
         left_out,
     } = Images::of(found, &options.of_cube())?;
     let run = Run {
@@ -105,14 +105,14 @@ pub(super) async fn sample<S: Shapes>(
     let taken: Vec<Taken> = stream::iter(taking).buffered(IMAGES).try_collect().await?;
     let mut rows = Vec::with_capacity(taken.len());
     for one in taken {
-        holes.extend(one.holes);
+        missing_inputs.extend(one.missing_inputs);
         rows.push(one.rows);
     }
     Ok(Sampled {
         images: names,
         bands,
         rows,
-        holes,
+        missing_inputs,
         left_out,
     })
 }
@@ -137,20 +137,20 @@ struct Run<'a, S: Shapes> {
 /// What was taken of an image.
 struct Taken {
     /// For each band; none where it is missing.
-    rows: Vec<Option<Rows>>,
-    holes: Vec<Hole>,
+    rows: Vec<Option<ShapeRows>>,
+    missing_inputs: Vec<MissingInput>,
 }
 
 /// An open band.
-struct File<'a, L> {
-    source: &'a Source,
+struct OpenBand<'a, L> {
+    source: &'a BandSource,
     reader: Arc<dyn RasterReader>,
     meaning: Meaning,
     grid: GeoBox,
     laid: Laid<L>,
 }
 
-impl<L> File<'_, L> {
+impl<L> OpenBand<'_, L> {
     fn cells(&self) -> &[Cell] {
         &self.laid.1
     }
@@ -164,7 +164,7 @@ impl<L> File<'_, L> {
 struct Step<'a, L> {
     /// The number of the band.
     band: usize,
-    file: &'a File<'a, L>,
+    file: &'a OpenBand<'a, L>,
     veil: Option<&'a Arc<Veil>>,
     /// True if another cell of the band could not be read: this one need not be.
     failed: &'a AtomicBool,
@@ -173,18 +173,20 @@ struct Step<'a, L> {
 }
 
 impl<S: Shapes> Run<'_, S> {
-    /// Returns a failure as a hole, or as the error that ends the work.
-    fn hole(&self, source: &Source, err: &Error) -> Result<Hole> {
+    /// Returns a failure as a missing input, or as the error that ends the work.
+    fn missing_input(&self, source: &BandSource, err: &Error) -> Result<MissingInput> {
         match self.options.on_failure {
             OnFailure::Fail => Err(named(err, &source.item, &source.asset, None)),
-            OnFailure::Hole => Ok(Hole::new(&source.item, &source.asset, None, err)),
+            OnFailure::MissingInput => {
+                Ok(MissingInput::new(&source.item, &source.asset, None, err))
+            }
         }
     }
 
-    async fn image(&self, item: &str, image: &Image) -> Result<Taken> {
+    async fn image(&self, item: &str, image: &ItemImage) -> Result<Taken> {
         let mut taken = Taken {
             rows: vec![None; image.bands.len()],
-            holes: Vec::new(),
+            missing_inputs: Vec::new(),
         };
         if image.hidden {
             return Ok(taken);
@@ -198,7 +200,7 @@ impl<S: Shapes> Run<'_, S> {
             files.push(match opened {
                 Some((_, Ok(file))) => Some(file),
                 Some((source, Err(err))) => {
-                    taken.holes.push(self.hole(source, &err)?);
+                    taken.missing_inputs.push(self.missing_input(source, &err)?);
                     None
                 }
                 None => None,
@@ -208,7 +210,7 @@ impl<S: Shapes> Run<'_, S> {
             Ok(masks) => masks,
             // What they would hide is not known.
             Err((source, err)) => {
-                taken.holes.push(self.hole(source, &err)?);
+                taken.missing_inputs.push(self.missing_input(source, &err)?);
                 return Ok(taken);
             }
         };
@@ -219,7 +221,7 @@ impl<S: Shapes> Run<'_, S> {
             Some(masks) => match masks.read().await {
                 Ok(parts) => parts,
                 Err((source, err)) => {
-                    taken.holes.push(self.hole(source, &err)?);
+                    taken.missing_inputs.push(self.missing_input(source, &err)?);
                     return Ok(taken);
                 }
             },
@@ -231,7 +233,7 @@ impl<S: Shapes> Run<'_, S> {
     }
 
     /// Opens a band, and finds what is needed of it.
-    async fn open<'s>(&self, source: &'s Source) -> Result<File<'s, S::Layout>> {
+    async fn open<'s>(&self, source: &'s BandSource) -> Result<OpenBand<'s, S::Layout>> {
         let reader = Arc::clone(source.reader(self.session).await?);
         let profile = reader.profile();
         let at = |err: Error| err.at(&source.location);
@@ -243,7 +245,7 @@ impl<S: Shapes> Run<'_, S> {
         let tiles = Tiles::of(profile, profile.size);
         let laid = self.layout(&grid, tiles).await.map_err(at)?;
         let meaning = source.meaning(profile)?;
-        Ok(File {
+        Ok(OpenBand {
             source,
             reader,
             meaning,
@@ -274,8 +276,8 @@ impl<S: Shapes> Run<'_, S> {
         let make = || async {
             let (shapes, grid) = (Arc::clone(&self.shapes), grid.clone());
             let made = self.session.cpu(move || {
-                let placing = Placing::new(shapes.crs(), &grid)?;
-                shapes.lay_out(&placing, tiles)
+                let world_to_pixel = WorldToPixel::new(shapes.crs(), &grid)?;
+                shapes.lay_out(&world_to_pixel, tiles)
             });
             made.await?.map(Arc::new)
         };
@@ -285,9 +287,9 @@ impl<S: Shapes> Run<'_, S> {
     /// Opens the masks of an image, if there is something to mask.
     async fn masks<'i>(
         &self,
-        image: &'i Image,
-        files: &[Option<File<'_, S::Layout>>],
-    ) -> Result<Option<masks::Plan<'i>>, masks::Failed<'i>> {
+        image: &'i ItemImage,
+        files: &[Option<OpenBand<'_, S::Layout>>],
+    ) -> Result<Option<masks::MaskPlan<'i>>, masks::Failed<'i>> {
         let mut grids: Vec<(GeoBox, Vec<&[Cell]>)> = Vec::new();
         for file in files
             .iter()
@@ -305,7 +307,7 @@ impl<S: Shapes> Run<'_, S> {
         if image.masks.is_empty() || grids.is_empty() {
             return Ok(None);
         }
-        let plan = masks::Plan::of(self.session, image, self.options.cleanup, &grids);
+        let plan = masks::MaskPlan::of(self.session, image, self.options.cleanup, &grids);
         plan.await.map(Some)
     }
 
@@ -313,10 +315,10 @@ impl<S: Shapes> Run<'_, S> {
     fn bytes(
         &self,
         item: &str,
-        files: &[Option<File<'_, S::Layout>>],
-        masks: Option<&masks::Plan<'_>>,
+        files: &[Option<OpenBand<'_, S::Layout>>],
+        masks: Option<&masks::MaskPlan<'_>>,
     ) -> Result<(u64, usize)> {
-        let mut always = masks.map_or(0, masks::Plan::bytes);
+        let mut always = masks.map_or(0, masks::MaskPlan::bytes);
         let mut largest_layout = 0;
         let mut cells = Vec::new();
         for file in files.iter().flatten() {
@@ -357,8 +359,8 @@ impl<S: Shapes> Run<'_, S> {
     /// Reads all cells of all bands, band by band.
     async fn bands(
         &self,
-        files: &[Option<File<'_, S::Layout>>],
-        masks: Option<&masks::Plan<'_>>,
+        files: &[Option<OpenBand<'_, S::Layout>>],
+        masks: Option<&masks::MaskPlan<'_>>,
         parts: &Parts,
         at_once: usize,
         taken: &mut Taken,
@@ -368,7 +370,7 @@ impl<S: Shapes> Run<'_, S> {
         for (band, (file, failed)) in files.iter().zip(&has_failed).enumerate() {
             let Some(file) = file else { continue };
             if let (true, Some(rows)) = (file.cells().is_empty(), taken.rows.get_mut(band)) {
-                *rows = Some(Rows::default());
+                *rows = Some(ShapeRows::default());
             }
             let veil = masks.and_then(|masks| masks.on(&file.grid));
             steps.extend((0..file.cells().len()).map(|cell| Step {
@@ -404,7 +406,9 @@ impl<S: Shapes> Run<'_, S> {
                 Err(err) => {
                     // Once, however many cells there are.
                     if is_whole {
-                        taken.holes.push(self.hole(step.file.source, &err)?);
+                        taken
+                            .missing_inputs
+                            .push(self.missing_input(step.file.source, &err)?);
                     }
                     is_whole = false;
                     step.failed.store(true, Ordering::Relaxed);

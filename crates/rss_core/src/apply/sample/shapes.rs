@@ -5,7 +5,7 @@ use ndarray::Array2;
 use super::cells::{Cell, Tiles};
 use crate::{
     error::Result,
-    geo::{Crs, Placing, Window},
+    geo::{Crs, Window, WorldToPixel},
 };
 
 /// What is taken of images: values at points, or statistics of zones.
@@ -25,7 +25,11 @@ pub(super) trait Shapes: Send + Sync + 'static {
     /// # Errors
     ///
     /// Naming a shape that has no place on the image's map.
-    fn lay_out(&self, placing: &Placing, tiles: Tiles) -> Result<(Self::Layout, Vec<Cell>)>;
+    fn lay_out(
+        &self,
+        world_to_pixel: &WorldToPixel,
+        tiles: Tiles,
+    ) -> Result<(Self::Layout, Vec<Cell>)>;
 
     /// Returns the bytes that a layout takes, with what is kept while one band is looked at: samples of so many
     /// bytes.
@@ -41,7 +45,7 @@ pub(super) trait Shapes: Send + Sync + 'static {
     fn add(&self, whole: &mut Self::Whole, part: Self::Part);
 
     /// Returns what one band of one image gives.
-    fn rows(&self, whole: Self::Whole) -> Rows;
+    fn rows(&self, whole: Self::Whole) -> ShapeRows;
 }
 
 /// Values of a cell's window.
@@ -69,7 +73,7 @@ impl Samples {
 
 /// What shapes give in one band of one image: a row for each shape that has pixels there.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct ShapeRows {
     /// The shapes.
     pub(super) shapes: Vec<u32>,
     /// The same number of numbers for each.

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use chrono::{DateTime, Utc};
 
-use super::{Outside, features::Named, shapes::Rows};
+use super::{Outside, features::Named, shapes::ShapeRows};
 
 /// A column of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Column {
     }
 }
 
-/// Rows by geometry, then time, then item, then band; geometries and bands as they were given.
+/// ShapeRows by geometry, then time, then item, then band; geometries and bands as they were given.
 #[derive(Clone, Debug)]
 pub struct Table {
     geometries: Arc<[Named]>,
@@ -51,7 +51,7 @@ pub(super) struct Parts {
     pub(super) images: Vec<(String, DateTime<Utc>)>,
     pub(super) bands: Vec<String>,
     /// Of each image, for each band; none where it could not be read.
-    pub(super) rows: Vec<Vec<Option<Rows>>>,
+    pub(super) rows: Vec<Vec<Option<ShapeRows>>>,
     pub(super) columns: Vec<Column>,
 }
 
@@ -138,20 +138,20 @@ impl Table {
     }
 
     /// Returns the rows.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+    pub fn rows(&self) -> impl Iterator<Item = SampleRow<'_>> {
         self.rows_in(0..self.len())
     }
 
     /// Returns some of the rows, by their places.
-    pub(super) fn rows_in(&self, places: Range<usize>) -> impl Iterator<Item = Row<'_>> {
+    pub(super) fn rows_in(&self, places: Range<usize>) -> impl Iterator<Item = SampleRow<'_>> {
         places.filter_map(|place| self.row(place))
     }
 
-    fn row(&self, place: usize) -> Option<Row<'_>> {
+    fn row(&self, place: usize) -> Option<SampleRow<'_>> {
         let key = self.keys.get(place)?;
         let (item, time) = self.images.get(key.image as usize)?;
         let width = self.columns.len();
-        Some(Row {
+        Some(SampleRow {
             geometry: self.geometries.get(key.geometry as usize)?,
             item,
             time: *time,
@@ -183,7 +183,7 @@ fn number(place: usize) -> u32 {
 /// One row.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Row<'a> {
+pub struct SampleRow<'a> {
     /// The point or zone.
     pub geometry: &'a Named,
     /// The item's id.
@@ -196,7 +196,7 @@ pub struct Row<'a> {
     numbers: &'a [f64],
 }
 
-impl<'a> Row<'a> {
+impl<'a> SampleRow<'a> {
     /// Returns the number of a column; none where there is none, and where there is no such column.
     pub fn get(&self, column: &str) -> Option<f64> {
         let place = self.columns.iter().position(|one| one.name == column)?;

@@ -146,7 +146,7 @@ pub(super) struct Tally {
     max: f64,
     bins: Vec<u64>,
     /// Samples and how often they come; none if they are not kept.
-    kept: Kept,
+    kept: SampleCounts,
 }
 
 impl Tally {
@@ -163,7 +163,7 @@ impl Tally {
             min: f64::INFINITY,
             max: f64::NEG_INFINITY,
             bins: vec![0; statistics.bins()],
-            kept: Kept::default(),
+            kept: SampleCounts::default(),
         };
         let mut values = Vec::new();
         for (value, is_out) in pixels {
@@ -194,7 +194,7 @@ impl Tally {
             }
         }
         if statistics.keeps_samples() {
-            tally.kept = Kept::of(values);
+            tally.kept = SampleCounts::of(values);
         }
         tally
     }
@@ -266,9 +266,9 @@ impl Tally {
 /// Different samples and how often they come, in sorted lists, each more than twice as long as the next: putting
 /// many parts together takes the time of one sort.
 #[derive(Clone, Debug, Default)]
-struct Kept(Vec<Vec<(f64, u64)>>);
+struct SampleCounts(Vec<Vec<(f64, u64)>>);
 
-impl Kept {
+impl SampleCounts {
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let mut list: Vec<(f64, u64)> = Vec::new();

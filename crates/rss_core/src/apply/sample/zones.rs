@@ -12,15 +12,15 @@ use super::{
     cells::{Cell, Needs, Tiles},
     cover::{Cover, Coverage},
     features::{self, GeoJsonOptions, Named, named},
-    shapes::{Rows, Samples, Shapes},
+    shapes::{Samples, ShapeRows, Shapes},
     tally::{Statistics, Tally},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Crs, Placing, antimeridian, degrees_round, is_degrees},
+    geo::{Bbox, Crs, WorldToPixel, antimeridian, degrees_round, is_degrees},
 };
 
-/// Rows of pixels that are read at once at least.
+/// ShapeRows of pixels that are read at once at least.
 const LEAST_ROWS: u32 = 64;
 
 /// Polygons, in the order of their rows.
@@ -141,14 +141,18 @@ impl Shapes for Counted {
         &self.zones.crs
     }
 
-    fn lay_out(&self, placing: &Placing, tiles: Tiles) -> Result<(Self::Layout, Vec<Cell>)> {
+    fn lay_out(
+        &self,
+        world_to_pixel: &WorldToPixel,
+        tiles: Tiles,
+    ) -> Result<(Self::Layout, Vec<Cell>)> {
         let mut needs = Needs::of(tiles.with_rows(LEAST_ROWS));
         let mut layout = Vec::with_capacity(self.zones.polygons.len());
         let zones = self.zones.named.iter().zip(&self.zones.polygons);
         for ((named, polygons), number) in zones.zip(0_u32..) {
             let mut placed = Vec::new();
             for polygon in polygons {
-                let found = placing.polygons(polygon).map_err(|err| {
+                let found = world_to_pixel.polygons(polygon).map_err(|err| {
                     let id = named.id.escape_debug();
                     Error::new(err.kind(), format!("zone {id}: {}", err.message()))
                 })?;
@@ -220,8 +224,8 @@ impl Shapes for Counted {
         }
     }
 
-    fn rows(&self, whole: Self::Whole) -> Rows {
-        let mut rows = Rows::default();
+    fn rows(&self, whole: Self::Whole) -> ShapeRows {
+        let mut rows = ShapeRows::default();
         for (number, tally) in whole {
             rows.shapes.push(number);
             tally.numbers(&self.statistics, &mut rows.numbers);

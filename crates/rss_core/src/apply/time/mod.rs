@@ -116,13 +116,17 @@ impl FromStr for Grouping {
 /// In which order the items of a group come: of two that cover a pixel, the first shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Order {
+pub enum MosaicOrder {
     /// By time, then by id.
     #[default]
     Time,
     /// By cloud cover, the least first and those that state none last; then by time and id.
     LeastCloud,
 }
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `MosaicOrder`")]
+pub type Order = MosaicOrder;
 
 /// What becomes of items that are one scene.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -142,7 +146,7 @@ pub struct GroupOptions {
     /// What becomes one date.
     pub by: Grouping,
     /// The order within a group.
-    pub order: Order,
+    pub order: MosaicOrder,
     /// What becomes of items that are one scene.
     pub duplicates: Duplicates,
     /// The property that states cloud cover; a manifest names the product's.
@@ -153,7 +157,7 @@ impl Default for GroupOptions {
     fn default() -> Self {
         Self {
             by: Grouping::default(),
-            order: Order::default(),
+            order: MosaicOrder::default(),
             duplicates: Duplicates::default(),
             cloud_cover: "eo:cloud_cover".to_owned(),
         }
@@ -175,7 +179,7 @@ impl GroupOptions {
 
     /// Sets the order within a group.
     #[must_use]
-    pub fn with_order(mut self, order: Order) -> Self {
+    pub fn with_order(mut self, order: MosaicOrder) -> Self {
         self.order = order;
         self
     }
@@ -289,8 +293,8 @@ pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
         group.members.sort_by(|&a, &b| {
             let by_time = (times[a], &items[a].id).cmp(&(times[b], &items[b].id));
             match options.order {
-                Order::Time => by_time,
-                Order::LeastCloud => {
+                MosaicOrder::Time => by_time,
+                MosaicOrder::LeastCloud => {
                     let cover = |place: usize| {
                         let said = facts::cloud_cover(&items[place], &options.cloud_cover);
                         said.unwrap_or(f64::INFINITY)
@@ -404,7 +408,7 @@ mod tests {
             item("later", &time(4), json!({"eo:cloud_cover": 3})),
             item("early", &time(3), json!({"eo:cloud_cover": 3.0})),
         ];
-        let options = GroupOptions::new().with_order(Order::LeastCloud);
+        let options = GroupOptions::new().with_order(MosaicOrder::LeastCloud);
         let grouped = group(&items, &options).unwrap();
         assert_eq!(grouped.groups[0].members, [4, 3, 2, 0, 1]);
         assert_eq!(

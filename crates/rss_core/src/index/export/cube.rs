@@ -15,7 +15,7 @@ use super::{
     Exported, Failed, Out,
     references::References,
     unsupported,
-    zarr::{self, File, Level},
+    zarr::{self, FileArrays, LevelArray},
 };
 use crate::{error::Result, geo::GeoTransform, index::Indexed};
 
@@ -35,7 +35,7 @@ struct Slice {
     time: DateTime<Utc>,
     item: String,
     url: String,
-    levels: Vec<Level>,
+    levels: Vec<LevelArray>,
 }
 
 pub(super) fn write(
@@ -100,7 +100,7 @@ pub(super) fn write(
 
 /// Returns a file at its time, and the levels that cannot be said.
 fn slice(file: &Indexed) -> Result<(Slice, Vec<(usize, crate::Error)>)> {
-    let arrays = File::of(file)?;
+    let arrays = FileArrays::of(file)?;
     let time = file
         .datetime
         .ok_or_else(|| unsupported("its item has no time, and a cube needs one"))?;
@@ -127,7 +127,7 @@ fn slice(file: &Indexed) -> Result<(Slice, Vec<(usize, crate::Error)>)> {
 }
 
 /// Returns all that files of one array have in common.
-fn key(asset: &str, levels: &[Level]) -> String {
+fn key(asset: &str, levels: &[LevelArray]) -> String {
     let said = levels.iter().map(|level| {
         json!([
             level.number,
@@ -169,7 +169,7 @@ fn write_axes<W: Write>(
     refs: &mut References<W>,
     group: &str,
     cube: &Cube,
-    level: &Level,
+    level: &LevelArray,
 ) -> io::Result<()> {
     let times = cube.files.iter().map(|slice| slice.time.timestamp_micros());
     let bytes: Vec<u8> = times.flat_map(i64::to_le_bytes).collect();
@@ -204,7 +204,7 @@ fn write_axes<W: Write>(
         &bytes,
     )?;
 
-    let Some(transform) = level.transform.filter(GeoTransform::is_upright) else {
+    let Some(transform) = level.transform.filter(GeoTransform::is_axis_aligned) else {
         return Ok(());
     };
     let size = level.size;

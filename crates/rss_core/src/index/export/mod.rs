@@ -33,7 +33,7 @@ use crate::{
 /// What an index is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Format {
+pub enum ExportFormat {
     /// [Kerchunk references](https://fsspec.github.io/kerchunk/spec.html) to Zarr v2: a group
     /// `<item>/<asset>/<level>` for each level of each file.
     Kerchunk,
@@ -47,7 +47,7 @@ pub enum Format {
     VrtStack,
 }
 
-impl Format {
+impl ExportFormat {
     /// Every format.
     pub const ALL: [Self; 4] = [
         Self::Kerchunk,
@@ -67,13 +67,13 @@ impl Format {
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for ExportFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Format {
+impl FromStr for ExportFormat {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -95,13 +95,13 @@ pub struct Exported {
     /// Files that are in it.
     pub written: usize,
     /// What is not, in the order it was met.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omitted>,
 }
 
 /// A file, or one level of a file, that is not in an export.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct Omitted {
     /// The item's id.
     pub item: String,
     /// The asset's key.
@@ -116,7 +116,7 @@ pub struct LeftOut {
 
 impl Exported {
     fn leave_out(&mut self, file: &Indexed, level: Option<usize>, error: Error) {
-        self.left_out.push(LeftOut {
+        self.left_out.push(Omitted {
             item: file.item.clone(),
             asset: file.asset.clone(),
             level,
@@ -128,7 +128,7 @@ impl Exported {
 
 /// Writes files of an index in a format; `output` is whole then, or as it was.
 ///
-/// References of [`Format::Kerchunk`] are written as the files come; the other formats hold all headers
+/// References of [`ExportFormat::Kerchunk`] are written as the files come; the other formats hold all headers
 /// in memory.
 ///
 /// ```
@@ -151,7 +151,7 @@ impl Exported {
 /// let index = index::Index::open(&path)?;
 /// let files = index.entries(&index::Select::all())?;
 /// let out = dir.path().join("references.json");
-/// let exported = index::export(files, index::Format::Kerchunk, &out)?;
+/// let exported = index::export(files, index::ExportFormat::Kerchunk, &out)?;
 /// assert_eq!((exported.written, exported.left_out.len()), (1, 0));
 /// let text = std::fs::read_to_string(&out)?;
 /// assert!(text.contains(r#""a/red/0/red/0.0":["s3://bucket/a/red.tif",1024,524288]"#));
@@ -164,7 +164,7 @@ impl Exported {
 /// the first reason; those of `files`; as the file system's.
 pub fn export(
     files: impl IntoIterator<Item = Result<Indexed>>,
-    format: Format,
+    format: ExportFormat,
     output: impl AsRef<Path>,
 ) -> Result<Exported> {
     write(files, format, output.as_ref(), &Stop::default())
@@ -179,7 +179,7 @@ pub fn export(
 pub async fn export_index(
     index: Index,
     select: Select,
-    format: Format,
+    format: ExportFormat,
     output: impl AsRef<Path>,
 ) -> Result<Exported> {
     let output = output.as_ref().to_owned();
@@ -188,7 +188,7 @@ pub async fn export_index(
 
 fn write(
     files: impl IntoIterator<Item = Result<Indexed>>,
-    format: Format,
+    format: ExportFormat,
     output: &Path,
     stop: &Stop,
 ) -> Result<Exported> {
@@ -204,10 +204,10 @@ fn write(
         file
     });
     let exported = match format {
-        Format::Kerchunk => zarr::write(files, &mut out),
-        Format::KerchunkCube => cube::write(files, &mut out),
-        Format::Vrt => vrt::write(files, vrt::Bands::Mosaic, &mut out),
-        Format::VrtStack => vrt::write(files, vrt::Bands::Stack, &mut out),
+        ExportFormat::Kerchunk => zarr::write(files, &mut out),
+        ExportFormat::KerchunkCube => cube::write(files, &mut out),
+        ExportFormat::Vrt => vrt::write(files, vrt::Bands::Mosaic, &mut out),
+        ExportFormat::VrtStack => vrt::write(files, vrt::Bands::Stack, &mut out),
     };
     let exported = exported.map_err(|err| match err {
         Failed::Write(err) => wrong(err),
@@ -303,10 +303,10 @@ mod tests {
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode();
         let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
         std::fs::write(&plain, "").unwrap();
-        export([Ok(file(0))], Format::Kerchunk, &out).unwrap();
+        export([Ok(file(0))], ExportFormat::Kerchunk, &out).unwrap();
         assert_eq!(mode(&out), mode(&plain));
         for odd in [folder.path(), Path::new("/dev/null")] {
-            let err = export([Ok(file(0))], Format::Kerchunk, odd).unwrap_err();
+            let err = export([Ok(file(0))], ExportFormat::Kerchunk, odd).unwrap_err();
             assert_eq!(err.kind(), ErrorKind::InvalidInput, "{err}");
         }
     }
@@ -317,9 +317,9 @@ mod tests {
         let out = folder.path().join("out.json");
         // In the middle of reading, and when all is read and nothing is written yet.
         for (format, read) in [
-            (Format::Kerchunk, 5),
-            (Format::KerchunkCube, 5),
-            (Format::KerchunkCube, 10),
+            (ExportFormat::Kerchunk, 5),
+            (ExportFormat::KerchunkCube, 5),
+            (ExportFormat::KerchunkCube, 10),
         ] {
             let stop = Stop::default();
             let mut numbers = 0..10;
@@ -335,7 +335,7 @@ mod tests {
         }
         write(
             (0..10).map(|n| Ok(file(n))),
-            Format::Kerchunk,
+            ExportFormat::Kerchunk,
             &out,
             &Stop::default(),
         )

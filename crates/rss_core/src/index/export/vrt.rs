@@ -44,7 +44,7 @@ pub(super) fn write(
     let mut sources = Vec::new();
     for file in files {
         let file = file?;
-        match Source::of(&file, bands) {
+        match SimpleSource::of(&file, bands) {
             Ok(source) => sources.push((file, source)),
             Err(err) => exported.leave_out(&file, None, err),
         }
@@ -99,7 +99,7 @@ pub(super) fn write(
 }
 
 /// What a virtual raster needs to know of a file.
-struct Source {
+struct SimpleSource {
     path: String,
     crs: Crs,
     transform: GeoTransform,
@@ -112,7 +112,7 @@ struct Source {
     has_mask: bool,
 }
 
-impl Source {
+impl SimpleSource {
     fn of(file: &Indexed, bands: Bands) -> Result<Self> {
         let header: &Header = &file.entry.header;
         let image = header
@@ -123,7 +123,7 @@ impl Source {
         let transform = header
             .transform
             .ok_or_else(|| unsupported("no transform"))?;
-        if !transform.is_upright() {
+        if !transform.is_axis_aligned() {
             return Err(unsupported("a grid that is rotated, or no grid"));
         }
         let side = |side: u32| (1..=i32::MAX.unsigned_abs()).contains(&side);
@@ -172,7 +172,7 @@ impl Source {
 }
 
 /// Returns true if pixels are so much alike that the far end of the larger file is where it should be.
-fn has_pixels_of(a: &Source, b: &Source) -> bool {
+fn has_pixels_of(a: &SimpleSource, b: &SimpleSource) -> bool {
     let most = a
         .size
         .width
@@ -193,8 +193,8 @@ struct Grid {
 }
 
 /// Returns the grid of most sources; the first of those that are equally common.
-fn most_common<'a>(sources: impl Iterator<Item = &'a Source>) -> Option<Grid> {
-    let mut kinds: Vec<(&Source, usize)> = Vec::new();
+fn most_common<'a>(sources: impl Iterator<Item = &'a SimpleSource>) -> Option<Grid> {
+    let mut kinds: Vec<(&SimpleSource, usize)> = Vec::new();
     for source in sources {
         match kinds.iter_mut().find(|(kind, _)| kind.is_alike(source)) {
             Some((_, count)) => *count += 1,
@@ -212,13 +212,13 @@ fn most_common<'a>(sources: impl Iterator<Item = &'a Source>) -> Option<Grid> {
 
 /// Where a file lies, in pixels from the grid's origin.
 #[derive(Clone, Copy)]
-struct Place {
+struct DstRect {
     col: i64,
     row: i64,
 }
 
 impl Grid {
-    fn place(&self, source: &Source) -> Result<Place> {
+    fn place(&self, source: &SimpleSource) -> Result<DstRect> {
         if source.crs != self.crs {
             return Err(unsupported(format!(
                 "its CRS is {}, that of most files {}",
@@ -246,7 +246,7 @@ impl Grid {
             near.then(|| pixels.round() as i64)
         };
         match (whole(cols), whole(rows)) {
-            (Some(col), Some(row)) => Ok(Place { col, row }),
+            (Some(col), Some(row)) => Ok(DstRect { col, row }),
             _ => Err(unsupported(format!(
                 "its pixels lie {cols} x {rows} pixels from those of most files, expected whole ones"
             ))),
@@ -292,8 +292,8 @@ struct Placed {
     has_mask: bool,
 }
 
-impl Place {
-    fn of(self, source: &Source, band: usize) -> Placed {
+impl DstRect {
+    fn of(self, source: &SimpleSource, band: usize) -> Placed {
         Placed {
             path: source.path.clone(),
             band,
@@ -308,7 +308,7 @@ impl Place {
 }
 
 impl Layer {
-    fn new(file: &Indexed, source: &Source, band: usize) -> Self {
+    fn new(file: &Indexed, source: &SimpleSource, band: usize) -> Self {
         Self {
             item: file.item.clone(),
             asset: file.asset.clone(),
@@ -325,7 +325,7 @@ impl Layer {
     }
 
     /// Checks that a file can lie on this band.
-    fn check(&self, bands: Bands, source: &Source, band: usize) -> Result<()> {
+    fn check(&self, bands: Bands, source: &SimpleSource, band: usize) -> Result<()> {
         if bands == Bands::Stack {
             return Err(unsupported("another item of the same id is there already"));
         }

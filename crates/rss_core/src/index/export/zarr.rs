@@ -39,7 +39,7 @@ pub(super) fn write(
     refs.json(".zgroup", &zgroup())?;
     for file in files {
         let file = file?;
-        let arrays = match File::of(&file) {
+        let arrays = match FileArrays::of(&file) {
             Ok(arrays) => arrays,
             Err(err) => {
                 exported.leave_out(&file, None, err);
@@ -79,7 +79,7 @@ fn write_level<W: Write>(
     group: &str,
     asset: &str,
     url: &str,
-    level: &Level,
+    level: &LevelArray,
 ) -> io::Result<()> {
     let group = format!("{group}/{}", level.number);
     refs.json(&format!("{group}/.zgroup"), &zgroup())?;
@@ -94,7 +94,7 @@ fn write_level<W: Write>(
 pub(super) fn write_grid<W: Write>(
     refs: &mut References<W>,
     group: &str,
-    level: &Level,
+    level: &LevelArray,
 ) -> io::Result<()> {
     refs.json(
         &format!("{group}/{GRID}/.zarray"),
@@ -111,7 +111,7 @@ pub(super) fn write_chunks<W: Write>(
     refs: &mut References<W>,
     prefix: &str,
     url: &str,
-    level: &Level,
+    level: &LevelArray,
 ) -> io::Result<()> {
     let mut key = String::new();
     for chunk in &level.chunks {
@@ -182,13 +182,13 @@ pub(super) fn name_of(asset: &str) -> String {
 }
 
 /// A file as arrays.
-pub(super) struct File {
+pub(super) struct FileArrays {
     pub(super) url: String,
-    /// Level 0, which reads, then the others.
-    pub(super) levels: Vec<Result<Level>>,
+    /// LevelArray 0, which reads, then the others.
+    pub(super) levels: Vec<Result<LevelArray>>,
 }
 
-impl File {
+impl FileArrays {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if level 0 cannot be said.
@@ -196,7 +196,7 @@ impl File {
         let header = &*file.entry.header;
         let url = address::of_fsspec(&file.entry.location)?;
         let levels = header.levels.iter().enumerate();
-        let mut levels = levels.map(|(number, image)| Level::of(header, number, image));
+        let mut levels = levels.map(|(number, image)| LevelArray::of(header, number, image));
         let first = match levels.next() {
             Some(first) => first?,
             None => return Err(unsupported("no image")),
@@ -209,7 +209,7 @@ impl File {
 }
 
 /// A level as an array.
-pub(super) struct Level {
+pub(super) struct LevelArray {
     pub(super) number: usize,
     pub(super) size: Size,
     pub(super) encoding: Encoding,
@@ -221,7 +221,7 @@ pub(super) struct Level {
     zattrs: Map<String, Value>,
 }
 
-impl Level {
+impl LevelArray {
     fn of(header: &Header, number: usize, image: &Image) -> Result<Self> {
         let encoding = Encoding::of(header, image)?;
         let chunks = encoding.chunks(image)?;

@@ -19,7 +19,7 @@ const MOST_ROW_BYTES: usize = 256 << 20;
 
 /// What is decoded: a tile, and what of it is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct TileJob {
     /// The whole tile, edges included, in pixels of the level.
     pub(super) tile: Window,
     /// The part of it that is wanted.
@@ -27,7 +27,7 @@ pub(super) struct Job {
 }
 
 /// A band in a tile, and where its samples go.
-pub(super) struct Target<T> {
+pub(super) struct BandTarget<T> {
     /// Which sample of a pixel.
     pub(super) in_tile: usize,
     pub(super) slot: Slot<T>,
@@ -72,8 +72,8 @@ pub(super) fn decode<T: Value>(
     level: &Level,
     little_endian: bool,
     bytes: &[u8],
-    job: &Job,
-    targets: &mut [Target<T>],
+    job: &TileJob,
+    targets: &mut [BandTarget<T>],
 ) -> Result<()> {
     let length = tile_bytes(level)?;
     // The last strip stores the rows that are there and no more, and some writers do so with tiles.
@@ -81,7 +81,7 @@ pub(super) fn decode<T: Value>(
     let whole_rows = usize::try_from(level.tile.height).unwrap_or(1).max(1);
     let least = length / whole_rows * usize::try_from(rows_there).unwrap_or(0);
     decompress(level, little_endian, bytes, length, least, |raw| {
-        let rows = Rows {
+        let rows = TileRows {
             raw,
             row_bytes: length / whole_rows,
             stored: level.stored,
@@ -94,7 +94,7 @@ pub(super) fn decode<T: Value>(
 }
 
 /// The rows of a decompressed tile.
-struct Rows<'a> {
+struct TileRows<'a> {
     raw: &'a [u8],
     row_bytes: usize,
     stored: Stored,
@@ -103,8 +103,8 @@ struct Rows<'a> {
     little_endian: bool,
 }
 
-impl Rows<'_> {
-    fn write<T: Value>(&self, job: &Job, targets: &mut [Target<T>]) -> Result<()> {
+impl TileRows<'_> {
+    fn write<T: Value>(&self, job: &TileJob, targets: &mut [BandTarget<T>]) -> Result<()> {
         let first_row = (job.wanted.row - job.tile.row) as usize;
         let first_col = (job.wanted.col - job.tile.col) as usize;
         let height = job.wanted.height as usize;
@@ -119,7 +119,7 @@ impl Rows<'_> {
         let mut pixels = vec![T::default(); job.wanted.width as usize * self.per_pixel];
         for row in 0..height {
             self.read(first_row + row, first_col * self.per_pixel, &mut pixels)?;
-            for Target { in_tile, slot } in &mut *targets {
+            for BandTarget { in_tile, slot } in &mut *targets {
                 let out = slot.row(row).ok_or_else(ends_early)?;
                 for (out, pixel) in out.iter_mut().zip(pixels.chunks_exact(self.per_pixel)) {
                     *out = pixel.get(*in_tile).copied().unwrap_or_default();

@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{
-    decode::{self, Job, Target},
+    decode::{self, BandTarget, TileJob},
     directory::{Parts, Stop},
     index::{self, Index},
     level::Level,
@@ -154,11 +154,11 @@ fn decode_first<T: super::samples::Value>(
         window: wanted,
     };
     let (rest, places) = Canvas::<T>::new(1, wanted)?.split(&[place])?;
-    let mut targets: Vec<Target<T>> = places
+    let mut targets: Vec<BandTarget<T>> = places
         .into_iter()
-        .map(|place| Target { in_tile: 0, place })
+        .map(|place| BandTarget { in_tile: 0, place })
         .collect();
-    let job = Job { tile, wanted };
+    let job = TileJob { tile, wanted };
     decode::decode(level, little_endian, bytes, &job, &mut targets)?;
     drop(targets);
     rest.join()?;

@@ -201,7 +201,7 @@ fn wrong(what: impl std::fmt::Display) -> Error {
 fn refused(stop: Stop) -> Error {
     match stop {
         Stop::Failed(err) => err,
-        Stop::Missing(_) => wrong("a hole"),
+        Stop::Missing(_) => wrong("a gap"),
     }
 }
 

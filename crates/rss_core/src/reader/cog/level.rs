@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     directory::{Entry, Parts, Reader, Stop, corrupt, unsupported},
-    table::Table,
+    table::NumberTable,
 };
 use crate::{geo::Size, raster::DataType, reader::Tiles};
 
@@ -46,9 +46,9 @@ pub(super) struct Level {
 pub(super) enum Tables {
     /// Tables of the file, read when their numbers are needed.
     InFile {
-        offsets: Table,
+        offsets: NumberTable,
         /// Some writers leave out how long samples are that they did not compress.
-        byte_counts: Option<Table>,
+        byte_counts: Option<NumberTable>,
     },
     /// An index knew it.
     Known(Arc<Tiles>),
@@ -241,7 +241,7 @@ impl Level {
             None => Ok(vec![None; numbers.len()]),
         };
         let mut tables = [Some(offsets), byte_counts.as_ref()].into_iter().flatten();
-        if self.back_to_back && !tables.all(Table::is_small) {
+        if self.back_to_back && !tables.all(NumberTable::is_small) {
             let offsets_of = |numbers: &[u64]| offsets.read(numbers, little_endian, parts);
             return self.ranges_between(numbers, offsets_of, counts_of);
         }
@@ -451,11 +451,11 @@ impl Level {
 
 impl Reader<'_> {
     /// Returns a table's place; its numbers are read when they are needed.
-    fn table(&self, entries: &[Entry], tag: u16) -> Option<Table> {
+    fn table(&self, entries: &[Entry], tag: u16) -> Option<NumberTable> {
         let entry = entries.iter().find(|entry| entry.tag == tag)?;
         // Writers take signed types too; a negative number then lies past any file.
         matches!(entry.kind, 3 | 4 | 8 | 9 | 13 | 16 | 17).then_some(())?;
-        Some(Table {
+        Some(NumberTable {
             at: entry.at,
             count: entry.count,
             width: entry.width()?,
@@ -521,7 +521,7 @@ impl Reader<'_> {
         };
         let plain = compression == Compression::None;
         // A table that is too short says nothing.
-        let tables = tables.map(|(offsets, counts): (Table, Option<Table>)| {
+        let tables = tables.map(|(offsets, counts): (NumberTable, Option<NumberTable>)| {
             (
                 offsets,
                 counts.filter(|counts| counts.count >= offsets.count),

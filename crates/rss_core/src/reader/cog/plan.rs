@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{decode::Job, level::Level};
+use super::{decode::TileJob, level::Level};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Size, TileIndex, Window},
@@ -19,7 +19,7 @@ pub(super) struct Needed {
     /// In the tables of the level.
     pub(super) number: u64,
     pub(super) at: TileIndex,
-    pub(super) job: Job,
+    pub(super) job: TileJob,
     pub(super) bands: Vec<BandOf>,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn needed(level: &Level, resolved: &Resolved) -> Result<Vec<Needed>> 
                 needed.push(Needed {
                     number: level.number(col, row, plane),
                     at: TileIndex { col, row },
-                    job: Job {
+                    job: TileJob {
                         tile,
                         wanted: overlap(&tile, &resolved.window),
                     },

@@ -18,7 +18,7 @@ const WEST_SOUTH: &str = r#"AXIS["Westing",WEST],AXIS["Southing",SOUTH]"#;
 
 /// What a number of a projection is, and in which keys writers put it.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum ParameterKind {
     /// Of the natural origin, the false origin or the centre.
     Latitude,
     Longitude,
@@ -29,7 +29,7 @@ enum Kind {
     Scale,
 }
 
-impl Kind {
+impl ParameterKind {
     fn keys(self) -> &'static [u64] {
         match self {
             Self::Latitude => &[3081, 3085, 3089],
@@ -52,22 +52,22 @@ impl Kind {
 
 /// Returns the method of a code and its parameters, but for those of Mercator and polar stereographic,
 /// which depend on what is there.
-fn method(code: u64) -> Option<(&'static str, &'static [(&'static str, Kind)])> {
-    use Kind::{Latitude, Longitude, Parallel1, Parallel2, Scale};
-    const ORIGIN: &[(&str, Kind)] = &[
+fn method(code: u64) -> Option<(&'static str, &'static [(&'static str, ParameterKind)])> {
+    use ParameterKind::{Latitude, Longitude, Parallel1, Parallel2, Scale};
+    const ORIGIN: &[(&str, ParameterKind)] = &[
         ("latitude_of_origin", Latitude),
         ("central_meridian", Longitude),
     ];
-    const SCALED: &[(&str, Kind)] = &[
+    const SCALED: &[(&str, ParameterKind)] = &[
         ("latitude_of_origin", Latitude),
         ("central_meridian", Longitude),
         ("scale_factor", Scale),
     ];
-    const CENTER: &[(&str, Kind)] = &[
+    const CENTER: &[(&str, ParameterKind)] = &[
         ("latitude_of_center", Latitude),
         ("longitude_of_center", Longitude),
     ];
-    const CONIC: &[(&str, Kind)] = &[
+    const CONIC: &[(&str, ParameterKind)] = &[
         ("latitude_of_center", Latitude),
         ("longitude_of_center", Longitude),
         ("standard_parallel_1", Parallel1),
@@ -167,7 +167,7 @@ fn stated(keys: &Keys, of: &[u64]) -> Option<Option<f64>> {
     Some(found)
 }
 
-fn angle_or_scale(keys: &Keys, kind: Kind) -> Option<f64> {
+fn angle_or_scale(keys: &Keys, kind: ParameterKind) -> Option<f64> {
     stated(keys, kind.keys())?.filter(|&value| kind.can_be(value))
 }
 
@@ -175,17 +175,17 @@ type Named = (&'static str, Vec<(&'static str, f64)>);
 
 /// Mercator is told by a parallel of true scale, or by the scale at the equator.
 fn mercator(keys: &Keys) -> Option<Named> {
-    let longitude = angle_or_scale(keys, Kind::Longitude)?;
+    let longitude = angle_or_scale(keys, ParameterKind::Longitude)?;
     // Another origin than the equator means another false northing, and readers differ on it.
-    if stated(keys, Kind::Latitude.keys())?.is_some_and(|latitude| latitude != 0.0) {
+    if stated(keys, ParameterKind::Latitude.keys())?.is_some_and(|latitude| latitude != 0.0) {
         return None;
     }
-    let scale = stated(keys, Kind::Scale.keys())?;
+    let scale = stated(keys, ParameterKind::Scale.keys())?;
     if keys.has(3078) {
         if scale.is_some_and(|scale| scale != 1.0) {
             return None;
         }
-        let parallel = angle_or_scale(keys, Kind::Parallel1)?;
+        let parallel = angle_or_scale(keys, ParameterKind::Parallel1)?;
         return Some((
             "Mercator_2SP",
             vec![
@@ -194,7 +194,7 @@ fn mercator(keys: &Keys) -> Option<Named> {
             ],
         ));
     }
-    let scale = scale.filter(|&scale| Kind::Scale.can_be(scale))?;
+    let scale = scale.filter(|&scale| ParameterKind::Scale.can_be(scale))?;
     Some((
         "Mercator_1SP",
         vec![("central_meridian", longitude), ("scale_factor", scale)],
@@ -203,15 +203,15 @@ fn mercator(keys: &Keys) -> Option<Named> {
 
 /// Polar stereographic is told by a parallel of true scale, or by the scale at the pole.
 fn polar_stereographic(keys: &Keys) -> Option<Named> {
-    let latitude = angle_or_scale(keys, Kind::Latitude)?;
-    let longitude = angle_or_scale(keys, Kind::PoleLongitude)?;
-    let scale = stated(keys, Kind::Scale.keys())?;
+    let latitude = angle_or_scale(keys, ParameterKind::Latitude)?;
+    let longitude = angle_or_scale(keys, ParameterKind::PoleLongitude)?;
+    let scale = stated(keys, ParameterKind::Scale.keys())?;
     let scale = match scale {
         Some(scale) if latitude.abs() == 90.0 => scale,
         None | Some(1.0) if latitude != 0.0 && latitude.abs() < 90.0 => 1.0,
         _ => return None,
     };
-    Kind::Scale.can_be(scale).then(|| {
+    ParameterKind::Scale.can_be(scale).then(|| {
         (
             "Polar_Stereographic",
             vec![

@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::Array3;
 
 use super::{
-    decode::{self, Job, Target},
+    decode::{self, BandTarget, TileJob},
     directory::{Parts, Stop},
     index::{self, Index},
     level::{Compression, Level, Stored, Tables},
@@ -198,7 +198,7 @@ impl RasterReader for Cog {
             .resolve(&inner.profile, inner.session.settings().read_bytes)
             .map_err(|err| err.at(&inner.location))?;
         let geobox = inner.profile.geobox(resolved.level_size, &resolved.window);
-        let image = Image::Level(request.level);
+        let image = ImageRef::Level(request.level);
         let mut sparse = Vec::new();
         let pixels = with_type!(inner.profile.dtype, T => {
             Sample::wrap(self.samples::<T>(image, &resolved, &mut sparse).await?)
@@ -214,7 +214,7 @@ impl RasterReader for Cog {
     async fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
         let (profile, most) = (&self.0.profile, self.0.session.settings().read_bytes);
         let stored = async {
-            let image = Image::Mask(request.level);
+            let image = ImageRef::Mask(request.level);
             let mut resolved = request.resolve(profile, most)?;
             let level = self.0.image(image)?;
             // All bands share a mask, or each has its own.
@@ -243,7 +243,7 @@ impl RasterReader for Cog {
         let plan = || {
             let most_bytes = inner.session.settings().read_bytes;
             let resolved = request.resolve(&inner.profile, most_bytes)?;
-            let level = inner.image(Image::Level(request.level))?;
+            let level = inner.image(ImageRef::Level(request.level))?;
             let tile_bytes = decode::tile_bytes(level)?;
             let needed = plan::needed(level, &resolved)?;
             let numbers: Vec<u64> = needed.iter().map(|needed| needed.number).collect();
@@ -299,7 +299,7 @@ impl RasterReader for Cog {
 
 /// Which image of the file.
 #[derive(Clone, Copy, Debug)]
-enum Image {
+enum ImageRef {
     Level(usize),
     /// The mask of a level.
     Mask(usize),
@@ -307,16 +307,16 @@ enum Image {
 
 impl Inner {
     /// Returns an image's layout.
-    fn image(&self, image: Image) -> Result<&Level> {
+    fn image(&self, image: ImageRef) -> Result<&Level> {
         let found = match image {
-            Image::Level(number) => self.index.levels.get(number),
-            Image::Mask(number) => self.index.masks.get(number).and_then(Option::as_ref),
+            ImageRef::Level(number) => self.index.levels.get(number),
+            ImageRef::Mask(number) => self.index.masks.get(number).and_then(Option::as_ref),
         };
         found.ok_or_else(|| match image {
-            Image::Level(number) => {
+            ImageRef::Level(number) => {
                 Error::new(ErrorKind::InvalidInput, format!("no level {number}"))
             }
-            Image::Mask(number) => Error::new(
+            ImageRef::Mask(number) => Error::new(
                 ErrorKind::Unsupported,
                 format!("level {number} has no mask of its own"),
             ),
@@ -324,7 +324,7 @@ impl Inner {
     }
 }
 
-impl fmt::Display for Image {
+impl fmt::Display for ImageRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Level(number) => write!(f, "level {number}"),
@@ -336,8 +336,8 @@ impl fmt::Display for Image {
 /// A tile on its way: what is decoded, and where to.
 struct Task<T> {
     at: TileIndex,
-    job: Job,
-    targets: Vec<Target<T>>,
+    job: TileJob,
+    targets: Vec<BandTarget<T>>,
 }
 
 /// One request, and the parts of its answer that are tiles.
@@ -396,7 +396,7 @@ impl Cog {
     /// stored is added to `sparse`.
     async fn samples<T: Value>(
         &self,
-        image: Image,
+        image: ImageRef,
         resolved: &Resolved,
         sparse: &mut Vec<Sparse>,
     ) -> Result<Array3<T>> {
@@ -421,9 +421,9 @@ impl Cog {
                 && let Some(task) = task.take()
             {
                 let value = samples::fill::<T>(match image {
-                    Image::Level(_) => inner.index.facts.nodata,
+                    ImageRef::Level(_) => inner.index.facts.nodata,
                     // What a mask does not store is hidden.
-                    Image::Mask(_) => None,
+                    ImageRef::Mask(_) => None,
                 });
                 for mut target in task.targets {
                     target.slot.fill(value);
@@ -454,7 +454,7 @@ impl Cog {
     /// Reads tiles of a local file where they are decoded.
     async fn read_disk<T: Value>(
         &self,
-        image: Image,
+        image: ImageRef,
         disk: &Disk,
         stored: Vec<(Task<T>, Range<u64>)>,
         tile_bytes: usize,
@@ -475,7 +475,7 @@ impl Cog {
     /// Fetches tiles, neighbours in one request, and decodes each as it arrives.
     async fn read_network<T: Value>(
         &self,
-        image: Image,
+        image: ImageRef,
         stored: Vec<(Task<T>, Range<u64>)>,
         tile_bytes: usize,
     ) -> Result<()> {
@@ -558,7 +558,7 @@ impl Cog {
             .iter()
             .map(|tile| {
                 let bands = tile.bands.iter();
-                let targets = bands.zip(slots.by_ref()).map(|(band, slot)| Target {
+                let targets = bands.zip(slots.by_ref()).map(|(band, slot)| BandTarget {
                     in_tile: band.in_tile,
                     slot,
                 });
@@ -575,7 +575,7 @@ impl Cog {
     /// Decodes one tile on the CPU pool, with the bytes that `give` hands over there.
     async fn on_cpu<T: Value>(
         &self,
-        image: Image,
+        image: ImageRef,
         task: Task<T>,
         give: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + Send + 'static,
     ) -> Result<()> {

@@ -19,14 +19,14 @@ const TABLE_MERGE: Merge = Merge {
 
 /// A table of numbers in the file, not read yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Table {
+pub(super) struct NumberTable {
     pub(super) at: u64,
     pub(super) count: u64,
     /// Bytes of one number.
     pub(super) width: u64,
 }
 
-impl Table {
+impl NumberTable {
     /// Returns true if the table is read with the header.
     pub(super) fn is_small(&self) -> bool {
         let bytes = self.count.checked_mul(self.width);

@@ -4,10 +4,10 @@
 //! GDAL says of a failure is understood in [`said`], and how a bucket is reached in [`options`]. Where
 //! the session says so, GDAL reads through our own stores: [`vsi`].
 
+mod diagnostics;
 mod options;
 mod raw;
 mod reader;
-mod said;
 mod translate;
 mod vsi;
 mod workers;

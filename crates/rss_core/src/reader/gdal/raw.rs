@@ -12,7 +12,7 @@ use std::{
 
 use gdal::{Dataset, raster::RasterBand, spatial_ref::CoordTransform};
 
-use super::said::{self, Doing};
+use super::diagnostics::{self, Doing};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
@@ -210,7 +210,7 @@ pub(super) fn read<T>(
     if result == gdal_sys::CPLErr::CE_None {
         Ok(())
     } else {
-        Err(said::error(Doing::Read))
+        Err(diagnostics::error(Doing::Read))
     }
 }
 
@@ -266,7 +266,7 @@ pub(super) fn translate(
     let options =
         unsafe { gdal_sys::GDALTranslateOptionsNew(pointers.as_mut_ptr(), ptr::null_mut()) };
     if options.is_null() {
-        return Err(said::error(Doing::Write));
+        return Err(diagnostics::error(Doing::Write));
     }
     let mut call = Call {
         progress,
@@ -292,9 +292,9 @@ pub(super) fn translate(
         std::panic::resume_unwind(panic);
     }
     // Versions before 3.7 do not return what went wrong when a dataset is closed.
-    match said::failure(Doing::Write) {
+    match diagnostics::failure(Doing::Write) {
         None if made => Ok(()),
         Some(err) => Err(err),
-        None => Err(said::error(Doing::Write)),
+        None => Err(diagnostics::error(Doing::Write)),
     }
 }

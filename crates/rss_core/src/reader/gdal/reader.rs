@@ -16,9 +16,8 @@ use ndarray::Array3;
 use object_store::ObjectStoreExt;
 
 use super::{
-    options, raw,
-    said::{self, Doing},
-    vsi,
+    diagnostics::{self, Doing},
+    options, raw, vsi,
     workers::Pool,
 };
 use crate::{
@@ -146,7 +145,7 @@ impl Way {
 
 /// What a read needs to know that a profile does not say.
 #[derive(Clone, Debug)]
-struct Layout {
+struct BlockLayout {
     /// GDAL's type of the samples in memory.
     code: u32,
     /// GDAL's overview for each level from 1 on.
@@ -164,7 +163,7 @@ struct Inner {
     id: u64,
     home: usize,
     profile: Profile,
-    layout: Layout,
+    layout: BlockLayout,
 }
 
 impl fmt::Debug for Reader {
@@ -203,7 +202,7 @@ impl RasterReader for Reader {
             .map_err(|err| err.at(&inner.location))?;
         let geobox = inner.profile.geobox(resolved.level_size, &resolved.window);
         let dtype = inner.profile.dtype;
-        let read = move |part: Part<'_>| Ok((part.read(dtype)?, part.sparse()?));
+        let read = move |part: LevelWindow<'_>| Ok((part.read(dtype)?, part.sparse()?));
         let (pixels, sparse) = self.part(request.level, resolved, read).await?;
         Ok(Raster {
             pixels,
@@ -218,7 +217,7 @@ impl RasterReader for Reader {
         let stored = async {
             let resolved = request.resolve(profile, most)?;
             let geobox = profile.geobox(resolved.level_size, &resolved.window);
-            let read = |part: Part<'_>| part.mask();
+            let read = |part: LevelWindow<'_>| part.mask();
             Ok(Raster {
                 pixels: self.part(request.level, resolved, read).await?,
                 geobox,
@@ -245,7 +244,7 @@ impl Reader {
         &self,
         level: usize,
         resolved: Resolved,
-        read: impl FnOnce(Part<'_>) -> Result<R> + Send + 'static,
+        read: impl FnOnce(LevelWindow<'_>) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let inner = &self.0;
         let path = inner.way.path(&inner.session, &inner.location).await?;
@@ -255,7 +254,7 @@ impl Reader {
             .call(inner.home, move |worker| {
                 let dataset = worker.dataset(id, &path)?;
                 let overview = level.checked_sub(1);
-                read(Part {
+                read(LevelWindow {
                     dataset,
                     overview: overview.and_then(|level| layout.overviews.get(level).copied()),
                     window: resolved.window,
@@ -275,7 +274,7 @@ impl Reader {
 }
 
 /// A window of some bands of one level.
-struct Part<'a> {
+struct LevelWindow<'a> {
     dataset: &'a Dataset,
     overview: Option<usize>,
     window: Window,
@@ -284,14 +283,14 @@ struct Part<'a> {
     code: u32,
 }
 
-impl Part<'_> {
+impl LevelWindow<'_> {
     fn read(&self, dtype: DataType) -> Result<Pixels> {
         with_type!(dtype, T => self.samples::<T>())
     }
 
     /// Returns a band, counted from 0, of this level.
     fn band(&self, band: usize) -> Result<RasterBand<'_>> {
-        let wrong = |_| said::error(Doing::Read);
+        let wrong = |_| diagnostics::error(Doing::Read);
         let band = self.dataset.rasterband(band + 1).map_err(wrong)?;
         match self.overview {
             Some(overview) => band.overview(overview).map_err(wrong),
@@ -306,7 +305,7 @@ impl Part<'_> {
         let band = self.band(self.bands.first().copied().unwrap_or(0))?;
         let mask = band
             .open_mask_band()
-            .map_err(|_| said::error(Doing::Read))?;
+            .map_err(|_| diagnostics::error(Doing::Read))?;
         let code = gdal_sys::GDALDataType::GDT_Byte;
         raw::read(&mask, &self.window, code, &mut samples)?;
         // GDAL makes bytes of bits where all bands share a mask, and not where each has its own.
@@ -378,7 +377,7 @@ impl Part<'_> {
 }
 
 /// Returns what a dataset says of itself.
-fn describe(dataset: &Dataset) -> Result<(Profile, Layout)> {
+fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
     let unsupported = |message: String| Error::new(ErrorKind::Unsupported, message);
     let count = dataset.raster_count();
     if count == 0 {
@@ -388,12 +387,12 @@ fn describe(dataset: &Dataset) -> Result<(Profile, Layout)> {
     }
     let band = dataset
         .rasterband(1)
-        .map_err(|_| said::error(Doing::Open))?;
+        .map_err(|_| diagnostics::error(Doing::Open))?;
     let (dtype, code) = type_of(&band)?;
     for number in 2..=count {
         let other = dataset
             .rasterband(number)
-            .map_err(|_| said::error(Doing::Open))?;
+            .map_err(|_| diagnostics::error(Doing::Open))?;
         if type_of(&other)? != (dtype, code) {
             return Err(unsupported(format!(
                 "band {number} has another data type than band 1"
@@ -444,7 +443,7 @@ fn describe(dataset: &Dataset) -> Result<(Profile, Layout)> {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
     };
-    let layout = Layout {
+    let layout = BlockLayout {
         code,
         overviews: overviews.into_iter().map(|(_, at)| at).collect(),
     };
@@ -457,7 +456,7 @@ fn bands(dataset: &Dataset, count: usize) -> Result<Vec<BandProfile>> {
         .map(|number| {
             let band = dataset
                 .rasterband(number)
-                .map_err(|_| said::error(Doing::Open))?;
+                .map_err(|_| diagnostics::error(Doing::Open))?;
             let said = |text: String| (!text.is_empty()).then_some(text);
             Ok(BandProfile {
                 color: ColorInterp::of_name(&raw::color_name(&band)).unwrap_or_default(),

@@ -15,9 +15,8 @@ use gdal::{Dataset, DatasetOptions, GdalOpenFlags};
 use tokio::sync::oneshot;
 
 use super::{
-    options, raw,
-    said::{self, Doing},
-    vsi,
+    diagnostics::{self, Doing},
+    options, raw, vsi,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -41,7 +40,7 @@ const DRIVERS: &[&str] = &[
     "HDF5",
 ];
 
-type Job = Box<dyn FnOnce(&mut Worker) + Send>;
+type Call = Box<dyn FnOnce(&mut Worker) + Send>;
 
 /// The GDAL threads of a session; they end when the session does.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ pub(super) struct Pool {
 
 #[derive(Debug)]
 struct Thread {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<Call>,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -128,11 +127,11 @@ impl Pool {
 
 impl Thread {
     fn start(number: usize, options: Arc<Vec<(String, String)>>) -> Result<Self> {
-        let (jobs, queue) = mpsc::channel::<Job>();
+        let (jobs, queue) = mpsc::channel::<Call>();
         thread::Builder::new()
             .name(format!("rss-gdal-{number}"))
             .spawn(move || {
-                said::listen();
+                diagnostics::listen();
                 for (name, value) in options.iter() {
                     // Fails for a text with a NUL only, which no option takes.
                     let _ = gdal::config::set_thread_local_config_option(name, value);
@@ -140,7 +139,7 @@ impl Thread {
                 raw::reset_traffic_once();
                 let mut worker = Worker { open: Vec::new() };
                 while let Ok(job) = queue.recv() {
-                    said::forget();
+                    diagnostics::forget();
                     // A panic must not take the thread with it: its caller gets an error.
                     let _ = catch_unwind(AssertUnwindSafe(|| job(&mut worker)));
                 }
@@ -259,5 +258,5 @@ pub(super) fn open(path: &str) -> Result<Dataset> {
         allowed_drivers: Some(drivers),
         ..DatasetOptions::default()
     };
-    Dataset::open_ex(path, options).map_err(|_| said::error(Doing::Open))
+    Dataset::open_ex(path, options).map_err(|_| diagnostics::error(Doing::Open))
 }

@@ -50,12 +50,12 @@ pub(super) enum Found {
 
 /// The place of one key.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct EntryPaths {
     pub(super) data: PathBuf,
     pub(super) record: PathBuf,
 }
 
-impl Place {
+impl EntryPaths {
     pub(super) fn new(entries: &Path, digest: &str, file: &str) -> Self {
         let dir = entries.join(digest.get(..2).unwrap_or("00"));
         Self {

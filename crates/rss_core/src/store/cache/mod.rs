@@ -30,7 +30,7 @@ pub(crate) use self::key::{CacheKey, hex};
 #[cfg(feature = "index")]
 pub(crate) use self::key::{has_secrets, without_secrets};
 use self::{
-    entry::{Found, Place, RECORD_ENDING, Record},
+    entry::{EntryPaths, Found, RECORD_ENDING, Record},
     scratch::{Desk, Pin, Scratch, sessions},
 };
 use super::{StoreOptions, bucket, fault::of_io};
@@ -119,7 +119,7 @@ pub struct Removed {
 
 /// What a maker is asked for.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct FillRequest {
     /// Where the file is to be written.
     pub(crate) path: PathBuf,
     /// The entity tag of a file past its time: the source may say that it is still good.
@@ -197,7 +197,7 @@ impl FileCache {
     /// written, is a file, or is full.
     pub(crate) async fn get_or_make<F, M>(&self, key: &CacheKey, make: F) -> Result<CachedFile>
     where
-        F: FnOnce(Order) -> M,
+        F: FnOnce(FillRequest) -> M,
         M: Future<Output = Result<Made>>,
     {
         if let Some(file) = self.blocking(key, Self::hit).await? {
@@ -223,7 +223,7 @@ impl FileCache {
 
     async fn make<F, M>(&self, key: &CacheKey, lock: MakeLock, make: F) -> Result<CachedFile>
     where
-        F: FnOnce(Order) -> M,
+        F: FnOnce(FillRequest) -> M,
         M: Future<Output = Result<Made>>,
     {
         let (place, stale, desk, pin) = self
@@ -232,7 +232,7 @@ impl FileCache {
                 let desk = scratch.desk().map_err(|err| cache.wrong(&err))?;
                 let _using = cache.lock_shared()?;
                 let pin = scratch.pin(key.digest()).map_err(|err| cache.wrong(&err))?;
-                let place = Place::of(&cache.root()?.join("entries"), key);
+                let place = EntryPaths::of(&cache.root()?.join("entries"), key);
                 let stale = match place.look(key, cache.0.settings.ttl) {
                     Found::Stale(record) => Some(record),
                     Found::Fresh(_) | Found::Missing => None,
@@ -240,7 +240,7 @@ impl FileCache {
                 Ok((place, stale, desk, pin))
             })
             .await?;
-        let order = Order {
+        let order = FillRequest {
             path: desk.path().join(key.file_name()),
             etag: stale.as_ref().and_then(|record| record.etag.clone()),
         };
@@ -302,7 +302,7 @@ impl FileCache {
     /// Returns the file of `key` if it is there, whole and young enough.
     fn hit(&self, key: &CacheKey) -> Result<Option<CachedFile>> {
         let scratch = self.scratch()?;
-        let place = Place::of(&self.root()?.join("entries"), key);
+        let place = EntryPaths::of(&self.root()?.join("entries"), key);
         let pin = {
             let _using = self.lock_shared()?;
             scratch.pin(key.digest()).map_err(|err| self.wrong(&err))?
@@ -412,7 +412,7 @@ impl FileCache {
 
     /// Removes the entries that `unwanted` picks and nobody uses (`pinned`: even if used), and
     /// files without a record.
-    fn remove_if(&self, unwanted: impl Fn(&Entry) -> bool, pinned: bool) -> Result<Removed> {
+    fn remove_if(&self, unwanted: impl Fn(&FolderEntry) -> bool, pinned: bool) -> Result<Removed> {
         let mut removed = Removed::default();
         if !self.exists()? {
             return Ok(removed);
@@ -458,7 +458,7 @@ impl FileCache {
             };
             let is_whole =
                 Record::read(&path.with_extension(RECORD_ENDING)).is_some_and(|record| {
-                    let place = Place::new(&self.0.entries_dir(), digest, &record.file);
+                    let place = EntryPaths::new(&self.0.entries_dir(), digest, &record.file);
                     fs::metadata(&place.data).is_ok_and(|meta| meta.len() == record.bytes)
                         && (path == place.data || path == place.record)
                 });
@@ -486,7 +486,7 @@ impl FileCache {
         Ok(files)
     }
 
-    fn entries(&self) -> Result<Vec<Entry>> {
+    fn entries(&self) -> Result<Vec<FolderEntry>> {
         let entries = self.0.entries_dir();
         Ok(self
             .files()?
@@ -498,8 +498,8 @@ impl FileCache {
             .filter_map(|path| {
                 let record = Record::read(&path)?;
                 let used = path.metadata().and_then(|meta| meta.modified()).ok()?;
-                let place = Place::new(&entries, &record.key, &record.file);
-                (place.record == path && place.data.is_file()).then_some(Entry {
+                let place = EntryPaths::new(&entries, &record.key, &record.file);
+                (place.record == path && place.data.is_file()).then_some(FolderEntry {
                     place,
                     record,
                     used,
@@ -673,8 +673,8 @@ impl Flight {
 }
 
 /// One entry of the folder.
-struct Entry {
-    place: Place,
+struct FolderEntry {
+    place: EntryPaths,
     record: Record,
     used: SystemTime,
 }

@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 use crate::{
     error::{Error, ErrorKind, Result},
     raster,
-    writer::kept::Gauge,
+    writer::tile_store::Gauge,
 };
 
 #[derive(Debug)]

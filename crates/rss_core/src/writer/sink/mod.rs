@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::{file::FileSink, object::ObjectSink};
-use super::{kept::Gauge, plan::invalid};
+use super::{plan::invalid, tile_store::Gauge};
 use crate::{error::Result, location::Location, session::Session};
 
 /// A file that is being written. Dropped before its end it leaves nothing behind.

@@ -18,7 +18,7 @@ use crate::{
     location::Location,
     session::Session,
     store,
-    writer::kept::Gauge,
+    writer::tile_store::Gauge,
 };
 
 /// The size of a part, unless the object has too many. S3 wants 5 MiB at least.
@@ -30,7 +30,7 @@ const UNDER_WAY: usize = 4;
 
 #[derive(Debug)]
 pub(in crate::writer) struct ObjectSink {
-    target: Target,
+    target: ObjectTarget,
     part_bytes: usize,
     /// What follows the header in the parts that it reaches into, and how much is missing of it.
     held: Vec<Bytes>,
@@ -46,7 +46,7 @@ pub(in crate::writer) struct ObjectSink {
 
 /// Where the object goes.
 #[derive(Clone)]
-struct Target {
+struct ObjectTarget {
     parts: Arc<dyn MultipartStore>,
     whole: Arc<dyn ObjectStore>,
     path: Path,
@@ -55,7 +55,7 @@ struct Target {
     runtime: Option<Handle>,
 }
 
-impl std::fmt::Debug for Target {
+impl std::fmt::Debug for ObjectTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.location)
     }
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Target {
 #[derive(Debug)]
 struct Upload {
     id: Arc<String>,
-    target: Target,
+    target: ObjectTarget,
     under_way: JoinSet<Result<(usize, PartId)>>,
     done: Vec<Option<PartId>>,
     is_complete: bool,
@@ -80,7 +80,7 @@ impl ObjectSink {
         gauge: &Arc<Gauge>,
     ) -> Result<Self> {
         let (whole, path) = session.stores().store(location)?;
-        let target = Target {
+        let target = ObjectTarget {
             parts: session.stores().multipart(location)?,
             whole,
             path,
@@ -90,7 +90,12 @@ impl ObjectSink {
         Self::to(target, header_bytes, most_bytes, gauge)
     }
 
-    fn to(target: Target, header_bytes: u64, most_bytes: u64, gauge: &Arc<Gauge>) -> Result<Self> {
+    fn to(
+        target: ObjectTarget,
+        header_bytes: u64,
+        most_bytes: u64,
+        gauge: &Arc<Gauge>,
+    ) -> Result<Self> {
         let most = (header_bytes.saturating_add(most_bytes)).div_ceil(MOST_PARTS);
         let part_bytes = PART_BYTES.max(most.next_multiple_of(1 << 20));
         let held_parts = header_bytes.div_ceil(part_bytes).max(1);
@@ -152,7 +157,7 @@ impl ObjectSink {
             let part = std::mem::take(&mut self.part);
             let payload: PutPayload = start.chain(part).collect();
             let bytes = payload.content_length();
-            let Target { whole, path, .. } = &self.target;
+            let ObjectTarget { whole, path, .. } = &self.target;
             let put = whole.put_opts(path, payload, PutOptions::default()).await;
             self.gauge.remove(bytes);
             return match put {
@@ -212,7 +217,7 @@ async fn complete(
     upload.complete().await
 }
 
-impl Target {
+impl ObjectTarget {
     fn failed(&self, err: &object_store::Error) -> Error {
         store::error(err, &self.location)
     }
@@ -220,7 +225,7 @@ impl Target {
 
 impl Upload {
     /// Begins an upload of which the first parts come last.
-    async fn begin(target: &Target, first_parts: usize) -> Result<Self> {
+    async fn begin(target: &ObjectTarget, first_parts: usize) -> Result<Self> {
         let id = target.parts.create_multipart(&target.path).await;
         Ok(Self {
             id: Arc::new(id.map_err(|err| target.failed(&err))?),
@@ -294,7 +299,7 @@ impl Upload {
 /// Removes the parts of an upload. Those under way must have ended: they would stay.
 async fn forget(
     mut under_way: JoinSet<Result<(usize, PartId)>>,
-    target: Target,
+    target: ObjectTarget,
     id: Arc<String>,
 ) -> Result<()> {
     under_way.shutdown().await;
@@ -331,7 +336,7 @@ mod tests {
         for megabytes in [3, 43] {
             let store = Arc::new(InMemory::new());
             let gauge = Arc::new(Gauge::default());
-            let target = Target {
+            let target = ObjectTarget {
                 parts: Arc::clone(&store) as Arc<dyn MultipartStore>,
                 whole: Arc::clone(&store) as Arc<dyn ObjectStore>,
                 path: Path::from("a.tif"),

@@ -7,7 +7,7 @@ use rss_core::{
     Crs, ErrorKind, GeoBox, GeoTransform, Location, Manifest, Pixels, QueryResult, Raster, Sample,
     Session, Size, Trust,
     apply::{
-        ApplyOptions, Block, BlockSample, Cube, CubeOptions, OnFailure, mosaic::Mosaic,
+        ApplyOptions, Block, BlockSample, ImageCube, ImageCubeOptions, OnFailure, mosaic::Mosaic,
         time::Grouping,
     },
     writer::CogOptions,
@@ -57,7 +57,7 @@ impl Files {
         QueryResult::from_json(session, all.to_string().as_bytes(), Trust::User).unwrap()
     }
 
-    fn cube(&self, options: &CubeOptions) -> rss_core::Result<Cube> {
+    fn cube(&self, options: &ImageCubeOptions) -> rss_core::Result<ImageCube> {
         let session = session();
         session.cube(&self.found(&session), options)
     }
@@ -88,7 +88,7 @@ fn save<T: Sample>(path: &Path, samples: Array2<T>, nodata: Option<f64>) {
 }
 
 /// All samples of a cube of one band, a date in each plane.
-fn all<T: BlockSample>(cube: &Cube, options: ApplyOptions) -> rss_core::Result<Array3<T>> {
+fn all<T: BlockSample>(cube: &ImageCube, options: ApplyOptions) -> rss_core::Result<Array3<T>> {
     let work = cube.apply(options, |block: &Block<T>| {
         Ok(block.band("red")?.to_owned())
     });
@@ -115,7 +115,7 @@ fn a_files_nodata_holds_where_the_catalogue_has_none() {
     );
     files.add(whole.clone(), Some(-1.0));
     files.add(half.clone(), Some(-1.0));
-    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let cube = files.cube(&ImageCubeOptions::new()).unwrap();
     assert_eq!(cube.bands()[0].nodata, Some(-1.0));
     let made = all::<i16>(&cube, ApplyOptions::new()).unwrap();
     assert_eq!(made.slice(s![0, .., ..]), whole);
@@ -135,7 +135,7 @@ fn whole_numbers_have_one_nodata_value_or_none() {
     let mut files = Files::new();
     files.add(noise(100, -1), Some(-1.0));
     files.add(noise(200, -2), Some(-2.0));
-    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let cube = files.cube(&ImageCubeOptions::new()).unwrap();
     let err = all::<i16>(&cube, ApplyOptions::new()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::InvalidInput);
     let said = "item day-2, asset red: its nodata value is -2, the cube's is -1: load float32";
@@ -148,12 +148,12 @@ fn whole_numbers_have_one_nodata_value_or_none() {
     let mut files = Files::new();
     files.add(noise(100, -1), None);
     files.add(noise(200, -2), None);
-    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let cube = files.cube(&ImageCubeOptions::new()).unwrap();
     assert_eq!(cube.bands()[0].nodata, None);
     let made = all::<i16>(&cube, ApplyOptions::new()).unwrap();
     assert_eq!((made[(0, 5, 9)], made[(1, 5, 9)]), (-1, -2));
     files.add(noise(300, -3).slice(s![..7, ..]).to_owned(), None);
-    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let cube = files.cube(&ImageCubeOptions::new()).unwrap();
     let err = all::<i16>(&cube, ApplyOptions::new()).unwrap_err();
     assert!(
         err.message().contains("band red has no nodata value"),
@@ -169,7 +169,7 @@ fn doubles_hold_what_floats_would_round() {
     let mut files = Files::new();
     let exact = 16_777_217_i32;
     files.add(Array2::from_elem((SIDE, SIDE), exact), None);
-    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let cube = files.cube(&ImageCubeOptions::new()).unwrap();
     let made = all::<f64>(&cube, ApplyOptions::new()).unwrap();
     assert!(made.iter().all(|&red| red == f64::from(exact)));
     let rounded = all::<f32>(&cube, ApplyOptions::new()).unwrap();
@@ -180,7 +180,7 @@ fn doubles_hold_what_floats_would_round() {
 fn missing_pixels_become_the_nodata_value_that_is_chosen() {
     let mut files = Files::new();
     files.add(noise(100, -1), Some(-1.0));
-    let cube = files.cube(&CubeOptions::new()).unwrap();
+    let cube = files.cube(&ImageCubeOptions::new()).unwrap();
     let options = ApplyOptions::new().with_nodata(-9999.0);
     let made = all::<f32>(&cube, options.clone()).unwrap();
     assert_eq!(made[(0, 5, 9)], -9999.0);
@@ -207,21 +207,25 @@ fn a_file_of_unknown_grid_that_is_missing_follows_the_policy() {
     let mut files = Files::new();
     files.add(noise(100, -1), Some(-1.0));
     files.name(&files.path("gone.tif"));
-    let err = files.cube(&CubeOptions::new()).unwrap_err();
+    let err = files.cube(&ImageCubeOptions::new()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::NotFound);
     assert!(err.message().contains("item day-2, asset red"), "{err}");
-    let options = CubeOptions::new().with_on_failure(OnFailure::Hole);
+    let options = ImageCubeOptions::new().with_on_failure(OnFailure::Skip);
     let cube = files.cube(&options).unwrap();
     let work = cube.apply(ApplyOptions::new(), |block: &Block<i16>| {
         Ok(block.band("red")?.to_owned())
     });
     let (raster, report) = session().compute(work).unwrap();
-    let holes: Vec<_> = report.holes.iter().map(|hole| hole.item.as_str()).collect();
-    assert_eq!(holes, ["day-2"]);
+    let missing_inputs: Vec<_> = report
+        .missing_inputs
+        .iter()
+        .map(|hole| hole.item.as_str())
+        .collect();
+    assert_eq!(missing_inputs, ["day-2"]);
     let view: ArrayView3<'_, i16> = raster.pixels.view().unwrap();
     assert_eq!(view.slice(s![0, .., ..]), noise(100, -1));
     assert!(view.slice(s![1, .., ..]).iter().all(|&red| red == -1));
-    // Of files that are all missing there is no grid to put holes on.
+    // Of files that are all missing there is no grid to put missing_inputs on.
     let mut files = Files::new();
     files.name(&files.path("gone.tif"));
     let err = files.cube(&options).unwrap_err();
@@ -241,7 +245,7 @@ fn a_mosaic_of_all_images_counts_their_memory() {
         .build()
         .unwrap();
     let made = |mosaic| {
-        let options = CubeOptions::new()
+        let options = ImageCubeOptions::new()
             .with_grouping(Grouping::All)
             .with_mosaic(mosaic);
         let cube = session.cube(&files.found(&session), &options).unwrap();
@@ -261,7 +265,7 @@ fn a_mosaic_of_all_images_counts_their_memory() {
 fn samples_that_nobody_explains_are_no_reflectance() {
     let mut files = Files::new();
     files.add(noise(100, -1), Some(-1.0));
-    let cube = files.cube(&CubeOptions::new().reflectance()).unwrap();
+    let cube = files.cube(&ImageCubeOptions::new().reflectance()).unwrap();
     let err = all::<f32>(&cube, ApplyOptions::new()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::InvalidInput);
     let said = "no item, manifest or file states what samples of int16 mean";
@@ -270,7 +274,7 @@ fn samples_that_nobody_explains_are_no_reflectance() {
     // Floats are values already.
     let mut files = Files::new();
     files.add(Array2::from_elem((SIDE, SIDE), 0.25_f32), None);
-    let cube = files.cube(&CubeOptions::new().reflectance()).unwrap();
+    let cube = files.cube(&ImageCubeOptions::new().reflectance()).unwrap();
     let made = all::<f32>(&cube, ApplyOptions::new()).unwrap();
     assert!(made.iter().all(|&red| red == 0.25));
 }
@@ -296,7 +300,7 @@ fn a_band_of_some_items_only_is_missing_where_nobody_named_it() {
     let made = |manifest: Manifest, names: &[&str], on_failure: OnFailure| {
         let found = files.found(&session);
         let found = found.with_canonical_bands(&manifest, names)?;
-        let options = CubeOptions::new()
+        let options = ImageCubeOptions::new()
             .with_manifest(manifest)
             .with_on_failure(on_failure);
         let cube = session.cube(&found, &options)?;
@@ -305,10 +309,10 @@ fn a_band_of_some_items_only_is_missing_where_nobody_named_it() {
         });
         let (raster, report) = session.compute(nir)?;
         let view: ArrayView3<'_, f32> = raster.pixels.view().unwrap();
-        Ok::<_, rss_core::Error>((view.to_owned(), report.holes))
+        Ok::<_, rss_core::Error>((view.to_owned(), report.missing_inputs))
     };
-    let (nir, holes) = made(manifest(true), &[], OnFailure::Fail).unwrap();
-    assert!(holes.is_empty(), "{holes:?}");
+    let (nir, missing_inputs) = made(manifest(true), &[], OnFailure::Fail).unwrap();
+    assert!(missing_inputs.is_empty(), "{missing_inputs:?}");
     assert_eq!(nir[(0, 7, 3)], f32::from(noise(700, -1)[(7, 3)]));
     assert!(
         nir.index_axis(ndarray::Axis(0), 1)
@@ -323,9 +327,9 @@ fn a_band_of_some_items_only_is_missing_where_nobody_named_it() {
             err.to_string().contains("day-2") && err.to_string().contains("nir"),
             "{err}"
         );
-        let (_, holes) = made(manifest(is_optional), names, OnFailure::Hole).unwrap();
-        let [hole] = &holes[..] else {
-            panic!("{holes:?}")
+        let (_, missing_inputs) = made(manifest(is_optional), names, OnFailure::Skip).unwrap();
+        let [hole] = &missing_inputs[..] else {
+            panic!("{missing_inputs:?}")
         };
         assert_eq!((&*hole.item, &*hole.asset), ("day-2", "nir"));
     }

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use rss_core::{
     Crs, Entry, GeoTransform, Location, Session, Size,
-    index::{self, Builder, Exported, Format, Index, Select, Source},
+    index::{self, Builder, ExportFormat, Exported, Index, Select, Source},
 };
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn index_of(path: &Path, items: &[(&str, &str, Entry)]) -> Index {
     Index::open(path).unwrap()
 }
 
-fn exported(index: &Index, format: Format, out: &Path) -> (Exported, String) {
+fn exported(index: &Index, format: ExportFormat, out: &Path) -> (Exported, String) {
     let files = index.entries(&Select::all()).unwrap();
     let exported = index::export(files, format, out).unwrap();
     (exported, fs::read_to_string(out).unwrap())
@@ -60,7 +60,7 @@ fn a_file_is_a_group_and_a_tile_is_a_reference() {
         &dir.path().join("i.parquet"),
         &[("a", "2021-01-01T00:00:00Z", sparse)],
     );
-    let (done, text) = exported(&index, Format::Kerchunk, &dir.path().join("out.json"));
+    let (done, text) = exported(&index, ExportFormat::Kerchunk, &dir.path().join("out.json"));
     assert_eq!((done.written, done.left_out.len()), (1, 0));
     let refs: Value = serde_json::from_str(&text).unwrap();
     let refs = &refs["refs"];
@@ -110,7 +110,11 @@ fn files_on_one_grid_are_a_cube_in_the_order_of_time() {
             ),
         ],
     );
-    let (done, text) = exported(&index, Format::KerchunkCube, &dir.path().join("out.json"));
+    let (done, text) = exported(
+        &index,
+        ExportFormat::KerchunkCube,
+        &dir.path().join("out.json"),
+    );
     assert_eq!((done.written, done.left_out.len()), (3, 0));
     let refs: Value = serde_json::from_str(&text).unwrap();
     let refs = &refs["refs"];
@@ -164,7 +168,7 @@ fn a_mosaic_takes_files_of_one_grid_and_says_why_not_the_others() {
             ),
         ],
     );
-    let (done, text) = exported(&index, Format::Vrt, &dir.path().join("out.vrt"));
+    let (done, text) = exported(&index, ExportFormat::Vrt, &dir.path().join("out.vrt"));
     assert_eq!(done.written, 2);
     let mut reasons: Vec<(&str, &str)> = done
         .left_out
@@ -198,7 +202,11 @@ fn a_mosaic_takes_files_of_one_grid_and_says_why_not_the_others() {
     assert!(place("old") < place("new"), "the newest on top: {text}");
     assert_eq!(text.matches("<VRTRasterBand ").count(), 1);
 
-    let (done, text) = exported(&index, Format::VrtStack, &dir.path().join("stack.vrt"));
+    let (done, text) = exported(
+        &index,
+        ExportFormat::VrtStack,
+        &dir.path().join("stack.vrt"),
+    );
     assert_eq!(done.written, 2);
     assert!(text.contains("<Description>old</Description>"), "{text}");
     assert_eq!(text.matches("<VRTRasterBand ").count(), 2);
@@ -219,7 +227,7 @@ fn an_export_of_nothing_leaves_what_was_there() {
     let out = dir.path().join("out.json");
     fs::write(&out, "before").unwrap();
     let files = index.entries(&Select::all()).unwrap();
-    let err = index::export(files, Format::Kerchunk, &out).unwrap_err();
+    let err = index::export(files, ExportFormat::Kerchunk, &out).unwrap_err();
     assert_eq!(err.kind(), rss_core::ErrorKind::Unsupported);
     assert_eq!(
         err.message(),
@@ -263,7 +271,7 @@ fn plain_strips_are_cut_so_that_chunks_are_of_one_size() {
             ("cut", "2021-01-01T00:00:00Z", strips(vec![160, 159, 80], 1)),
         ],
     );
-    let (done, text) = exported(&index, Format::Kerchunk, &dir.path().join("out.json"));
+    let (done, text) = exported(&index, ExportFormat::Kerchunk, &dir.path().join("out.json"));
     let reasons: Vec<_> = done
         .left_out
         .iter()
@@ -303,7 +311,7 @@ async fn all_but_fax_of_the_small_files_can_be_said() {
         .await
         .unwrap();
     let index = Index::open(&path).unwrap();
-    let (done, _) = exported(&index, Format::Kerchunk, &dir.path().join("out.json"));
+    let (done, _) = exported(&index, ExportFormat::Kerchunk, &dir.path().join("out.json"));
     assert_eq!(done.written + done.left_out.len(), report.ok);
     for one in &done.left_out {
         assert_eq!(
@@ -333,7 +341,11 @@ fn a_cube_makes_no_axes_of_absurd_length() {
             (&long, "2021-01-01T00:00:00Z", changed(&long, compressed)),
         ],
     );
-    let (done, text) = exported(&index, Format::KerchunkCube, &dir.path().join("out.json"));
+    let (done, text) = exported(
+        &index,
+        ExportFormat::KerchunkCube,
+        &dir.path().join("out.json"),
+    );
     assert_eq!((done.written, done.left_out.len()), (1, 1));
     assert_eq!(
         done.left_out[0].error.message(),
@@ -366,7 +378,8 @@ fn strips_that_would_be_very_many_chunks_are_left_out() {
         &[("a", "2021-01-01T00:00:00Z", strips)],
     );
     let files = index.entries(&Select::all()).unwrap();
-    let err = index::export(files, Format::Kerchunk, dir.path().join("out.json")).unwrap_err();
+    let err =
+        index::export(files, ExportFormat::Kerchunk, dir.path().join("out.json")).unwrap_err();
     assert_eq!(
         err.message(),
         "none of 1 files can be exported: strips that would be more than 1048576 chunks"

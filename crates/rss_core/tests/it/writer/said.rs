@@ -2,7 +2,7 @@
 
 use rss_core::{
     Backend, Crs, DataType, ErrorKind, GeoTransform, Raster,
-    writer::{Band, CogOptions, Compression, Statistics},
+    writer::{Band, BandStatistics, CogOptions, Compression},
 };
 use serde_json::Value;
 
@@ -113,7 +113,7 @@ fn statistics_are_those_that_gdal_computes() {
                     .parse()
                     .unwrap()
             };
-            let found: Statistics = report.statistics[band].unwrap();
+            let found: BandStatistics = report.statistics[band].unwrap();
             for (name, value, exactly) in [
                 ("STATISTICS_MINIMUM", found.min, true),
                 ("STATISTICS_MAXIMUM", found.max, true),

@@ -147,7 +147,7 @@ pub(super) fn check(bytes: &[u8], report: &CogReport) -> Vec<Directory> {
         tiles.sort_by_key(|tile| tile.start);
         assert!(tiles.is_sorted_by(|a, b| a.end == b.start), "{tiles:?}");
     }
-    // Tiles fill the file, without holes and without overlaps.
+    // Tiles fill the file, without missing_inputs and without overlaps.
     let mut tiles: Vec<_> = found.iter().flat_map(Directory::tiles).collect();
     tiles.sort_by_key(|tile| tile.start);
     assert_eq!(tiles.len() as u64, report.tiles - report.sparse);

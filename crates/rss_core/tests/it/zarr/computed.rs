@@ -11,7 +11,7 @@ use rss_core::{
         self, ApplyOptions, Block, BlockSample, Grid, OnFailure, reduce::Reducer, time::Grouping,
     },
     mask::Cleanup,
-    zarr::{Arrangement, Cube, CubeOptions, Image, Images, Layout, Use, Written},
+    zarr::{Arrangement, Cube, CubeImage, CubeOptions, Images, Layout, Use, Written},
 };
 use rss_testbed::{Band, Fault, Rule, Scene, Scenes, Service, Testbed};
 use serde_json::json;
@@ -79,18 +79,18 @@ fn two_zones(session: &Session, dir: &Path) -> QueryResult {
     QueryResult::from_json(session, items.as_bytes(), Trust::User).unwrap()
 }
 
-fn albers() -> apply::CubeOptions {
-    apply::CubeOptions::new()
+fn albers() -> apply::ImageCubeOptions {
+    apply::ImageCubeOptions::new()
         .with_grid(Grid::Projected(Crs::Epsg(3577), 25.0.into()))
         .with_resampling(Resampling::Bilinear)
 }
 
-async fn block<T: BlockSample>(cube: &apply::Cube) -> Array4<T> {
-    let (block, holes) = cube
+async fn block<T: BlockSample>(cube: &apply::ImageCube) -> Array4<T> {
+    let (block, missing_inputs) = cube
         .read::<T>(Window::whole(cube.grid().size))
         .await
         .unwrap();
-    assert_eq!(holes, []);
+    assert_eq!(missing_inputs, []);
     block.data().to_owned()
 }
 
@@ -103,7 +103,7 @@ async fn a_cube_over_two_zones_is_what_its_blocks_say() {
     let dir = tempfile::tempdir().unwrap();
     let session = session();
     let found = two_zones(&session, dir.path());
-    let cube = apply::Cube::of(&found, &albers()).await.unwrap();
+    let cube = apply::ImageCube::of(&found, &albers()).await.unwrap();
     let truth = block::<i16>(&cube).await;
     // Both zones are there, and in between.
     assert!(truth.iter().any(|&sample| sample == -999));
@@ -118,7 +118,7 @@ async fn a_cube_over_two_zones_is_what_its_blocks_say() {
         let options = options.with_layout(layout);
         let written = cube.zarr(&location, &options).await.unwrap();
         assert_eq!((written.steps, written.resumed), (2, 0));
-        assert_eq!(written.holes, []);
+        assert_eq!(written.missing_inputs, []);
         let stored = Cube::open(&session, &location).await.unwrap();
         assert_eq!(stored.grid(), cube.grid());
         let band = &stored.bands()[0];
@@ -143,7 +143,7 @@ async fn scaled_values_are_floats_and_what_is_missing_is_nan_or_chosen() {
     let dir = tempfile::tempdir().unwrap();
     let session = session();
     let found = two_zones(&session, dir.path());
-    let cube = apply::Cube::of(&found, &albers().reflectance())
+    let cube = apply::ImageCube::of(&found, &albers().reflectance())
         .await
         .unwrap();
     let truth = block::<f32>(&cube).await;
@@ -177,13 +177,13 @@ async fn a_computed_write_that_stops_goes_on_and_ends_with_the_same_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let session = session();
     let found = two_zones(&session, dir.path());
-    let cube = apply::Cube::of(&found, &albers().reflectance())
+    let cube = apply::ImageCube::of(&found, &albers().reflectance())
         .await
         .unwrap();
     let options = || small().with_overviews(1, Resampling::Average);
     let (whole, torn) = (dir.path().join("whole"), dir.path().join("torn"));
     cube.zarr(place(&whole), &options()).await.unwrap();
-    let stop = async |cube: &apply::Cube, stop: u64| {
+    let stop = async |cube: &apply::ImageCube, stop: u64| {
         let (enough, mut stopped) = tokio::sync::watch::channel(false);
         let options = options().with_progress(move |progress| {
             if progress.shards_done >= stop {
@@ -203,7 +203,7 @@ async fn a_computed_write_that_stops_goes_on_and_ends_with_the_same_bytes() {
     }
     // Samples that are made in another way are not mixed with these.
     let other = albers().reflectance().with_resampling(Resampling::Cubic);
-    let other = apply::Cube::of(&found, &other).await.unwrap();
+    let other = apply::ImageCube::of(&found, &other).await.unwrap();
     let err = other.zarr(place(&torn), &options()).await.unwrap_err();
     assert!(
         err.message()
@@ -226,12 +226,12 @@ async fn later_dates_are_added_if_they_are_made_alike() {
     let dir = tempfile::tempdir().unwrap();
     let session = session();
     let found = two_zones(&session, dir.path());
-    let all = apply::Cube::of(&found, &albers()).await.unwrap();
+    let all = apply::ImageCube::of(&found, &albers()).await.unwrap();
     let fixed = albers().with_grid(Grid::Of(all.grid().clone()));
     let mut items = found.items().clone();
     let later = items.items.split_off(2);
     let first = QueryResult::from_items(&session, items.clone(), Trust::User);
-    let first = apply::Cube::of(&first, &fixed).await.unwrap();
+    let first = apply::ImageCube::of(&first, &fixed).await.unwrap();
     let location = place(&dir.path().join("cube"));
     first.zarr(&location, &small()).await.unwrap();
 
@@ -243,18 +243,18 @@ async fn later_dates_are_added_if_they_are_made_alike() {
         assert!(err.message().contains(said), "{err}");
     };
     let options = albers().with_grid(Grid::Projected(Crs::Epsg(3577), 50.0.into()));
-    let other = apply::Cube::of(&found, &options).await.unwrap();
+    let other = apply::ImageCube::of(&found, &options).await.unwrap();
     refused(other.into(), "the cube lies on").await;
     let options = fixed.clone().with_resampling(Resampling::Nearest);
-    let other = apply::Cube::of(&found, &options).await.unwrap();
+    let other = apply::ImageCube::of(&found, &options).await.unwrap();
     refused(other.into(), "the cube's samples are made by {").await;
-    let other = apply::Cube::of(&found, &fixed.clone().reflectance())
+    let other = apply::ImageCube::of(&found, &fixed.clone().reflectance())
         .await
         .unwrap();
     refused(other.into(), "the images make red of float32").await;
     // Of a date that is there only whole is the same.
     let options = fixed.clone().with_grouping(Grouping::All);
-    let other = apply::Cube::of(&found, &options).await.unwrap();
+    let other = apply::ImageCube::of(&found, &options).await.unwrap();
     refused(other.into(), "a date is written at once").await;
     let raster = Raster {
         pixels: Pixels::I16(Array3::zeros((1, 10, 10))),
@@ -269,10 +269,10 @@ async fn later_dates_are_added_if_they_are_made_alike() {
         sparse: Vec::new(),
     };
     let copied =
-        Image::new("new", "2021-03-01T00:00:00Z".parse().unwrap()).with_band("red", raster);
+        CubeImage::new("new", "2021-03-01T00:00:00Z".parse().unwrap()).with_band("red", raster);
     refused(vec![copied].into(), "the cube's samples are made by {").await;
 
-    let all = apply::Cube::of(&found, &fixed).await.unwrap();
+    let all = apply::ImageCube::of(&found, &fixed).await.unwrap();
     let written = Cube::append(&session, &location, &all, &small())
         .await
         .unwrap();
@@ -286,7 +286,7 @@ async fn later_dates_are_added_if_they_are_made_alike() {
     assert!(red == block::<i16>(&all).await.index_axis(Axis(1), 0));
     items.items = later;
     let later = QueryResult::from_items(&session, items, Trust::User);
-    let later = apply::Cube::of(&later, &fixed).await.unwrap();
+    let later = apply::ImageCube::of(&later, &fixed).await.unwrap();
     let again = Cube::append(&session, &location, &later, &small())
         .await
         .unwrap();
@@ -299,11 +299,11 @@ async fn what_cannot_be_stored_is_refused_before_anything_is_written() {
     let session = session();
     let found = two_zones(&session, dir.path());
     let location = place(&dir.path().join("cube"));
-    let raw = apply::Cube::of(&found, &albers()).await.unwrap();
-    let scaled = apply::Cube::of(&found, &albers().reflectance())
+    let raw = apply::ImageCube::of(&found, &albers()).await.unwrap();
+    let scaled = apply::ImageCube::of(&found, &albers().reflectance())
         .await
         .unwrap();
-    let refused = async |cube: &apply::Cube, options: CubeOptions, said: &str| {
+    let refused = async |cube: &apply::ImageCube, options: CubeOptions, said: &str| {
         let err = cube.zarr(&location, &options).await.unwrap_err();
         assert!(err.message().contains(said), "{err}");
         assert!(!dir.path().join("cube").exists(), "{said}");
@@ -331,8 +331,11 @@ async fn what_cannot_be_stored_is_refused_before_anything_is_written() {
         crs: None,
         ..raw.grid().clone()
     };
-    let placeless =
-        apply::Cube::of(&found, &apply::CubeOptions::new().with_grid(Grid::Of(grid))).await;
+    let placeless = apply::ImageCube::of(
+        &found,
+        &apply::ImageCubeOptions::new().with_grid(Grid::Of(grid)),
+    )
+    .await;
     let err = match placeless {
         Ok(cube) => cube.zarr(&location, &small()).await.unwrap_err(),
         Err(err) => err,
@@ -344,7 +347,7 @@ async fn what_cannot_be_stored_is_refused_before_anything_is_written() {
         .build()
         .unwrap();
     let found = two_zones(&tight, dir.path());
-    let raw = apply::Cube::of(&found, &albers()).await.unwrap();
+    let raw = apply::ImageCube::of(&found, &albers()).await.unwrap();
     refused(
         &raw,
         small(),
@@ -420,8 +423,8 @@ impl Stage {
             .unwrap()
     }
 
-    fn masked() -> apply::CubeOptions {
-        apply::CubeOptions::new()
+    fn masked() -> apply::ImageCubeOptions {
+        apply::ImageCubeOptions::new()
             .reflectance()
             .with_mask("clouds".parse().unwrap(), Cleanup::default())
     }
@@ -451,7 +454,9 @@ async fn masked_pixels_are_missing_and_bands_share_the_mask() {
     let mut asked = Vec::new();
     for bands in [&["red"][..], &["red", "nir"]] {
         let found = stage.found(bands).await;
-        let cube = apply::Cube::of(&found, &Stage::masked()).await.unwrap();
+        let cube = apply::ImageCube::of(&found, &Stage::masked())
+            .await
+            .unwrap();
         stage.bed.clear_log();
         let location = place(&dir.path().join(bands.join("-")));
         let written = cube.zarr(&location, &options).await.unwrap();
@@ -490,7 +495,9 @@ async fn a_result_is_a_cube_of_one_date_or_of_all() {
     let dir = tempfile::tempdir().unwrap();
     let options = CubeOptions::new().with_layout(layout("1,64,64", "2,256,256"));
     let found = stage.found(&["red", "nir"]).await;
-    let cube = apply::Cube::of(&found, &Stage::masked()).await.unwrap();
+    let cube = apply::ImageCube::of(&found, &Stage::masked())
+        .await
+        .unwrap();
     let median = || cube.reduce(Reducer::Median, ApplyOptions::new());
     let (truth, _) = median().raster().await.unwrap();
     let truth = truth.pixels.view::<f32>().unwrap();
@@ -558,7 +565,7 @@ async fn what_cannot_be_read_is_listed_and_missing() {
     let found = stage.found(&["red", "nir"]).await;
     let location = || place(&dir.path().join("cube"));
     let options = CubeOptions::new().with_layout(layout("1,128,128", "2,512,512"));
-    let failing = apply::Cube::of(&found, &apply::CubeOptions::new())
+    let failing = apply::ImageCube::of(&found, &apply::ImageCubeOptions::new())
         .await
         .unwrap();
     let err = failing.zarr(location(), &options).await.unwrap_err();
@@ -566,13 +573,18 @@ async fn what_cannot_be_read_is_listed_and_missing() {
     assert!(err.to_string().contains(&broken.id), "{err}");
     assert!(!dir.path().join("cube").exists());
 
-    let with_holes = apply::CubeOptions::new().with_on_failure(OnFailure::Hole);
-    let cube = apply::Cube::of(&found, &with_holes).await.unwrap();
+    let with_holes = apply::ImageCubeOptions::new().with_on_failure(OnFailure::Skip);
+    let cube = apply::ImageCube::of(&found, &with_holes).await.unwrap();
     let listed = |written: &Written| {
-        let right = |hole: &apply::Hole| hole.item == broken.id && hole.asset == "nbart_nir_1";
-        assert!(written.holes.iter().all(right), "{:?}", written.holes);
+        let right =
+            |hole: &apply::MissingInput| hole.item == broken.id && hole.asset == "nbart_nir_1";
+        assert!(
+            written.missing_inputs.iter().all(right),
+            "{:?}",
+            written.missing_inputs
+        );
         // Of each shard of one of two pairs of dates.
-        assert_eq!(written.holes.len(), 9);
+        assert_eq!(written.missing_inputs.len(), 9);
     };
     {
         let (enough, mut stopped) = tokio::sync::watch::channel(false);
@@ -609,10 +621,10 @@ async fn a_computed_cube_goes_into_a_bucket() {
     let stage = Stage::new(|builder| builder.budget_bytes(60 << 20));
     stage.bed.add_bucket("cubes");
     let found = stage.found(&["red"]).await;
-    let options = apply::CubeOptions::new()
+    let options = apply::ImageCubeOptions::new()
         .with_grid(Grid::Resolution(20.0.into()))
         .with_resampling(Resampling::Average);
-    let cube = apply::Cube::of(&found, &options).await.unwrap();
+    let cube = apply::ImageCube::of(&found, &options).await.unwrap();
     let location = Location::parse("s3://cubes/some/cube.zarr").unwrap();
     cube.zarr(&location, &small()).await.unwrap();
     let stored = Cube::open(&stage.session, &location).await.unwrap();

@@ -13,7 +13,7 @@ use rss_core::{
     Collection, Crs, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
     Pixels, Raster, Resampling, Session, Size, Source, Window,
     apply::time::Grouping,
-    zarr::{Arrangement, Cube, CubeOptions, Image, Layout, PixelIndex, Use},
+    zarr::{Arrangement, Cube, CubeImage, CubeOptions, Layout, PixelIndex, Use},
 };
 use rss_testbed::{Band, Scenes, Service, Testbed};
 
@@ -53,8 +53,8 @@ fn raster(value: i16, right: u32, down: u32, width: u32, height: u32) -> Raster 
     }
 }
 
-fn image(number: u32, raster: Raster) -> Image {
-    Image::new(format!("scene-{number:02}"), day(number)).with_band("red", raster)
+fn image(number: u32, raster: Raster) -> CubeImage {
+    CubeImage::new(format!("scene-{number:02}"), day(number)).with_band("red", raster)
 }
 
 fn small() -> CubeOptions {
@@ -160,7 +160,7 @@ async fn an_image_that_does_not_fit_is_named() {
         change(&mut other);
         vec![image(1, raster(1, 0, 0, 50, 40)), image(2, other)]
     };
-    let cases: [(Vec<Image>, &str); 6] = [
+    let cases: [(Vec<CubeImage>, &str); 6] = [
         (
             other(&|raster| raster.geobox.crs = Some(Crs::Epsg(32756))),
             "image scene-02, band red: its CRS is EPSG:32756, expected EPSG:32755",
@@ -175,11 +175,11 @@ async fn an_image_that_does_not_fit_is_named() {
         ),
         (Vec::new(), "no images to write"),
         (
-            vec![Image::new("a", day(1)).with_band("time", raster(1, 0, 0, 4, 4))],
+            vec![CubeImage::new("a", day(1)).with_band("time", raster(1, 0, 0, 4, 4))],
             "band `time` is called as a coordinate is",
         ),
         (
-            vec![Image::new("a", day(1)).with_band("../red", raster(1, 0, 0, 4, 4))],
+            vec![CubeImage::new("a", day(1)).with_band("../red", raster(1, 0, 0, 4, 4))],
             "band `../red` cannot name an array",
         ),
     ];
@@ -201,9 +201,9 @@ async fn a_day_is_one_date_and_its_first_image_shows() {
     let (session, location) = (session(), place(&dir.path().join("cube")));
     let late = day(1) + Duration::from_secs(30 * 60);
     let images = vec![
-        Image::new("b", late).with_band("red", raster(2, 0, 20, 50, 40)),
-        Image::new("a", day(1)).with_band("red", raster(1, 0, 0, 50, 40)),
-        Image::new("c", day(3)).with_band("red", raster(3, 0, 0, 50, 40)),
+        CubeImage::new("b", late).with_band("red", raster(2, 0, 20, 50, 40)),
+        CubeImage::new("a", day(1)).with_band("red", raster(1, 0, 0, 50, 40)),
+        CubeImage::new("c", day(3)).with_band("red", raster(3, 0, 0, 50, 40)),
     ];
     let options = small().with_grouping(Grouping::SolarDay);
     // One is of the next day in Greenwich; at 148 degrees east it is the same.
@@ -232,7 +232,7 @@ async fn images_become_dates_by_day_month_or_all_at_once() {
     let late = day(1) + Duration::from_secs(30 * 60);
     let images = || {
         let image = |id: &str, time: DateTime<Utc>, value: i16| {
-            Image::new(id, time).with_band("red", raster(value, 0, 0, 20, 20))
+            CubeImage::new(id, time).with_band("red", raster(value, 0, 0, 20, 20))
         };
         let next_month = "2021-02-03T00:00:00Z".parse().unwrap();
         vec![
@@ -279,8 +279,8 @@ async fn without_nodata_every_pixel_of_the_first_image_shows() {
     };
     let late = day(1) + Duration::from_secs(60);
     let images = vec![
-        Image::new("a", day(1)).with_band("red", plain(0, 0)),
-        Image::new("b", late).with_band("red", plain(5, 20)),
+        CubeImage::new("a", day(1)).with_band("red", plain(0, 0)),
+        CubeImage::new("b", late).with_band("red", plain(5, 20)),
     ];
     let options = small().with_grouping(Grouping::SolarDay);
     Cube::create(&session, &location, images, &options)
@@ -381,7 +381,7 @@ async fn dates_are_added_and_what_was_there_stays() {
         .map(|_| ());
         // An image may lack a band.
         assert!(err.is_ok(), "{err:?}");
-        let early = Image::new("early", day(2)).with_band("red", raster(1, 0, 0, 50, 40));
+        let early = CubeImage::new("early", day(2)).with_band("red", raster(1, 0, 0, 50, 40));
         let err = Cube::append(&session, &location, vec![early], &options)
             .await
             .unwrap_err();
@@ -553,7 +553,7 @@ async fn a_query_becomes_a_cube() {
         .search_async()
         .await
         .unwrap();
-    let images = Image::of(&found).unwrap();
+    let images = CubeImage::of(&found).unwrap();
     assert_eq!(images.len(), 4);
     let dir = tempfile::tempdir().unwrap();
     let location = place(&dir.path().join("cube"));
@@ -588,7 +588,7 @@ async fn a_cube_in_a_bucket_costs_two_requests_a_cutout_and_one_when_it_is_open(
     };
     bed.put("cubes", "here", "a bucket");
     let location = Location::parse("s3://cubes/some/cube.zarr").unwrap();
-    let images: Vec<Image> = (1..=6)
+    let images: Vec<CubeImage> = (1..=6)
         .map(|number| image(number, raster(i16::try_from(number).unwrap(), 0, 0, 90, 70)))
         .collect();
     let (first, later) = images.split_at(4);
@@ -640,7 +640,7 @@ async fn a_shard_that_is_replaced_under_a_reader_is_read_anew() {
         .build()
         .unwrap();
     let location = Location::parse("s3://cubes/cube.zarr").unwrap();
-    let images: Vec<Image> = (1..=4)
+    let images: Vec<CubeImage> = (1..=4)
         .map(|number| image(number, raster(i16::try_from(number).unwrap(), 0, 0, 30, 30)))
         .collect();
     let (first, later) = images.split_at(3);

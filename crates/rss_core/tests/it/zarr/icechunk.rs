@@ -11,7 +11,7 @@ use ndarray::{Array3, ArrayD, IxDyn};
 use rss_core::{
     Crs, DataType, ErrorKind, GeoBox, GeoTransform, Location, Pixels, Raster, Resampling, Session,
     Size,
-    zarr::{Array, ArraySpec, Cube, CubeOptions, Icechunk, Image, Layout, Use, Written},
+    zarr::{Array, ArraySpec, Cube, CubeImage, CubeOptions, Icechunk, Layout, Use, Written},
 };
 use rss_testbed::{ACCESS_KEY, Fault, Rule, SECRET_KEY, Service, Testbed};
 use serde_json::json;
@@ -98,7 +98,7 @@ fn day(day: u32) -> DateTime<Utc> {
     format!("2021-01-{day:02}T23:50:00.024Z").parse().unwrap()
 }
 
-fn images(days: std::ops::RangeInclusive<u32>) -> Vec<Image> {
+fn images(days: std::ops::RangeInclusive<u32>) -> Vec<CubeImage> {
     let image = |number: u32| {
         let first = i16::try_from(number * 100).unwrap();
         let pixels = Array3::from_shape_fn((1, 70, 90), |(_, row, col)| {
@@ -124,7 +124,7 @@ fn images(days: std::ops::RangeInclusive<u32>) -> Vec<Image> {
             nodata: Some(-999.0),
             sparse: Vec::new(),
         };
-        Image::new(format!("scene-{number:02}"), day(number)).with_band("nbart_coastal", raster)
+        CubeImage::new(format!("scene-{number:02}"), day(number)).with_band("nbart_coastal", raster)
     };
     days.map(image).collect()
 }

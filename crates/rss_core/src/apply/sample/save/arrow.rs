@@ -14,7 +14,7 @@ use parquet::{
     file::properties::WriterProperties,
 };
 
-use super::{Row, Table, count_of};
+use super::{SampleRow, Table, count_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Rows of one record batch.
@@ -83,12 +83,12 @@ fn schema_of(table: &Table) -> SchemaRef {
 fn batches(table: &Table, schema: &SchemaRef) -> impl Iterator<Item = Result<RecordBatch>> {
     let starts = (0..table.len()).step_by(ROWS);
     starts.map(move |start| {
-        let rows: Vec<Row<'_>> = table.rows_in(start..start + ROWS).collect();
+        let rows: Vec<SampleRow<'_>> = table.rows_in(start..start + ROWS).collect();
         batch(table, schema, &rows)
     })
 }
 
-fn batch(table: &Table, schema: &SchemaRef, rows: &[Row<'_>]) -> Result<RecordBatch> {
+fn batch(table: &Table, schema: &SchemaRef, rows: &[SampleRow<'_>]) -> Result<RecordBatch> {
     let mut columns: Vec<ArrayRef> = Vec::new();
     let ids = rows.iter().map(|row| row.geometry.id.as_str());
     columns.push(Arc::new(StringArray::from_iter_values(ids)));
@@ -98,7 +98,7 @@ fn batch(table: &Table, schema: &SchemaRef, rows: &[Row<'_>]) -> Result<RecordBa
     }
     if table.is_of_points() {
         for axis in 0..2 {
-            let part = |row: &Row<'_>| {
+            let part = |row: &SampleRow<'_>| {
                 row.geometry
                     .place
                     .and_then(|place| place.get(axis).copied())

@@ -17,7 +17,7 @@ use std::{
 use chrono::SecondsFormat;
 use serde_json::{Map, Value, json};
 
-use super::table::{Row, Table};
+use super::table::{SampleRow, Table};
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::{io_error, temporary},
@@ -160,7 +160,7 @@ impl Table {
         self.rows().map(|row| self.json_of(&row))
     }
 
-    fn json_of(&self, row: &Row<'_>) -> Value {
+    fn json_of(&self, row: &SampleRow<'_>) -> Value {
         let mut object = Map::new();
         object.insert("id".to_owned(), json!(row.geometry.id));
         if self.is_named() {
@@ -193,7 +193,7 @@ fn count_of(number: f64) -> i64 {
     number as i64
 }
 
-fn time(row: &Row<'_>) -> String {
+fn time(row: &SampleRow<'_>) -> String {
     row.time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 

@@ -31,7 +31,7 @@ pub(super) fn unpack(
     let padded = bytes.iter().copied().chain([0; LOOK_AHEAD]);
     let bits = ByteReader::new(padded.map(Ok::<u8, std::convert::Infallible>));
     let Ok(bits) = bits;
-    let mut rows = Rows {
+    let mut rows = FaxRows {
         bits,
         width,
         above: Vec::new(),
@@ -66,14 +66,14 @@ fn broken() -> Error {
 }
 
 /// Reads rows as the places where the colour changes; the first change is from white to black.
-struct Rows<B> {
+struct FaxRows<B> {
     bits: B,
     width: u32,
     above: Vec<u32>,
     edges: Vec<u32>,
 }
 
-impl<B: BitReader> Rows<B> {
+impl<B: BitReader> FaxRows<B> {
     fn skip(&mut self, bits: u8) {
         // The reader counts bits that are not there as read.
         let _ = self.bits.consume(bits);

@@ -44,13 +44,13 @@ pub(super) fn unpack(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(
 
 /// A string of the table: where it stands in the output.
 #[derive(Clone, Copy, Default)]
-struct Entry {
+struct Code {
     from: u32,
     length: u32,
 }
 
 /// In which order codes lie in bytes.
-trait Order {
+trait BitOrder {
     /// Entries more than a width can name, when codes are widened.
     const LATE: usize;
     /// Adds eight bytes after the first `count` bits.
@@ -64,7 +64,7 @@ trait Order {
 struct HighFirst;
 struct LowFirst;
 
-impl Order for HighFirst {
+impl BitOrder for HighFirst {
     const LATE: usize = 0;
 
     fn add(buffer: u64, count: u32, bytes: [u8; 8]) -> u64 {
@@ -80,7 +80,7 @@ impl Order for HighFirst {
     }
 }
 
-impl Order for LowFirst {
+impl BitOrder for LowFirst {
     const LATE: usize = 1;
 
     fn add(buffer: u64, count: u32, bytes: [u8; 8]) -> u64 {
@@ -100,10 +100,15 @@ impl Order for LowFirst {
 /// string.
 ///
 /// The single bytes stand in `out` from `singles` on, a chunk and more before its end.
-fn decode<O: Order>(bytes: &[u8], length: usize, singles: usize, out: &mut [u8]) -> Option<usize> {
-    let mut table = [Entry::default(); ENTRIES];
+fn decode<O: BitOrder>(
+    bytes: &[u8],
+    length: usize,
+    singles: usize,
+    out: &mut [u8],
+) -> Option<usize> {
+    let mut table = [Code::default(); ENTRIES];
     for (from, entry) in (u32::try_from(singles).ok()?..).zip(table.iter_mut().take(CLEAR)) {
-        *entry = Entry { from, length: 1 };
+        *entry = Code { from, length: 1 };
     }
     let length = u32::try_from(length).ok()?;
     // The first code clears: until then none names a string.
@@ -164,7 +169,7 @@ fn decode<O: Order>(bytes: &[u8], length: usize, singles: usize, out: &mut [u8])
         }
         // The string of this code and the byte that will follow it.
         if let Some(free) = table.get_mut(next) {
-            *free = Entry {
+            *free = Code {
                 from: written,
                 length: entry.length + 1,
             };

@@ -32,14 +32,14 @@ const FETCHES_AT_ONCE: usize = 32;
 
 /// A version of an object, shared by all who have it open.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct VsiObject {
     object: Arc<Object>,
     merge: Merge,
-    kept: Mutex<Kept>,
+    kept: Mutex<ReadBuffer>,
     failed: AtomicBool,
 }
 
-impl File {
+impl VsiObject {
     /// Asks for the first bytes, and so for the size and the ETag.
     pub(super) fn open(session: &Session, location: &Location) -> Result<Self> {
         let (task, place) = (session.clone(), location.clone());
@@ -53,7 +53,7 @@ impl File {
                 gap_bytes: settings.gap_bytes,
                 fetch_bytes: settings.fetch_bytes,
             },
-            kept: Mutex::new(Kept::new(header)),
+            kept: Mutex::new(ReadBuffer::new(header)),
             failed: AtomicBool::new(false),
         })
     }
@@ -70,7 +70,7 @@ impl File {
 
     /// Forgets all bytes, and stays the same version.
     pub(super) fn forget(&self) {
-        *self.kept() = Kept::new(Bytes::new());
+        *self.kept() = ReadBuffer::new(Bytes::new());
     }
 
     /// Reads `range` as far as the file goes, and returns how many bytes that is. `put` gets them
@@ -205,7 +205,7 @@ impl File {
         result
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ReadBuffer> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -220,7 +220,7 @@ struct Piece {
 
 /// The bytes of one file in memory, and how far ahead to read.
 #[derive(Debug, Default)]
-struct Kept {
+struct ReadBuffer {
     header: Bytes,
     /// Where each begins; used last, last.
     recent: VecDeque<(u64, Bytes)>,
@@ -230,7 +230,7 @@ struct Kept {
     ahead: u64,
 }
 
-impl Kept {
+impl ReadBuffer {
     fn new(header: Bytes) -> Self {
         Self {
             next: header.len() as u64,
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn one_who_reads_on_gets_more_and_one_who_jumps_does_not() {
-        let mut kept = Kept::new(bytes(100));
+        let mut kept = ReadBuffer::new(bytes(100));
         let most = 100 * 1024;
         assert_eq!(kept.reach(100..110, most), 100..100 + 32 * 1024);
         let next = kept.next;
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_found_and_bounded() {
-        let mut kept = Kept::new(bytes(10));
+        let mut kept = ReadBuffer::new(bytes(10));
         assert_eq!(kept.find(4, 100).unwrap().len(), 6);
         assert_eq!(kept.find(4, 5).unwrap().len(), 1);
         assert_eq!(kept.find(10, 20), None);

@@ -20,7 +20,7 @@ use std::{
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use self::file::File;
+use self::file::VsiObject;
 pub(super) use self::plugin::install;
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -36,12 +36,12 @@ const PREFIX: &CStr = c"/vsirss/";
 const ANSWER_LIFE: Duration = Duration::from_secs(10);
 
 /// What is handed out in this process: GDAL calls us with a path and nothing else.
-static TABLE: Mutex<Table> = Mutex::new(Table {
+static TABLE: Mutex<Handles> = Mutex::new(Handles {
     last: 0,
     mounts: BTreeMap::new(),
 });
 
-struct Table {
+struct Handles {
     /// The number of the last session that came here.
     last: u64,
     mounts: BTreeMap<u64, Mount>,
@@ -50,7 +50,7 @@ struct Table {
 /// What one session handed out. It does not keep the session: an open file does.
 struct Mount {
     session: WeakSession,
-    entries: BTreeMap<String, Arc<Entry>>,
+    entries: BTreeMap<String, Arc<SharedFile>>,
 }
 
 /// Returns a path for GDAL that is good, and remembered, while the session lives. Costs no request. A
@@ -94,7 +94,7 @@ impl Drop for Loan {
 
 /// Forgets the bytes that are kept of a session's files.
 pub(super) fn forget(session: &Session) {
-    let entries: Vec<Arc<Entry>> = table()
+    let entries: Vec<Arc<SharedFile>> = table()
         .mounts
         .values()
         .filter(|mount| mount.session.is(session))
@@ -110,7 +110,7 @@ pub(super) fn forget(session: &Session) {
 /// # Errors
 ///
 /// [`ErrorKind::InvalidInput`] if the session of the path is gone.
-fn find(name: &str) -> Result<Option<(Session, Arc<Entry>)>> {
+fn find(name: &str) -> Result<Option<(Session, Arc<SharedFile>)>> {
     let parts = name
         .split_once('/')
         .and_then(|(id, rest)| Some((id.parse::<u64>().ok()?, rest)));
@@ -152,7 +152,7 @@ fn add(session: &Session, name: &str, location: &Location, owner: Owner) -> u64 
         entries: BTreeMap::new(),
     });
     mount.entries.entry(name.to_owned()).or_insert_with(|| {
-        Arc::new(Entry {
+        Arc::new(SharedFile {
             location: location.clone(),
             owner,
             known: Mutex::default(),
@@ -161,7 +161,7 @@ fn add(session: &Session, name: &str, location: &Location, owner: Owner) -> u64 
     id
 }
 
-fn table() -> MutexGuard<'static, Table> {
+fn table() -> MutexGuard<'static, Handles> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -211,7 +211,7 @@ enum Owner {
 
 /// A file that was handed out.
 #[derive(Debug)]
-struct Entry {
+struct SharedFile {
     location: Location,
     owner: Owner,
     known: Mutex<Known>,
@@ -221,16 +221,16 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Known {
     /// The file while anyone has it open.
-    shared: Weak<File>,
+    shared: Weak<VsiObject>,
     /// The file while nobody has, for its reader or for the next to open it.
-    kept: Option<(Arc<File>, Instant)>,
+    kept: Option<(Arc<VsiObject>, Instant)>,
     /// When it was not there.
     missed: Option<Instant>,
 }
 
-impl Entry {
+impl SharedFile {
     /// Returns the file, asking for its first bytes if they are not known.
-    fn open(&self, session: &Session) -> Result<Arc<File>> {
+    fn open(&self, session: &Session) -> Result<Arc<VsiObject>> {
         let mut known = self.known();
         let file = self.current(&mut known, session)?;
         if self.owner == Owner::Anyone {
@@ -255,17 +255,17 @@ impl Entry {
     }
 
     /// The lock is held while the network is waited for, so that two who open at once ask once.
-    fn current(&self, known: &mut Known, session: &Session) -> Result<Arc<File>> {
+    fn current(&self, known: &mut Known, session: &Session) -> Result<Arc<VsiObject>> {
         if self.owner == Owner::Anyone {
             known
                 .kept
                 .take_if(|(_, since)| since.elapsed() > ANSWER_LIFE);
         }
-        let is_usable = |file: &Arc<File>| self.owner == Owner::Reader || !file.has_failed();
+        let is_usable = |file: &Arc<VsiObject>| self.owner == Owner::Reader || !file.has_failed();
         if let Some(file) = known.shared.upgrade().filter(is_usable) {
             return Ok(file);
         }
-        let opened = File::open(session, &self.location);
+        let opened = VsiObject::open(session, &self.location);
         let is_missing = matches!(&opened, Err(err) if err.kind() == ErrorKind::NotFound);
         known.missed = is_missing.then(Instant::now);
         let file = Arc::new(opened?);

@@ -15,10 +15,10 @@ use std::{
     sync::{Arc, Once},
 };
 
-use super::{PREFIX, file::File};
+use super::{PREFIX, file::VsiObject};
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::gdal::said,
+    reader::gdal::diagnostics,
     session::Session,
 };
 
@@ -54,7 +54,7 @@ pub(in crate::reader::gdal) fn install() {
 
 /// An open file. It keeps its session, whose runtime it reads on.
 struct Handle {
-    file: Arc<File>,
+    file: Arc<VsiObject>,
     session: Session,
     at: u64,
     is_at_end: bool,
@@ -69,7 +69,7 @@ fn answer<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
         ))
     });
     done.unwrap_or_else(|err| {
-        said::tell(&err);
+        diagnostics::tell(&err);
         otherwise
     })
 }
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn a_question_and_an_open_cost_one_request() {
         let (bed, _session, path) = stage(100_000);
-        // SAFETY: texts end with NUL, buffers are as large as said, the file is closed once.
+        // SAFETY: texts end with NUL, buffers are as large as diagnostics, the file is closed once.
         unsafe {
             let mut found = MaybeUninit::<libc::stat>::zeroed();
             let buffer = found.as_mut_ptr().cast::<gdal_sys::VSIStatBufL>();
@@ -383,7 +383,7 @@ mod tests {
         let offsets = [10_u64, 100_000, 150_000, 200_000, 7_000_000];
         let sizes = [20_usize, 40_000, 5_000, 5_000_000, 100];
         let mut parts: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![0; size]).collect();
-        // SAFETY: as above; each list has as many values as said.
+        // SAFETY: as above; each list has as many values as diagnostics.
         unsafe {
             let file = VSIFOpenL(path.as_ptr(), c"rb".as_ptr());
             let mut starts: Vec<*mut c_void> = parts

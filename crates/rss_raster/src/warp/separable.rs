@@ -170,7 +170,7 @@ fn summed<T: Real, S: Sum>(
         cols,
         sums: vec![S::ZERO; reach.len()],
         values: vec![S::ZERO; width as usize],
-        holes: vec![0; reach.len()],
+        nodata_counts: vec![0; reach.len()],
         reach,
         counts: Counts::new(),
     };
@@ -319,7 +319,7 @@ struct Worker<'a, T: Real, S> {
     sums: Vec<S>,
     /// How many pixels without data the columns up to one have in these rows; zeros where none is known to
     /// have any.
-    holes: Vec<u32>,
+    nodata_counts: Vec<u32>,
     values: Vec<S>,
     counts: Counts<T>,
 }
@@ -363,11 +363,11 @@ impl<T: Real, S: Sum> Worker<'_, T, S> {
         let mut count = 0;
         for ((col, place), along) in (col..).zip(out).zip(&self.cols.taps) {
             let is_whole = is_summed && along.count > 0 && {
-                let holes = |end: usize| match end.checked_sub(first + 1) {
-                    Some(index) => self.holes.get(index).copied(),
+                let nodata_counts = |end: usize| match end.checked_sub(first + 1) {
+                    Some(index) => self.nodata_counts.get(index).copied(),
                     None => Some(0),
                 };
-                holes(along.end()) == holes(along.start)
+                nodata_counts(along.end()) == nodata_counts(along.start)
             };
             let sample = if is_whole {
                 Some(self::sum(&self.sums, &self.cols, first, along).sample())
@@ -408,12 +408,13 @@ impl<T: Real, S: Sum> Worker<'_, T, S> {
     /// Counts the pixels without data in the rows that a row is made of, column by column, and returns how
     /// many there are.
     fn find_holes(&mut self, taps: Taps) -> u32 {
-        self.holes.fill(0);
+        self.nodata_counts.fill(0);
         for row in taps.start..taps.end() {
-            self.plane.count_holes(row, &self.reach, &mut self.holes);
+            self.plane
+                .count_nodata(row, &self.reach, &mut self.nodata_counts);
         }
         let mut total = 0;
-        for count in &mut self.holes {
+        for count in &mut self.nodata_counts {
             total += *count;
             *count = total;
         }
@@ -505,7 +506,7 @@ mod tests {
     use crate::{
         geo::{Crs, GeoBox, Window},
         raster::Resampling,
-        warp::{Source, Warp},
+        warp::{SourcePixels, Warp},
     };
 
     /// A sum of hundreds of large samples takes more than 24 bits.
@@ -534,7 +535,7 @@ mod tests {
                 let mut mask = Array2::from_elem(shape, true);
                 for has_hole in [false, true] {
                     mask[(3, 5)] = !has_hole;
-                    let source = Source {
+                    let source = SourcePixels {
                         pixels: pixels.view(),
                         window: whole,
                         nodata: None,

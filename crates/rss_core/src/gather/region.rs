@@ -10,7 +10,7 @@ use crate::{
 /// Which pixels of a level are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub enum Place {
+pub enum Region {
     /// The tile in the middle: half of the columns and half of the rows of tiles, rounded down, from the
     /// top left.
     #[default]
@@ -56,16 +56,16 @@ impl Request {
             side(size.width, profile.tile.width),
             side(size.height, profile.tile.height),
         );
-        let window = match self.place {
-            Place::CentreTile => tile(across / 2, down / 2)?,
-            Place::Tile(index) => tile(index.col, index.row)?,
-            Place::Window(window) => window,
-            Place::TileAt { lon, lat } => {
+        let window = match self.region {
+            Region::CentreTile => tile(across / 2, down / 2)?,
+            Region::Tile(index) => tile(index.col, index.row)?,
+            Region::Window(window) => window,
+            Region::TileAt { lon, lat } => {
                 let pixel = pixel(profile, level, lon, lat)?;
                 let (width, height) = (profile.tile.width, profile.tile.height);
                 tile(pixel.col / width.max(1), pixel.row / height.max(1))?
             }
-            Place::Around {
+            Region::Around {
                 lon,
                 lat,
                 size: wanted,
@@ -93,7 +93,7 @@ impl Request {
                     height: wanted.height,
                 }
             }
-            Place::Bbox(bbox) => {
+            Region::Bbox(bbox) => {
                 let grid = profile.level_geobox(level)?;
                 grid.window_of(&bbox)?.ok_or_else(|| {
                     Error::new(

@@ -27,7 +27,7 @@ pub type Ring = Vec<[f64; 2]>;
 
 /// What tells where coordinates of a CRS, x then y, lie on a grid.
 #[derive(Clone, Debug)]
-pub struct Placing {
+pub struct WorldToPixel {
     to_pixels: Transformer,
     size: Size,
     /// True if the two have one CRS: lines stay straight.
@@ -39,7 +39,7 @@ pub struct Placing {
     near: Option<[f64; 4]>,
 }
 
-impl Placing {
+impl WorldToPixel {
     /// Finds the way from a CRS to a grid.
     ///
     /// # Errors
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_point_of_the_grids_own_crs_is_exact_at_the_edges_of_pixels() {
-        let placing = Placing::new(&Crs::Epsg(32756), &utm(32756)).unwrap();
+        let world_to_pixel = WorldToPixel::new(&Crs::Epsg(32756), &utm(32756)).unwrap();
         for (point, expected) in [
             ([500_000.0, 7_000_000.0], Some("0,0,1,1")),
             ([500_010.0, 6_999_990.0], Some("1,1,1,1")),
@@ -312,25 +312,28 @@ mod tests {
             ([f64::NAN, 6_995_000.0], None),
         ] {
             let expected: Option<Window> = expected.map(|text| text.parse().unwrap());
-            assert_eq!(placing.pixel(point), expected, "{point:?}");
+            assert_eq!(world_to_pixel.pixel(point), expected, "{point:?}");
         }
     }
 
     #[test]
     fn a_point_in_degrees_is_the_one_of_pixel_at() {
         let grid = utm(32756);
-        let placing = Placing::new(&Crs::Epsg(4326), &grid).unwrap();
+        let world_to_pixel = WorldToPixel::new(&Crs::Epsg(4326), &grid).unwrap();
         for (lon, lat) in [
             (153.025, -27.15),
             (153.0, -27.2),
             (152.9, -27.2),
             (10.0, 50.0),
         ] {
-            assert_eq!(placing.pixel([lon, lat]), grid.pixel_at(lon, lat).unwrap());
+            assert_eq!(
+                world_to_pixel.pixel([lon, lat]),
+                grid.pixel_at(lon, lat).unwrap()
+            );
         }
         // A turn further it is the same place.
-        let there = placing.pixel([153.025 - 360.0, -27.15]);
-        assert!(there.is_some() && there == placing.pixel([153.025, -27.15]));
+        let there = world_to_pixel.pixel([153.025 - 360.0, -27.15]);
+        assert!(there.is_some() && there == world_to_pixel.pixel([153.025, -27.15]));
     }
 
     #[test]
@@ -343,15 +346,18 @@ mod tests {
             crs: Some(Crs::Epsg(4326)),
             transform: Some(GeoTransform([170.0, 0.5, 0.0, 0.0, 0.0, -0.5])),
         };
-        let placing = Placing::new(&Crs::Epsg(4326), &pacific).unwrap();
-        assert_eq!(placing.pixel([-179.75, -0.25]), "20,0,1,1".parse().ok());
+        let world_to_pixel = WorldToPixel::new(&Crs::Epsg(4326), &pacific).unwrap();
+        assert_eq!(
+            world_to_pixel.pixel([-179.75, -0.25]),
+            "20,0,1,1".parse().ok()
+        );
         let square = polygon(&[
             [-179.0, -1.0],
             [-178.0, -1.0],
             [-178.0, -2.0],
             [-179.0, -2.0],
         ]);
-        let found = placing.polygons(&square).unwrap();
+        let found = world_to_pixel.polygons(&square).unwrap();
         assert!(
             found
                 .iter()
@@ -364,10 +370,10 @@ mod tests {
 
     #[test]
     fn a_polygon_is_cut_to_what_is_near() {
-        let placing = Placing::new(&Crs::Epsg(4326), &utm(32756)).unwrap();
+        let world_to_pixel = WorldToPixel::new(&Crs::Epsg(4326), &utm(32756)).unwrap();
         // Half of the globe, with corners that the zone's map does not show.
         let vast = polygon(&[[60.0, -80.0], [220.0, -80.0], [220.0, 80.0], [60.0, 80.0]]);
-        let found = placing.polygons(&vast).unwrap();
+        let found = world_to_pixel.polygons(&vast).unwrap();
         assert_eq!(found.len(), 1);
         let places: Vec<[f64; 2]> = found.into_iter().flatten().flatten().collect();
         let outside = |place: &[f64; 2]| {
@@ -381,7 +387,10 @@ mod tests {
         // On the other side, and on the other side of the antimeridian.
         for lon in [-27.0, 0.0, -153.0] {
             let far = polygon(&[[lon, -28.0], [lon + 0.2, -28.0], [lon + 0.2, -27.0]]);
-            assert_eq!(placing.polygons(&far).unwrap(), Vec::<Vec<Ring>>::new());
+            assert_eq!(
+                world_to_pixel.polygons(&far).unwrap(),
+                Vec::<Vec<Ring>>::new()
+            );
         }
     }
 
@@ -399,9 +408,9 @@ mod tests {
             ])),
             ..utm(32633)
         };
-        let placing = Placing::new(&Crs::Epsg(4326), &grid).unwrap();
+        let world_to_pixel = WorldToPixel::new(&Crs::Epsg(4326), &grid).unwrap();
         let strip = polygon(&[[15.0, 60.0], [15.9, 60.0], [15.9, 60.1], [15.0, 60.1]]);
-        let rings = placing.polygons(&strip).unwrap().remove(0);
+        let rings = world_to_pixel.polygons(&strip).unwrap().remove(0);
         let middle = Transformer::new(&plane_of(&Crs::Epsg(4326)), &grid).unwrap();
         for along in [0.1, 0.33, 0.5, 0.77] {
             let [col, row] = middle.place([15.0 + 0.9 * along, 60.0]).unwrap();
@@ -422,9 +431,9 @@ mod tests {
         let crs = Crs::Epsg(4326);
         let mut grid = utm(32756);
         grid.transform = None;
-        let err = Placing::new(&crs, &grid).unwrap_err();
+        let err = WorldToPixel::new(&crs, &grid).unwrap_err();
         assert_eq!(err.message(), "it states no transform, so it lies nowhere");
-        let err = Placing::new(&Crs::Epsg(999_999), &utm(32756)).unwrap_err();
+        let err = WorldToPixel::new(&Crs::Epsg(999_999), &utm(32756)).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Unsupported);
     }
 

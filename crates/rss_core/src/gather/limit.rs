@@ -41,7 +41,7 @@ pub enum Concurrency {
 
 /// Chooses how many tiles are under way.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct Limit {
     limit: usize,
     /// None for a fixed number.
     search: Option<Search>,
@@ -77,7 +77,7 @@ struct Round {
     latencies: Vec<f64>,
 }
 
-impl Pace {
+impl Limit {
     pub(super) fn new(concurrency: Concurrency) -> Self {
         match concurrency {
             Concurrency::Fixed(limit) => Self {
@@ -241,35 +241,35 @@ mod tests {
 
     impl Path {
         /// Gathers tiles and returns when each was done, and the number in force then.
-        fn run(&self, pace: &mut Pace, tiles: usize) -> Vec<(f64, usize)> {
+        fn run(&self, limit: &mut Limit, tiles: usize) -> Vec<(f64, usize)> {
             let start = Instant::now();
             let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
             // Ends and starts of what is under way, in nanoseconds, soonest first.
             let mut under_way: BinaryHeap<std::cmp::Reverse<(u64, u64)>> = BinaryHeap::new();
             let (mut now, mut free, mut begun) = (0.0_f64, 0.0_f64, 0);
             let mut done = Vec::new();
-            pace.begin(start);
+            limit.begin(start);
             while done.len() < tiles {
-                while begun < tiles && under_way.len() < pace.limit() {
+                while begun < tiles && under_way.len() < limit.limit() {
                     begun += 1;
                     free = free.max(now + self.latency) + 1.0 / self.tiles_per_s;
                     let nanos = |seconds: f64| (seconds * 1e9) as u64;
                     under_way.push(std::cmp::Reverse((nanos(free), nanos(now))));
                     if under_way.len() > self.refuses {
-                        pace.throttled(at(now));
+                        limit.throttled(at(now));
                     }
                 }
                 let std::cmp::Reverse((end, began)) = under_way.pop().unwrap();
                 now = end as f64 / 1e9;
-                pace.done(at(now), Duration::from_nanos(end - began));
-                done.push((now, pace.limit()));
+                limit.done(at(now), Duration::from_nanos(end - began));
+                done.push((now, limit.limit()));
             }
             done
         }
     }
 
-    fn fixed(limit: usize) -> Pace {
-        Pace::new(Concurrency::Fixed(NonZeroUsize::new(limit).unwrap()))
+    fn fixed(limit: usize) -> Limit {
+        Limit::new(Concurrency::Fixed(NonZeroUsize::new(limit).unwrap()))
     }
 
     /// Tiles per second from one tile to another.
@@ -286,7 +286,7 @@ mod tests {
             // Longer paths want more tiles to be learnt.
             prop_assume!(latency_ms / 1e3 * tiles_per_s < 100.0);
             let path = Path { latency: latency_ms / 1e3, tiles_per_s, refuses: usize::MAX };
-            let done = path.run(&mut Pace::new(Concurrency::Adaptive), 1200);
+            let done = path.run(&mut Limit::new(Concurrency::Adaptive), 1200);
             let best = path.run(&mut fixed(512), 1200);
             prop_assert!(rate(&done, 200, 1150) > 0.9 * rate(&best, 200, 1150), "{:?}", done.last());
             let most = done.iter().map(|(_, limit)| *limit).max().unwrap();
@@ -302,7 +302,7 @@ mod tests {
             tiles_per_s: 1e5,
             refuses: 40,
         };
-        let done = path.run(&mut Pace::new(Concurrency::Adaptive), 2000);
+        let done = path.run(&mut Limit::new(Concurrency::Adaptive), 2000);
         let later: Vec<usize> = done[500..].iter().map(|(_, limit)| *limit).collect();
         assert!(later.iter().all(|&limit| limit <= 50));
         assert!(later.iter().sum::<usize>() / later.len() >= 25);
@@ -310,14 +310,14 @@ mod tests {
 
     #[test]
     fn a_fixed_number_stays() {
-        let mut pace = fixed(7);
+        let mut limit = fixed(7);
         let path = Path {
             latency: 0.01,
             tiles_per_s: 50.0,
             refuses: 3,
         };
         assert!(
-            path.run(&mut pace, 100)
+            path.run(&mut limit, 100)
                 .iter()
                 .all(|(_, limit)| *limit == 7)
         );

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::raster::Resampling;
 
-/// Rows of a patch that are looked at for holes together.
+/// Rows of a patch that are looked at for nodata_counts together.
 const STRIP: u32 = 64;
 
 /// Writes a tile by nearest, and returns how many pixels are valid.

@@ -45,7 +45,7 @@ impl Gauge {
 
 /// The tiles that are kept.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct TileStore {
     tiles: Mutex<Tiles>,
     most_bytes: u64,
     /// Where a temporary file is made; none is the system's place for them.
@@ -75,7 +75,7 @@ enum Tile {
     },
 }
 
-impl Kept {
+impl TileStore {
     /// Makes room for so many tiles of each level.
     pub(super) fn new(
         tiles: impl IntoIterator<Item = usize>,
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_memory_comes_back_from_a_file() {
         let gauge = Arc::new(Gauge::default());
-        let kept = Kept::new([4, 1], 10, None, Arc::clone(&gauge));
+        let kept = TileStore::new([4, 1], 10, None, Arc::clone(&gauge));
         kept.keep(0, 2, vec![1; 6]).unwrap();
         kept.keep(0, 0, vec![2; 5]).unwrap();
         kept.keep(1, 0, vec![3; 7]).unwrap();

@@ -13,7 +13,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// What providers ask for requests and bytes, in US dollars.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Prices {
+pub struct CostModel {
     providers: Vec<Provider>,
 }
 
@@ -27,7 +27,7 @@ struct Provider {
     gib_inside: f64,
 }
 
-impl Default for Prices {
+impl Default for CostModel {
     /// Returns the table that comes with the library: list prices, which change.
     fn default() -> Self {
         Self::parse(BUILT_IN).unwrap_or(Self {
@@ -36,7 +36,7 @@ impl Default for Prices {
     }
 }
 
-impl Prices {
+impl CostModel {
     /// Reads a table from YAML; `data/prices.yaml` of the sources shows what it holds.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Prices {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`] for the file; as [`Prices::parse`].
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`] for the file; as [`CostModel::parse`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let at = |err: Error| err.at(path.display());
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_built_in_table_is_read() {
-        let prices = Prices::parse(BUILT_IN).unwrap();
+        let prices = CostModel::parse(BUILT_IN).unwrap();
         let host = "dea-public-data.s3.ap-southeast-2.amazonaws.com";
         let cost = prices.cost(host, 1_000_000, 1 << 40).unwrap();
         assert!((cost.same_region_usd - 0.4).abs() < 1e-9);
@@ -124,10 +124,11 @@ mod tests {
 
     #[test]
     fn a_wrong_table_is_named() {
-        let wrong = Prices::parse("providers: [{name: A, hosts: [a], requests: 1}]").unwrap_err();
+        let wrong =
+            CostModel::parse("providers: [{name: A, hosts: [a], requests: 1}]").unwrap_err();
         assert_eq!(wrong.kind(), ErrorKind::InvalidInput);
         let yaml = "providers: [{name: A, hosts: [a], requests: -1, gib_out: 0, gib_inside: 0}]";
-        let wrong = Prices::parse(yaml).unwrap_err();
+        let wrong = CostModel::parse(yaml).unwrap_err();
         assert_eq!(wrong.message(), "a price of `A` is negative or no number");
     }
 }
