@@ -57,7 +57,7 @@ fn main() {
             grid(32755, 600_005.0, 6_099_995.0, side),
         ),
     ];
-    for (name, has_holes) in [("whole", false), ("missing_inputs", true)] {
+    for (name, has_holes) in [("whole", false), ("nodata", true)] {
         let scene = scene(&from, has_holes);
         let source = dataset(&scene.geobox, Some(&scene));
         for (target, to) in &targets {

@@ -456,7 +456,7 @@ async fn grids_of(
                 return Err(named(&err, &source.item, &source.asset, None));
             }
             // It becomes a missing input when it is to be read.
-            (Err(err), OnFailure::MissingInput) => failed = Some((source, err)),
+            (Err(err), OnFailure::Skip) => failed = Some((source, err)),
         }
     }
     match failed {

@@ -177,7 +177,7 @@ impl Inner {
     ) -> Result<MissingInput> {
         match self.options.on_failure {
             OnFailure::Fail => Err(named(err, &source.item, &source.asset, window)),
-            OnFailure::MissingInput => Ok(MissingInput::new(
+            OnFailure::Skip => Ok(MissingInput::new(
                 &source.item,
                 &source.asset,
                 window.copied(),

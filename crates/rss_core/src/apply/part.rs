@@ -44,7 +44,7 @@ impl ImageCube {
 
     /// Returns true if what cannot be read is left out.
     pub(crate) fn allows_holes(&self) -> bool {
-        self.0.options.on_failure == OnFailure::MissingInput
+        self.0.options.on_failure == OnFailure::Skip
     }
 
     /// Returns what is missing before anything is read.
@@ -163,7 +163,7 @@ impl ImageCube {
                     return Err(named(&err, &source.item, &source.asset, None));
                 }
                 // It is told when it is to be read.
-                (Err(_), OnFailure::MissingInput) => continue,
+                (Err(_), OnFailure::Skip) => continue,
             };
             let profile = opened.reader.profile();
             let said = profile.bands.first();

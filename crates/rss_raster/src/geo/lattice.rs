@@ -17,9 +17,13 @@ pub struct Lattice {
 /// Where an image lies on a lattice, counted from the lattice's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
+    /// Pixels from the origin to the first column; to the left it is negative.
     pub col: i64,
+    /// Pixels from the origin to the first row.
     pub row: i64,
+    /// Columns.
     pub width: u32,
+    /// Rows.
     pub height: u32,
 }
 

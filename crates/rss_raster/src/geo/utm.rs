@@ -66,33 +66,33 @@ const BETA: [[f64; 6]; 6] = [
 
 /// A UTM zone of one hemisphere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UtmZone {
+pub(super) struct UtmZone {
     /// 1 to 60, eastwards from longitude -180.
-    pub number: u8,
+    pub(super) number: u8,
     /// True in the southern hemisphere.
-    pub south: bool,
+    pub(super) south: bool,
 }
 
 /// A point in degrees. The longitude may lie beyond 180, so that a shape stays in one piece.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LonLat {
-    pub lon: f64,
-    pub lat: f64,
+pub(super) struct LonLat {
+    pub(super) lon: f64,
+    pub(super) lat: f64,
 }
 
 impl UtmZone {
     /// Returns the longitude of the central meridian in degrees.
-    pub fn central_meridian(self) -> f64 {
+    pub(super) fn central_meridian(self) -> f64 {
         f64::from(self.number) * 6.0 - 183.0
     }
 
     /// Returns the EPSG code: 326zz in the north, 327zz in the south.
-    pub fn epsg(self) -> u32 {
+    pub(super) fn epsg(self) -> u32 {
         (if self.south { 32_700 } else { 32_600 }) + u32::from(self.number)
     }
 
     /// Returns the point at an easting and a northing in metres.
-    pub fn to_lon_lat(self, easting: f64, northing: f64) -> LonLat {
+    pub(super) fn to_lon_lat(self, easting: f64, northing: f64) -> LonLat {
         let false_northing = if self.south {
             FALSE_NORTHING_SOUTH
         } else {

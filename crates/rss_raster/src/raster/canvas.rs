@@ -24,6 +24,7 @@ pub struct Canvas<T> {
 }
 
 /// The memory behind a canvas and its slots.
+#[derive(Debug)]
 struct Memory<T> {
     start: *mut T,
     length: usize,
@@ -44,12 +45,14 @@ impl<T> Drop for Memory<T> {
 }
 
 /// What is left of a canvas while its slots are written.
+#[derive(Debug)]
 pub struct Rest<T> {
     memory: Arc<Memory<T>>,
     shape: (usize, usize, usize),
 }
 
 /// A rectangle of one band of a canvas, written by one thread.
+#[derive(Debug)]
 pub struct Slot<T> {
     memory: Arc<Memory<T>>,
     /// Index of the first sample.
@@ -65,7 +68,9 @@ pub struct Slot<T> {
 /// of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
+    /// The band, counted from 0.
     pub band: usize,
+    /// The pixels.
     pub window: Window,
 }
 

@@ -8,7 +8,9 @@ use crate::{
     raster::DataType,
 };
 
+/// The type of unsigned numbers of 32 bits.
 pub const LONG: u16 = 4;
+/// The type of unsigned numbers of 64 bits, in BigTIFF.
 pub const LONG8: u16 = 16;
 const SHORT: u16 = 3;
 const ASCII: u16 = 2;
@@ -85,6 +87,11 @@ enum Value {
 }
 
 impl Tags {
+    /// Adds a tag of numbers of 16 bits.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if one is larger.
     pub fn short(&mut self, id: u16, values: impl IntoIterator<Item = usize>) -> Result<()> {
         let mut bytes = Vec::new();
         for value in values {
@@ -95,6 +102,11 @@ impl Tags {
         Ok(())
     }
 
+    /// Adds a tag of numbers of 32 bits.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if one is larger.
     pub fn long(&mut self, id: u16, values: impl IntoIterator<Item = usize>) -> Result<()> {
         let mut bytes = Vec::new();
         for value in values {
@@ -110,6 +122,7 @@ impl Tags {
         self.push(id, DOUBLE, bytes.len() / 8, Value::Here(bytes));
     }
 
+    /// Adds a text; the NUL that ends it is added.
     pub fn ascii(&mut self, id: u16, text: &str) {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);

@@ -18,9 +18,9 @@ pub(super) enum Case {
     /// The pixels are the same: where the target lies, and where the source.
     Same { target: Extent, source: Extent },
     /// The coordinates are the same, and rows lie along x.
-    Upright(Rulers),
+    Separable(Rulers),
     /// Any other.
-    Free(Box<Mesh>),
+    General(Box<Mesh>),
 }
 
 /// Tells which case two grids are, and how many pixels of the source one of the target is.
@@ -45,13 +45,13 @@ pub(super) fn case(
                 rows: Ruler::new(top, bottom, height),
             };
             let scales = [rulers.cols.scale(), rulers.rows.scale()];
-            return Ok((Case::Upright(rulers), scales));
+            return Ok((Case::Separable(rulers), scales));
         }
     }
     let back = Transformer::new(from, to)?;
     let scales = scales(&there, &back, from.size, to.size);
     let mesh = Mesh::new(there, max_error);
-    Ok((Case::Free(Box::new(mesh)), scales))
+    Ok((Case::General(Box::new(mesh)), scales))
 }
 
 /// Returns where a target and a source lie on one lattice, if they have the same pixels.

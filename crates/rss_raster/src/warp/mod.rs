@@ -151,7 +151,7 @@ impl Warp {
     pub fn source_window(&self, target: &Window) -> Option<Window> {
         let (least, most) = match &self.case {
             Case::Same { .. } => return self.copied(target).map(|(window, _)| window),
-            Case::Upright(Rulers { cols, rows }) => {
+            Case::Separable(Rulers { cols, rows }) => {
                 let [first, last] = match self.kernel.offsets() {
                     [first, .., last] => [*first, *last],
                     _ => [0.5, 0.5],
@@ -165,7 +165,7 @@ impl Warp {
                 let [top, bottom] = ends(rows, target.row, target.height);
                 ([left, top], [right, bottom])
             }
-            Case::Free(mesh) => {
+            Case::General(mesh) => {
                 // Without an error allowed, each place would be looked for: a margin is as good.
                 let rough;
                 let (mesh, margin) = if self.max_error > 0.0 {

@@ -30,14 +30,14 @@ impl Warp {
         self.each_tile(source, nodata, target, out, |plane, tile| {
             match &self.case {
                 Case::Same { target, .. } => copy(target, plane, tile),
-                Case::Upright(rulers) => match kernel.resampling {
+                Case::Separable(rulers) => match kernel.resampling {
                     Resampling::Nearest => separable::nearest(rulers, plane, tile),
                     Resampling::Mode | Resampling::Min | Resampling::Max => {
                         separable::area(kernel, rulers, plane, tile)
                     }
                     _ => separable::sums(kernel, rulers, plane, tile),
                 },
-                Case::Free(mesh) => match kernel.resampling {
+                Case::General(mesh) => match kernel.resampling {
                     Resampling::Nearest => general::nearest(mesh, plane, tile),
                     _ if kernel.is_area() => general::area(kernel, mesh, plane, tile),
                     _ => general::linear(kernel, mesh, plane, tile),
@@ -55,8 +55,8 @@ impl Warp {
     ) -> usize {
         self.each_tile(source, None, target, out, |plane, tile| match &self.case {
             Case::Same { target, .. } => copy(target, plane, tile),
-            Case::Upright(rulers) => separable::nearest(rulers, plane, tile),
-            Case::Free(mesh) => general::nearest(mesh, plane, tile),
+            Case::Separable(rulers) => separable::nearest(rulers, plane, tile),
+            Case::General(mesh) => general::nearest(mesh, plane, tile),
         })
     }
 

@@ -177,7 +177,7 @@ impl<S: Shapes> Run<'_, S> {
     fn missing_input(&self, source: &BandSource, err: &Error) -> Result<MissingInput> {
         match self.options.on_failure {
             OnFailure::Fail => Err(named(err, &source.item, &source.asset, None)),
-            OnFailure::MissingInput => {
+            OnFailure::Skip => {
                 Ok(MissingInput::new(&source.item, &source.asset, None, err))
             }
         }
