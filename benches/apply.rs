@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, SamplingMode, Throughput};
 use ndarray::{Zip, s};
+use rss_bench::harness;
 use rss_core::{
     Backend, Location, QueryResult, Raster, ReadRequest, Session, Trust,
     apply::{Apply, ApplyOptions, Block, ImageCubeOptions, reduce::Reducer},
@@ -29,7 +30,7 @@ enum Picture {
 }
 
 fn main() {
-    let is_test = !std::env::args().any(|arg| arg == "--bench");
+    let is_test = harness::is_test();
     let (side, dates) = if is_test { (600, 3) } else { (4096, 8) };
     let mut criterion = Criterion::default()
         .sample_size(10)

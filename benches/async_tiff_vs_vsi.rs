@@ -2,36 +2,32 @@
 //!
 //! `cargo bench -p rss_core --features bench_live --bench async_tiff_vs_vsi` asks live DEA; with
 //! `--features bench_testbed` servers on loopback, 0, 30 and 100 ms away. For GDAL with its own defaults
-//! and as this library sets it up, the COG reader and a program over plain async-tiff: the first read of
+//! and as this library sets it up, the crate async-tiff and the COG reader, side by side: the first read of
 //! a file with nothing known of it and five files at once, at each latency; the same block again and
 //! further blocks of the open file one after the other, 30 ms away.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
-
-mod harness;
-mod latency;
-mod place;
-mod plain_async_tiff;
-mod ways;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use futures::future::try_join_all;
-use harness::must;
-use place::{BLOCK, Place, agree, open_and_read};
+use rss_bench::{
+    harness::{self, must},
+    site::{self, BLOCK, Site, agree, open_and_read},
+    ways::{self, Way},
+};
 use rss_core::{Backend, Location, Pixels, Window};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use ways::Way;
 
 /// Reads at once.
 const AT_ONCE: usize = 5;
 const BLOCK_BYTES: u64 = 512 * 512 * 2;
 
 fn main() -> Result<()> {
-    let Some(place) = harness::place("async_tiff_vs_vsi")? else {
+    let Some(site) = rss_bench::site!("async_tiff_vs_vsi")? else {
         return Ok(());
     };
     let mut criterion = Criterion::default()
@@ -39,10 +35,10 @@ fn main() -> Result<()> {
         .warm_up_time(Duration::from_millis(100))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
-    let run = Run::check(&place)?;
+    let run = Run::check(&site)?;
     run.cached(&mut criterion);
     run.sequential(&mut criterion);
-    latency::at_each(&place, |latency| {
+    harness::at_each_latency(&site, |latency| {
         run.cold(&mut criterion, latency);
         run.concurrent(&mut criterion, latency);
         Ok(())
@@ -63,11 +59,11 @@ struct Run {
 
 impl Run {
     /// Finds the files, and checks that all ways read the same pixels.
-    fn check(place: &Place) -> Result<Self> {
+    fn check(site: &Site) -> Result<Self> {
         let cache = TempDir::new()?;
-        let session = || place.session(cache.path()).gdal_threads(AT_ONCE);
-        let found = place.search(&session().build()?)?;
-        place::check_report(found.report())?;
+        let session = || site.session(cache.path()).gdal_threads(AT_ONCE);
+        let found = site.search(&session().build()?)?;
+        site::check_report(found.report())?;
         let items = &found.items().items;
         let files = items
             .iter()
@@ -75,32 +71,31 @@ impl Run {
             .take(AT_ONCE)
             .map(|asset| Ok(Location::parse(&asset.context("a band is missing")?.href)?))
             .collect::<Result<Vec<_>>>()?;
-        let first = place::first_asset(found.items())?;
+        let first = site::first_asset(found.items())?;
         let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
-        place.check_truth(&items[0].id, &truth)?;
+        site.check_truth(&items[0].id, &truth)?;
 
         let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
-        let cores = std::thread::available_parallelism()?.get();
         let ways = vec![
             Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
             Way::of("gdal, tuned", session().build()?, Backend::Gdal),
-            Way::of("cog reader", session().build()?, Backend::Cog),
-            Way::plain(place, &first, cores)?,
+            Way::of("async-tiff", session().build()?, Backend::AsyncTiff),
+            Way::of("cog", session().build()?, Backend::Cog),
         ];
         let runtime = Runtime::new()?;
         for way in &ways {
             way.forget()?;
-            place.clear_log();
+            site.clear_log();
             let block = runtime.block_on(way.read(&first, Some(BLOCK)))?;
             println!(
                 "{}: {} requests for one cold block by {}",
-                place.name(),
-                place.log().len(),
+                site.name(),
+                site.log().len(),
                 way.name
             );
             agree(&truth, &block, &way.name)?;
         }
-        let size = place::open(&session().build()?, &first, Backend::Cog)?
+        let size = site::open(&session().build()?, &first, Backend::Cog)?
             .profile()
             .size;
         let blocks: Vec<Window> = (0..(size.height / BLOCK.height).min(4))
@@ -115,7 +110,12 @@ impl Run {
         for way in &ways {
             let read = runtime.block_on(async {
                 let raster = way.open(&first).await?;
-                try_join_all(blocks.iter().map(|block| raster.read(Some(*block)))).await
+                try_join_all(
+                    blocks
+                        .iter()
+                        .map(|block| ways::read(&*raster, Some(*block))),
+                )
+                .await
             })?;
             for (a, b) in all.get_or_insert_with(|| read.clone()).iter().zip(&read) {
                 agree(a, b, &way.name)?;
@@ -153,7 +153,7 @@ impl Run {
         group.throughput(Throughput::Bytes(BLOCK_BYTES));
         for way in &self.ways {
             let raster = must(self.runtime.block_on(way.open(&self.files[0])));
-            let read = || must(self.runtime.block_on(raster.read(Some(BLOCK))));
+            let read = || must(self.runtime.block_on(ways::read(&*raster, Some(BLOCK))));
             read();
             group.bench_function(&way.name, |bencher| bencher.iter(read));
         }
@@ -174,7 +174,7 @@ impl Run {
                         let raster = must(self.runtime.block_on(way.open(&self.files[0])));
                         let start = Instant::now();
                         for block in &self.blocks {
-                            must(self.runtime.block_on(raster.read(Some(*block))));
+                            must(self.runtime.block_on(ways::read(&*raster, Some(*block))));
                         }
                         total += start.elapsed() / u32::try_from(self.blocks.len()).unwrap_or(1);
                     }

@@ -21,6 +21,7 @@ use gdal::{
     raster::{Buffer, GdalType, RasterCreationOptions},
 };
 use ndarray::Array3;
+use rss_bench::harness;
 use rss_core::{
     Crs, GeoBox, GeoTransform, Location, Raster, Sample, Session, Size,
     writer::{CogOptions, Compression, Predictor},
@@ -35,11 +36,7 @@ fn main() {
         .sample_size(10)
         .measurement_time(Duration::from_secs(5))
         .configure_from_args();
-    let side: u32 = if std::env::args().any(|arg| arg == "--bench") {
-        4096
-    } else {
-        600
-    };
+    let side: u32 = if harness::is_test() { 600 } else { 4096 };
     let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     let samples = bed.scenes()[0].window(Band::Red, 0, 0, side, side);
     let shape = (1, side as usize, side as usize);

@@ -3,40 +3,35 @@
 //!
 //! `cargo bench -p rss_core --features bench_testbed --bench cpu_per_tile`. The times are not of the clock
 //! but of this process, all its threads, user and system; the servers are another process. One file
-//! after the other, no latency; one iteration is one tile, each of another place in the file. Beside the
+//! after the other, no latency; one iteration is one tile, each at another offset in the file. Beside the
 //! readers: object_store with libdeflate by hand, libdeflate alone on the same tiles, and a copy.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
-mod apart;
-mod harness;
-mod place;
-mod plain_async_tiff;
-mod tiles;
-mod ways;
-
 use std::{cell::Cell, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use apart::Apart;
 use criterion::{Criterion, SamplingMode, Throughput};
-use harness::must;
 use libdeflater::Decompressor;
 use ndarray::Array3;
 use object_store::{ObjectStore, ObjectStoreExt, aws::AmazonS3Builder, path::Path as Key};
-use place::{BLOCK, Place, agree, open_and_read};
+use rss_bench::{
+    apart::{self, Apart},
+    harness::must,
+    site::{self, BLOCK, Site, agree, open_and_read},
+    tiles::{TileTable, Tiles},
+    ways::Way,
+};
 use rss_core::{Backend, Location, Pixels, Size, Window};
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
-use tiles::{TileTable, Tiles};
 use tokio::runtime::Runtime;
-use ways::Way;
 
 fn main() -> Result<()> {
     if apart::serve_if_asked()? {
         return Ok(());
     }
-    let Some(mut place) = harness::place("cpu_per_tile")? else {
+    let Some(mut site) = rss_bench::site!("cpu_per_tile")? else {
         return Ok(());
     };
     let mut criterion = Criterion::default()
@@ -45,36 +40,40 @@ fn main() -> Result<()> {
         .measurement_time(Duration::from_secs(3))
         .configure_from_args();
     let (cache, dir) = (TempDir::new()?, TempDir::new()?);
-    let servers = match &place.bed {
+    let servers = match &site.bed {
         Some(bed) => Some(Apart::start(
             bed.scenes().first().context("no scene")?.side,
         )?),
         None => None,
     };
     let found = {
-        let session = place.session(cache.path()).build()?;
-        place.search(&session)?.with_bands(["nbart_red"])
+        let session = site.session(cache.path()).build()?;
+        site.search(&session)?.with_bands(["nbart_red"])
     };
-    place::check_report(found.report())?;
+    site::check_report(found.report())?;
     let local = found.download(dir.path())?;
-    place.clear_log();
-    place.s3 = servers.as_ref().map(|servers| servers.s3_endpoint.clone());
+    site.clear_log();
+    site.s3_endpoint = servers.as_ref().map(|servers| servers.s3_endpoint.clone());
 
-    let session = || place.session(cache.path());
-    let file = place::first_asset(found.items())?;
+    let session = || site.session(cache.path());
+    let file = site::first_asset(found.items())?;
     let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
-    place.check_truth(&found.items().items[0].id, &truth)?;
+    site.check_truth(&found.items().items[0].id, &truth)?;
     let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
     let ways = [
-        Way::of("cog reader", session().build()?, Backend::Cog),
+        Way::of("cog", session().build()?, Backend::Cog),
         Way::of("gdal, tuned", session().build()?, Backend::Gdal),
         Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
-        Way::plain(&place, &file, 1)?,
+        Way::of(
+            "async-tiff",
+            session().cpu_threads(1).build()?,
+            Backend::AsyncTiff,
+        ),
     ];
-    let size = place::open(&session().build()?, &file, Backend::Cog)?
+    let size = site::open(&session().build()?, &file, Backend::Cog)?
         .profile()
         .size;
-    let hand = ByHand::new(&place, &file, size)?;
+    let hand = ByHand::new(&site, &file, size)?;
     let runtime = Runtime::new()?;
     let windows = whole_tiles(size);
     for window in windows.iter().take(2) {
@@ -87,8 +86,8 @@ fn main() -> Result<()> {
     }
     println!(
         "{}: {} requests to the servers of this process since",
-        place.name(),
-        place.log().len()
+        site.name(),
+        site.log().len()
     );
 
     let next = Cell::new(0);
@@ -116,15 +115,11 @@ fn main() -> Result<()> {
             processor_time() - start
         });
     });
-    let tiles = Tiles::of(
-        place::first_asset(&local)?
-            .as_local()
-            .context("not local")?,
-    )?;
+    let tiles = Tiles::of(site::first_asset(&local)?.as_local().context("not local")?)?;
     let count = u32::try_from(tiles.stored.len())?;
     println!(
         "{}: {count} tiles of {} bytes on average",
-        place.name(),
+        site.name(),
         tiles.stored_bytes() / tiles.stored.len()
     );
     group.bench_function("libdeflate alone", |bencher| {
@@ -184,15 +179,17 @@ struct ByHand {
 }
 
 impl ByHand {
-    fn new(place: &Place, file: &Location, size: Size) -> Result<Self> {
+    fn new(site: &Site, file: &Location, size: Size) -> Result<Self> {
         let Location::S3 { bucket, key } = file else {
             anyhow::bail!("{file} is not on S3");
         };
+        // TLS for the store's own client, which takes the provider of the process; a session brings its own.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = AmazonS3Builder::new()
             .with_bucket_name(bucket)
             .with_region("ap-southeast-2")
             .with_skip_signature(true);
-        let store = match &place.s3 {
+        let store = match &site.s3_endpoint {
             Some(url) => builder.with_endpoint(url).with_allow_http(true).build()?,
             None => builder.build()?,
         };

@@ -41,7 +41,7 @@ impl Scale {
     }
 }
 
-/// A number between 0 and 1 that belongs to a place.
+/// A number between 0 and 1 that belongs to a pixel.
 fn noise(x: u64, y: u64, seed: u64) -> f64 {
     let mut bits = x.wrapping_mul(0x9e37_79b9_7f4a_7c15)
         ^ y.wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
@@ -116,10 +116,10 @@ fn layouts(criterion: &mut Criterion) {
     let all = u64::from(scale.side) * u64::from(scale.side) * 2 * scale.dates as u64;
     let pixels: Vec<PixelIndex> = (0..scale.pixels as u64)
         .map(|number| {
-            let place = |seed| (noise(number, 0, seed) * f64::from(scale.side)) as u32;
+            let along = |seed| (noise(number, 0, seed) * f64::from(scale.side)) as u32;
             PixelIndex {
-                col: place(3),
-                row: place(4),
+                col: along(3),
+                row: along(4),
             }
         })
         .collect();

@@ -3,16 +3,10 @@
 //! `cargo bench -p rss_core --features bench_testbed --bench decode`. Files of 4096 x 4096 pixels in tiles
 //! of 512 x 512 that `gdal_translate` writes from a scene: int16 as it is, float32 as reflectance, RGB of
 //! three bands in 8 bits. They are in the page cache. The COG reader and GDAL with one thread to decode
-//! on, a program over plain async-tiff where it can, libdeflate alone on the same tiles where they are
+//! on, the crate async-tiff where it can, libdeflate alone on the same tiles where they are
 //! DEFLATE, and a copy of the same bytes. Bytes per second are of decoded pixels.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
-
-mod harness;
-mod place;
-mod plain_async_tiff;
-mod tiles;
-mod ways;
 
 use std::{
     path::{Path, PathBuf},
@@ -22,15 +16,17 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use criterion::{Criterion, SamplingMode, Throughput};
-use harness::must;
 use libdeflater::Decompressor;
-use place::{Place, agree, open_and_read};
+use rss_bench::{
+    harness::{self, must},
+    site::{self, agree, open_and_read},
+    tiles::Tiles,
+    ways::Way,
+};
 use rss_core::{Backend, Location, Pixels, Session};
 use rss_testbed::{Band, Testbed};
 use tempfile::TempDir;
-use tiles::Tiles;
 use tokio::runtime::Runtime;
-use ways::Way;
 
 /// A name, the source of the pixels and GDAL's creation options.
 type Case = (&'static str, Source, &'static [&'static str]);
@@ -80,7 +76,7 @@ enum Source {
 }
 
 fn main() -> Result<()> {
-    let Some(place) = harness::place("decode")? else {
+    let Some(site) = rss_bench::site!("decode")? else {
         return Ok(());
     };
     let mut criterion = Criterion::default()
@@ -88,28 +84,28 @@ fn main() -> Result<()> {
         .warm_up_time(Duration::from_millis(100))
         .measurement_time(Duration::from_secs(1))
         .configure_from_args();
-    let Some(bed) = &place.bed else {
+    let Some(bed) = &site.bed else {
         println!("decode: skipped; its files are written from the testbed's scenes");
         return Ok(());
     };
     let (cache, dir) = (TempDir::new()?, TempDir::new()?);
-    place.clear_log();
-    let session = place.session(cache.path()).build()?;
-    let found = place.search(&session)?;
-    place::check_report(found.report())?;
+    site.clear_log();
+    let session = site.session(cache.path()).build()?;
+    let found = site.search(&session)?;
+    site::check_report(found.report())?;
     let truth = open_and_read(&session, found.items(), Backend::Cog)?;
-    place.check_truth(&found.items().items[0].id, &truth)?;
+    site.check_truth(&found.items().items[0].id, &truth)?;
     println!(
         "{}: {} requests of all this bench",
-        place.name(),
-        place.log().len()
+        site.name(),
+        site.log().len()
     );
     let sources = Sources::of(bed, dir.path())?;
     let runtime = Runtime::new()?;
     for (name, source, options) in CASES {
         let path = dir.path().join(format!("{name}.tif"));
         sources.write(*source, options, &path)?;
-        time(&mut criterion, &runtime, &place, name, &path).with_context(|| (*name).to_owned())?;
+        time(&mut criterion, &runtime, name, &path).with_context(|| (*name).to_owned())?;
         std::fs::remove_file(&path)?;
     }
     criterion.final_summary();
@@ -117,13 +113,7 @@ fn main() -> Result<()> {
 }
 
 /// Checks that all ways read the same pixels of a file, and times each.
-fn time(
-    criterion: &mut Criterion,
-    runtime: &Runtime,
-    place: &Place,
-    name: &str,
-    path: &Path,
-) -> Result<()> {
+fn time(criterion: &mut Criterion, runtime: &Runtime, name: &str, path: &Path) -> Result<()> {
     let file = Location::Local(path.to_owned());
     let session = || {
         Session::builder()
@@ -135,8 +125,8 @@ fn time(
     let pixels = runtime.block_on(gdal.read(&file, None))?;
     let mut ways = vec![gdal];
     let others = [
-        Way::of("cog reader", session()?, Backend::Cog),
-        Way::plain(place, &file, 1)?,
+        Way::of("cog", session()?, Backend::Cog),
+        Way::of("async-tiff", session()?, Backend::AsyncTiff),
     ];
     for way in others {
         match runtime.block_on(way.read(&file, None)) {

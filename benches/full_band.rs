@@ -3,17 +3,11 @@
 //!
 //! `cargo bench -p rss_core --features bench_testbed --bench full_band`. DEFLATE with predictor 2, int16.
 //! On one thread beside libdeflate alone on the same tiles and a copy of the same size, and on all
-//! cores; GDAL with its own defaults, which is one thread, and with its own threads; a program over plain
+//! cores; GDAL with its own defaults, which is one thread, and with its own threads; the crate
 //! async-tiff. The file is in the page cache. What memory each takes is printed first, of a fresh process
 //! each.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
-
-mod harness;
-mod place;
-mod plain_async_tiff;
-mod tiles;
-mod ways;
 
 use std::{
     path::Path,
@@ -23,14 +17,16 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
-use harness::must;
 use libdeflater::Decompressor;
-use place::{Place, agree, open_and_read};
+use rss_bench::{
+    harness::must,
+    site::{self, agree, open_and_read},
+    tiles::Tiles,
+    ways::Way,
+};
 use rss_core::{Backend, Location, Session};
 use tempfile::TempDir;
-use tiles::Tiles;
 use tokio::runtime::Runtime;
-use ways::Way;
 
 /// The argument of a process that reads a file in one way and says how much memory it took.
 const PEAK: &str = "peak-of";
@@ -42,7 +38,7 @@ fn main() -> Result<()> {
     {
         return peak(way.parse()?, Path::new(path));
     }
-    let Some(place) = harness::place("full_band")? else {
+    let Some(site) = rss_bench::site!("full_band")? else {
         return Ok(());
     };
     let mut criterion = Criterion::default()
@@ -51,31 +47,31 @@ fn main() -> Result<()> {
         .measurement_time(Duration::from_secs(3))
         .configure_from_args();
     let (cache, dir) = (TempDir::new()?, TempDir::new()?);
-    let session = place.session(cache.path()).build()?;
-    let found = place.search(&session)?.with_bands(["nbart_red"]);
-    place::check_report(found.report())?;
+    let session = site.session(cache.path()).build()?;
+    let found = site.search(&session)?.with_bands(["nbart_red"]);
+    site::check_report(found.report())?;
     let truth = open_and_read(&session, found.items(), Backend::Cog)?;
-    place.check_truth(&found.items().items[0].id, &truth)?;
-    place.clear_log();
+    site.check_truth(&found.items().items[0].id, &truth)?;
+    site.clear_log();
     let local = found.download(dir.path())?;
     println!(
         "{}: downloaded in {} requests",
-        place.name(),
-        place.log().len()
+        site.name(),
+        site.log().len()
     );
-    let file = place::first_asset(&local)?;
+    let file = site::first_asset(&local)?;
     let path = file.as_local().context("not local")?;
 
     let tiles = Tiles::of(path)?;
     println!(
         "{}: {} tiles of {} bytes, {:.0} MB compressed",
-        place.name(),
+        site.name(),
         tiles.stored.len(),
         tiles.bytes,
         tiles.stored_bytes() as f64 / 1e6
     );
     let runtime = Runtime::new()?;
-    let (one, all) = (ways(&place, &file, 1)?, ways(&place, &file, cores())?);
+    let (one, all) = (ways(1)?, ways(cores())?);
     let pixels = runtime.block_on(one[0].read(&file, None))?;
     for (n, way) in all.iter().enumerate() {
         agree(
@@ -122,8 +118,8 @@ fn main() -> Result<()> {
 }
 
 /// Returns the ways to read a local file, decoding on so many threads.
-fn ways(place: &Place, file: &Location, threads: usize) -> Result<[Way; 3]> {
-    let cog = Session::builder().cpu_threads(threads).build()?;
+fn ways(threads: usize) -> Result<[Way; 3]> {
+    let ours = || Session::builder().cpu_threads(threads).build();
     let (name, gdal) = match threads {
         1 => ("gdal, its defaults", Session::builder()),
         _ => (
@@ -132,9 +128,9 @@ fn ways(place: &Place, file: &Location, threads: usize) -> Result<[Way; 3]> {
         ),
     };
     Ok([
-        Way::of("cog reader", cog, Backend::Cog),
+        Way::of("cog", ours()?, Backend::Cog),
         Way::of(name, gdal.build()?, Backend::Gdal),
-        Way::plain(place, file, threads)?,
+        Way::of("async-tiff", ours()?, Backend::AsyncTiff),
     ])
 }
 
@@ -161,11 +157,7 @@ fn measured_peak(way: usize, path: &Path) -> Result<String> {
 
 fn peak(way: usize, path: &Path) -> Result<()> {
     let file = Location::Local(path.to_owned());
-    let place = Place {
-        bed: None,
-        s3: None,
-    };
-    let ways = ways(&place, &file, cores())?;
+    let ways = ways(cores())?;
     let Some(way) = ways.get(way) else {
         bail!("no way {way}");
     };

@@ -7,28 +7,27 @@
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
-mod harness;
-mod place;
-
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use criterion::{BenchmarkId, Criterion, SamplingMode};
-use harness::must;
-use place::{Place, agree, open_and_read};
+use rss_bench::{
+    harness::must,
+    site::{self, Site, agree, open_and_read},
+};
 use rss_core::{Backend, QueryResult, Session};
 use tempfile::TempDir;
 
 fn main() -> Result<()> {
-    let Some(place) = harness::place("get_vs_get_remote")? else {
+    let Some(site) = rss_bench::site!("get_vs_get_remote")? else {
         return Ok(());
     };
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(1))
         .configure_from_args();
-    let items = check(&place)?;
-    let run = Run { place, items };
+    let items = check(&site)?;
+    let run = Run { site, items };
     run.pipelines(&mut criterion);
     run.stages(&mut criterion);
     criterion.final_summary();
@@ -36,23 +35,23 @@ fn main() -> Result<()> {
 }
 
 /// Checks that all paths give the same pixels before any is timed; returns the number of items.
-fn check(place: &Place) -> Result<usize> {
-    let fresh = Fresh::new(place)?;
-    let found = place.search(&fresh.session)?;
-    place::check_report(found.report())?;
+fn check(site: &Site) -> Result<usize> {
+    let fresh = Fresh::new(site)?;
+    let found = site.search(&fresh.session)?;
+    site::check_report(found.report())?;
     let local = found.get(fresh.dir.path(), None, None)?;
     let remote = found.get_remote()?;
     let copied = found.download(fresh.other.path())?;
     let read = |items, backend| open_and_read(&fresh.session, items, backend);
     fresh.session.clear_caches()?;
-    place.clear_log();
+    site.clear_log();
     let block = read(&remote, Backend::Gdal)?;
     println!(
         "{}: {} requests for one cold block by GDAL",
-        place.name(),
-        place.log().len()
+        site.name(),
+        site.log().len()
     );
-    place.check_truth(&found.items().items[0].id, &block)?;
+    site.check_truth(&found.items().items[0].id, &block)?;
     agree(&block, &read(&local, Backend::Gdal)?, "get()")?;
     agree(&block, &read(&copied, Backend::Gdal)?, "download()")?;
     agree(&block, &read(found.items(), Backend::Cog)?, "cog")?;
@@ -68,10 +67,10 @@ struct Fresh {
 }
 
 impl Fresh {
-    fn new(place: &Place) -> Result<Self> {
+    fn new(site: &Site) -> Result<Self> {
         let cache = TempDir::new()?;
         Ok(Self {
-            session: place.session(cache.path()).build()?,
+            session: site.session(cache.path()).build()?,
             dir: TempDir::new()?,
             other: TempDir::new()?,
             _cache: cache,
@@ -80,7 +79,7 @@ impl Fresh {
 }
 
 struct Run {
-    place: Place,
+    site: Site,
     items: usize,
 }
 
@@ -93,22 +92,18 @@ impl Run {
         group.bench_function(id("full-pipeline"), |bencher| {
             bencher.iter_custom(|times| {
                 // A new cache each time: a warm one must not pass for a download.
-                timed(
-                    times,
-                    || Fresh::new(&self.place),
-                    |fresh| self.by_get(fresh),
-                )
+                timed(times, || Fresh::new(&self.site), |fresh| self.by_get(fresh))
             });
         });
         group.bench_function(id("full-pipeline, warm cache"), |bencher| {
-            let fresh = must(Fresh::new(&self.place));
+            let fresh = must(Fresh::new(&self.site));
             must(self.by_get(&fresh));
             bencher.iter(|| must(self.by_get(&fresh)));
         });
         group.finish();
         let mut group = criterion.benchmark_group("get_remote/vsi-direct");
         group.sampling_mode(SamplingMode::Flat);
-        let fresh = must(Fresh::new(&self.place));
+        let fresh = must(Fresh::new(&self.site));
         group.bench_function(id("full-pipeline"), |bencher| {
             bencher.iter_custom(|times| {
                 timed(times, || self.cold(&fresh), |()| self.by_remote(&fresh))
@@ -123,15 +118,15 @@ impl Run {
 
     /// Each stage by itself.
     fn stages(&self, criterion: &mut Criterion) {
-        let fresh = must(Fresh::new(&self.place));
-        let found = must(self.place.search(&fresh.session));
+        let fresh = must(Fresh::new(&self.site));
+        let found = must(self.site.search(&fresh.session));
         let local = must(found.get(fresh.dir.path(), None, None));
         let remote = must(found.get_remote());
 
         let mut group = criterion.benchmark_group("stage/query");
         group.sampling_mode(SamplingMode::Flat);
         group.bench_function("search", |bencher| {
-            bencher.iter(|| must(self.place.search(&fresh.session)));
+            bencher.iter(|| must(self.site.search(&fresh.session)));
         });
         group.finish();
 
@@ -194,8 +189,8 @@ impl Run {
 
     /// A search with an empty cache.
     fn found(&self) -> Result<(Fresh, QueryResult)> {
-        let fresh = Fresh::new(&self.place)?;
-        let found = self.place.search(&fresh.session)?;
+        let fresh = Fresh::new(&self.site)?;
+        let found = self.site.search(&fresh.session)?;
         Ok((fresh, found))
     }
 
@@ -204,14 +199,14 @@ impl Run {
     }
 
     fn by_get(&self, fresh: &Fresh) -> Result<()> {
-        let found = self.place.search(&fresh.session)?;
+        let found = self.site.search(&fresh.session)?;
         let items = found.get(fresh.dir.path(), None, None)?;
         open_and_read(&fresh.session, &items, Backend::Gdal)?;
         Ok(())
     }
 
     fn by_remote(&self, fresh: &Fresh) -> Result<()> {
-        let found = self.place.search(&fresh.session)?;
+        let found = self.site.search(&fresh.session)?;
         let items = found.get_remote()?;
         open_and_read(&fresh.session, &items, Backend::Gdal)?;
         Ok(())

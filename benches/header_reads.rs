@@ -2,36 +2,36 @@
 //! once?
 //!
 //! `cargo bench -p rss_core --features bench_testbed --bench header_reads`. Opening reads the headers and
-//! no tile. GDAL with its own defaults and as this library sets it up, the COG reader and a program over
-//! plain async-tiff; servers 0, 30 and 100 ms away. Requests are counted before. `for an index` takes the
+//! no tile. GDAL with its own defaults and as this library sets it up, the COG reader and the
+//! crate async-tiff; servers 0, 30 and 100 ms away. Requests are counted before. `for an index` takes the
 //! entry too: all that building an index asks of a file.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
-mod harness;
-mod latency;
-mod place;
-mod plain_async_tiff;
-mod ways;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use futures::future::try_join_all;
-use place::{BLOCK, Place, agree, first_asset, open_and_read};
-use rss_core::{Backend, Entry, Location};
+use rss_bench::{
+    harness,
+    site::{self, BLOCK, Site, agree, first_asset, open_and_read},
+    ways::Way,
+};
+use rss_core::{Backend, Entry, Location, RasterReader};
 use rss_testbed::{BUCKET, Band};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use ways::{Opened, Way};
 
 /// Files at once.
 const MANY: usize = 32;
-const COG: &str = "cog reader";
+const COG: &str = "cog";
 
 fn main() -> Result<()> {
-    let Some(place) = harness::place("header_reads")? else {
+    let Some(site) = rss_bench::site!("header_reads")? else {
         return Ok(());
     };
     let mut criterion = Criterion::default()
@@ -41,33 +41,33 @@ fn main() -> Result<()> {
         .configure_from_args();
     let cache = TempDir::new()?;
     // GDAL opens a file per thread.
-    let session = || place.session(cache.path()).gdal_threads(MANY);
-    let found = place.search(&session().build()?)?;
-    place::check_report(found.report())?;
+    let session = || site.session(cache.path()).gdal_threads(MANY);
+    let found = site.search(&session().build()?)?;
+    site::check_report(found.report())?;
     let file = first_asset(found.items())?;
     let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
-    place.check_truth(&found.items().items[0].id, &truth)?;
+    site.check_truth(&found.items().items[0].id, &truth)?;
     let one = vec![file];
-    let many = copies(&place)?;
+    let many = copies(&site)?;
 
     let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
     let ways = [
         Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
         Way::of("gdal, tuned", session().build()?, Backend::Gdal),
         Way::of(COG, session().build()?, Backend::Cog),
-        Way::plain(&place, &one[0], 1)?,
+        Way::of("async-tiff", session().build()?, Backend::AsyncTiff),
     ];
     let runtime = Runtime::new()?;
     for way in &ways {
         for files in [&one, &many] {
             way.forget()?;
-            place.clear_log();
+            site.clear_log();
             runtime.block_on(open(way, files))?;
             println!(
                 "{}: {}: {} requests to open {}",
-                place.name(),
+                site.name(),
                 way.name,
-                place.log().len(),
+                site.log().len(),
                 files.len()
             );
             for file in files.iter().take(2) {
@@ -77,7 +77,7 @@ fn main() -> Result<()> {
         }
     }
     let clock = Instant::now();
-    latency::at_each(&place, |latency| {
+    harness::at_each_latency(&site, |latency| {
         for files in [&one, &many] {
             let mut group = criterion.benchmark_group(format!("open-{}", files.len()));
             group.sampling_mode(SamplingMode::Flat);
@@ -107,21 +107,22 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-async fn open(way: &Way, files: &[Location]) -> Result<Vec<Opened>> {
+async fn open(way: &Way, files: &[Location]) -> Result<Vec<Arc<dyn RasterReader>>> {
     try_join_all(files.iter().map(|file| way.open(file))).await
 }
 
 async fn index(way: &Way, files: &[Location]) -> Result<Vec<Entry>> {
-    try_join_all(files.iter().map(async |file| match way.open(file).await? {
-        Opened::Session(raster) => Ok(raster.entry().await?),
-        Opened::Plain(_) => bail!("plain async-tiff makes no entries"),
-    }))
+    try_join_all(
+        files
+            .iter()
+            .map(async |file| Ok(way.open(file).await?.entry().await?)),
+    )
     .await
 }
 
 /// Returns files in many folders, with the bytes of the first scene's red band; live, none.
-fn copies(place: &Place) -> Result<Vec<Location>> {
-    let Some(bed) = &place.bed else {
+fn copies(site: &Site) -> Result<Vec<Location>> {
+    let Some(bed) = &site.bed else {
         return Ok(Vec::new());
     };
     let scene = bed.scenes().first().context("no scene")?;

@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use rss_bench::harness;
 use rss_core::{
     Crs, DataType, Entry, GeoTransform, Location, Size,
     index::{Index, Writer},
@@ -175,8 +176,8 @@ fn main() {
             .split(',')
             .map(|size| size.trim().parse().unwrap())
             .collect(),
-        None if std::env::args().any(|arg| arg == "--bench") => vec![10_000, 100_000, 1_000_000],
-        None => vec![300],
+        None if harness::is_test() => vec![300],
+        None => vec![10_000, 100_000, 1_000_000],
     };
     for files in sizes {
         measure(files);

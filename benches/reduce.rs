@@ -60,7 +60,7 @@ fn run(c: &mut Criterion) {
     let mut first: Vec<i16> = shorts.slice(ndarray::s![.., 0, 0]).to_vec();
     first.retain(|&sample| sample != -999);
     first.sort_unstable();
-    let middle = |place: usize| f64::from(first[place]);
+    let middle = |rank: usize| f64::from(first[rank]);
     let expected = f64::midpoint(middle((first.len() - 1) / 2), middle(first.len() / 2));
     assert!((median.to_f64()[0] - expected).abs() < 1e-3);
 

@@ -21,6 +21,7 @@ use criterion::{Criterion, SamplingMode, Throughput};
 use gdal::{Dataset, DriverManager, raster::Buffer, spatial_ref::SpatialRef};
 use ndarray::Array3;
 use rayon::ThreadPoolBuilder;
+use rss_bench::harness;
 use rss_core::{Crs, GeoBox, GeoTransform, Pixels, Raster, Resampling, Size, Window};
 
 const NODATA: f64 = -999.0;
@@ -33,8 +34,7 @@ const RESAMPLINGS: [Resampling; 4] = [
 ];
 
 fn main() {
-    let is_test = !std::env::args().any(|arg| arg == "--bench");
-    let side = if is_test { 512 } else { 4096 };
+    let side = if harness::is_test() { 512 } else { 4096 };
     let threads = std::env::var("WARP_THREADS").map_or_else(
         |_| available_parallelism().unwrap().get(),
         |threads| threads.parse().unwrap(),
@@ -57,8 +57,8 @@ fn main() {
             grid(32755, 600_005.0, 6_099_995.0, side),
         ),
     ];
-    for (name, has_holes) in [("whole", false), ("nodata", true)] {
-        let scene = scene(&from, has_holes);
+    for (name, has_nodata) in [("whole", false), ("nodata", true)] {
+        let scene = scene(&from, has_nodata);
         let source = dataset(&scene.geobox, Some(&scene));
         for (target, to) in &targets {
             for resampling in RESAMPLINGS {
@@ -68,7 +68,7 @@ fn main() {
                 let pixels = u64::from(side) * u64::from(side);
                 group.throughput(Throughput::Elements(pixels));
                 let out = dataset(to, None);
-                let options = Options::new(resampling, threads, has_holes);
+                let options = Options::new(resampling, threads, has_nodata);
                 options.warp(&source, &out);
                 let ours = pool.install(|| scene.warp(to, resampling)).unwrap();
                 let said = check(&ours, &out, resampling);
@@ -109,7 +109,7 @@ fn albers(from: &GeoBox, side: u32) -> GeoBox {
     })
 }
 
-/// A number between 0 and 1 that belongs to a place.
+/// A number between 0 and 1 that belongs to a pixel.
 fn noise(x: u64, y: u64, seed: u64) -> f64 {
     let mut bits = x.wrapping_mul(0x9e37_79b9_7f4a_7c15)
         ^ y.wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
@@ -121,12 +121,12 @@ fn noise(x: u64, y: u64, seed: u64) -> f64 {
 }
 
 /// Reflectances over hills and fields, with clouds and stray pixels without data.
-fn scene(grid: &GeoBox, has_holes: bool) -> Raster {
+fn scene(grid: &GeoBox, has_nodata: bool) -> Raster {
     let Size { width, height } = grid.size;
     let samples = Array3::from_shape_fn((1, height as usize, width as usize), |(_, row, col)| {
         let (x, y) = (col as u64, row as u64);
         let cloud = noise(x / 300, y / 300, 3) < 0.15 || noise(x, y, 5) < 1e-4;
-        if has_holes && cloud {
+        if has_nodata && cloud {
             return -999;
         }
         let hills = (x as f64 / 90.0).sin() * (y as f64 / 70.0).cos() * 400.0;
@@ -138,7 +138,7 @@ fn scene(grid: &GeoBox, has_holes: bool) -> Raster {
     Raster {
         pixels: Pixels::I16(samples),
         geobox: grid.clone(),
-        nodata: has_holes.then_some(NODATA),
+        nodata: has_nodata.then_some(NODATA),
         sparse: Vec::new(),
     }
 }
@@ -181,7 +181,7 @@ fn dataset(grid: &GeoBox, raster: Option<&Raster>) -> Dataset {
 struct Options(*mut gdal_sys::GDALWarpAppOptions);
 
 impl Options {
-    fn new(resampling: Resampling, threads: usize, has_holes: bool) -> Self {
+    fn new(resampling: Resampling, threads: usize, has_nodata: bool) -> Self {
         let name = match resampling {
             Resampling::Nearest => "near",
             other => other.name(),
@@ -189,7 +189,7 @@ impl Options {
         let threads = format!("NUM_THREADS={threads}");
         let mut words = vec!["-q", "-r", name, "-et", "0.125", "-multi", "-wo", &threads];
         words.extend(["-wm", "2000", "-ovr", "NONE"]);
-        if has_holes {
+        if has_nodata {
             words.extend(["-dstnodata", "-999", "-wo", "INIT_DEST=NO_DATA"]);
         }
         let words: Vec<CString> = words
@@ -230,13 +230,13 @@ impl Drop for Options {
     }
 }
 
-/// How far nearly all samples may be apart: fields differ by up to 600, and places by a part of a pixel.
+/// How far nearly all samples may be apart: fields differ by up to 600, and positions by a part of a pixel.
 const NEAR: u16 = 80;
-/// How far any may be: nearest may take the pixel beside, of another field, other noise, and another place on
+/// How far any may be: nearest may take the pixel beside, of another field, other noise, and elsewhere on
 /// the hills.
 const FAR: u16 = 700;
 
-/// Checks that both made the same pixels, and says how nearly. Places are approximated by both, each in its
+/// Checks that both made the same pixels, and says how nearly. Positions are approximated by both, each in its
 /// own way, so that nearest now and then takes the pixel beside; `tests/it/warp.rs` compares exact ones.
 fn check(ours: &Raster, theirs: &Dataset, resampling: Resampling) -> String {
     let Size { width, height } = ours.geobox.size;

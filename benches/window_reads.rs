@@ -2,28 +2,25 @@
 //!
 //! `cargo bench -p rss_core --features bench_testbed --bench window_reads`. Each read is cold: the file
 //! is opened, and nothing is known of it. GDAL with its own defaults, as this library sets it up, with
-//! threads of its own, and over this library's stores; the COG reader; a program over plain async-tiff; servers 0, 30 and 100 ms
+//! threads of its own, and over this library's stores; the COG reader; the crate async-tiff; servers 0, 30 and 100 ms
 //! away; and the COG reader with requests of several sizes. Then a column of small tiles, a few kB each, with
 //! several gaps between tiles that share a request.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
-mod harness;
-mod latency;
-mod place;
-mod plain_async_tiff;
-mod ways;
-
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
-use place::{Place, agree, first_asset, open_and_read};
+use rss_bench::{
+    harness,
+    site::{self, Site, agree, first_asset, open_and_read},
+    ways::Way,
+};
 use rss_core::{Backend, GdalReads, Location, Pixels, Window};
 use rss_testbed::{BUCKET, Band};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use ways::Way;
 
 const WINDOW: Window = Window {
     col: 300,
@@ -39,7 +36,7 @@ const SMALL: Window = Window {
 };
 
 fn main() -> Result<()> {
-    let Some(place) = harness::place("window_reads")? else {
+    let Some(site) = rss_bench::site!("window_reads")? else {
         return Ok(());
     };
     let mut criterion = Criterion::default()
@@ -48,35 +45,37 @@ fn main() -> Result<()> {
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
     let cache = TempDir::new()?;
-    let session = || place.session(cache.path());
-    let found = place.search(&session().build()?)?;
-    place::check_report(found.report())?;
+    let session = || site.session(cache.path());
+    let found = site.search(&session().build()?)?;
+    site::check_report(found.report())?;
     let file = first_asset(found.items())?;
     let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
-    place.check_truth(&found.items().items[0].id, &truth)?;
+    site.check_truth(&found.items().items[0].id, &truth)?;
 
     let defaults = session().gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
     let threads = session().gdal_option("GDAL_NUM_THREADS", "ALL_CPUS");
-    let cores = std::thread::available_parallelism()?.get();
     // GDAL decodes on one thread here, whatever GDAL_NUM_THREADS says: it has no way to read a plugin's
     // file from several.
     let stores = session().gdal_reads(GdalReads::Stores);
-    // As the documents of the crate do it: each tile is decoded where it is waited for.
-    let mut one_thread = Way::plain(&place, &file, 1)?;
-    one_thread.name.push_str(", one thread");
+    // The crate's documents decode each tile where it is waited for: on one thread.
+    let one_thread = session().cpu_threads(1);
     let ways = [
         Way::of("gdal, its defaults", defaults.build()?, Backend::Gdal),
         Way::of("gdal, tuned", session().build()?, Backend::Gdal),
         Way::of("gdal, tuned, ALL_CPUS", threads.build()?, Backend::Gdal),
         Way::of("gdal over our stores", stores.build()?, Backend::Gdal),
-        Way::of("cog reader", session().build()?, Backend::Cog),
-        Way::plain(&place, &file, cores)?,
-        one_thread,
+        Way::of("cog", session().build()?, Backend::Cog),
+        Way::of("async-tiff", session().build()?, Backend::AsyncTiff),
+        Way::of(
+            "async-tiff, one thread",
+            one_thread.build()?,
+            Backend::AsyncTiff,
+        ),
     ];
     let mut sizes = Vec::new();
     for kib in [256_u64, 512, 1024, 2048, 8192] {
         let session = session().fetch_bytes(kib << 10).build()?;
-        let name = format!("cog reader, requests of {kib} KiB");
+        let name = format!("cog, requests of {kib} KiB");
         sizes.push(Way::of(name, session, Backend::Cog));
     }
 
@@ -84,34 +83,34 @@ fn main() -> Result<()> {
     let mut first: Option<Pixels> = None;
     for way in ways.iter().chain(&sizes) {
         way.forget()?;
-        place.clear_log();
+        site.clear_log();
         let read = runtime.block_on(way.read(&file, Some(window())))?;
-        let requests = place.log().len();
-        println!("{}: {}: {requests} requests", place.name(), way.name);
+        let requests = site.log().len();
+        println!("{}: {}: {requests} requests", site.name(), way.name);
         match &first {
             Some(first) => agree(first, &read, &way.name)?,
             None => first = Some(read),
         }
     }
     let mut gaps = Vec::new();
-    let classes = classes(&place)?;
+    let classes = classes(&site)?;
     for kib in [0_u64, 16, 64, 256, 1024] {
         let Some(classes) = &classes else { break };
         let session = session().gap_bytes(kib << 10).build()?;
-        let name = format!("cog reader, gaps of {kib} KiB");
+        let name = format!("cog, gaps of {kib} KiB");
         let way = Way::of(name, session, Backend::Cog);
-        place.clear_log();
+        site.clear_log();
         runtime.block_on(way.read(classes, Some(column())))?;
-        let log = place.log();
+        let log = site.log();
         let bytes: u64 = log.iter().map(|request| request.bytes).sum();
         let (name, requests) = (&way.name, log.len());
         println!(
             "{}: {name}: {requests} requests, {bytes} bytes",
-            place.name()
+            site.name()
         );
         gaps.push(way);
     }
-    latency::at_each(&place, |latency| {
+    harness::at_each_latency(&site, |latency| {
         let group = |name| (name, latency);
         time(
             &mut criterion,
@@ -146,8 +145,8 @@ fn main() -> Result<()> {
 }
 
 /// Returns the location of the first scene's cloud classes, in small tiles; none live.
-fn classes(place: &Place) -> Result<Option<Location>> {
-    let Some(scene) = place.bed.as_ref().and_then(|bed| bed.scenes().first()) else {
+fn classes(site: &Site) -> Result<Option<Location>> {
+    let Some(scene) = site.bed.as_ref().and_then(|bed| bed.scenes().first()) else {
         return Ok(None);
     };
     let href = format!("s3://{BUCKET}/{}", scene.key(Band::Fmask));

@@ -1,7 +1,7 @@
 //! How fast is a sharded array written, read whole and cut, beside the crate `zarrs` as it comes?
 //!
 //! `cargo bench -p rss_core --features bench_testbed,zarr --bench zarr_sharding`. The volumes of
-//! `rss bench zarr`, which compares with more systems and asks each in a process of its own: uint8 as a
+//! `rss-bench zarr`, which compares with more systems and asks each in a process of its own: uint8 as a
 //! microscope sees cells, uint32 labels of them. 512 voxels a side, `RSS_ZARR_SIDE` names another; chunks
 //! of 32 and 128 in shards of half the side. Files are in the page cache, threads as many as each takes by
 //! itself. `zarrs` stores with blosc-zstd level 5, bytes of labels shuffled. Bytes per second are of samples.
@@ -9,9 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 
 use std::{
-    env,
-    fmt::Display,
-    fs,
+    env, fs,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,6 +19,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use ndarray::ArrayD;
+use rss_bench::harness::{is_test, must};
 use rss_core::{
     Location, Sample, Session,
     zarr::{Array, ArraySpec, Codec},
@@ -37,10 +36,9 @@ use zarrs::{
 const CUTOUT: u64 = 32;
 
 fn main() -> Result<()> {
-    let is_test = !env::args().any(|arg| arg == "--bench");
     let side: u32 = match env::var("RSS_ZARR_SIDE") {
         Ok(side) => side.parse().context("RSS_ZARR_SIDE")?,
-        Err(_) if is_test => 128,
+        Err(_) if is_test() => 128,
         Err(_) => 512,
     };
     ensure!(
@@ -289,10 +287,4 @@ fn stored(folder: &Path) -> Result<u64> {
         };
     }
     Ok(bytes)
-}
-
-/// Returns the value. A bench that fails has no time to report.
-#[expect(clippy::panic, reason = "criterion's closures return no error")]
-fn must<T, E: Display>(result: Result<T, E>) -> T {
-    result.unwrap_or_else(|err| panic!("{err:#}"))
 }

@@ -1,7 +1,7 @@
 """One tile from each of many files, by rss gather and by rasterio; scripts/peers/gather calls it.
 
 Each run is a process of its own. They take turns (A B C, A B C, ..), so that a busy moment of the
-machine hits all alike. The servers are those of `rss bench gather`. The pixels of all must be the same.
+machine hits all alike. The servers are those of `rss-bench gather`. The pixels of all must be the same.
 """
 
 import argparse
@@ -27,6 +27,7 @@ def main():
     parser.add_argument("--at-once", default="8,32,64", help="tiles under way, one run for each")
     parser.add_argument("--json", type=Path, required=True, help="where the result goes")
     parser.add_argument("--rss", required=True, help="the program rss")
+    parser.add_argument("--bench", required=True, help="the program rss-bench, whose servers are read")
     args = parser.parse_args()
     numbers = [int(number) for number in args.at_once.split(",")]
 
@@ -77,12 +78,12 @@ def main():
 
 
 class Servers:
-    """The servers of rss bench gather, in a process of their own."""
+    """The servers of rss-bench gather, in a process of their own."""
 
     def __init__(self, args):
         stock = json.dumps({"Gather": {"files": args.files, "latency_ms": args.latency}})
         self.process = subprocess.Popen(
-            [args.rss, "bench", "serve", stock],
+            [args.bench, "serve", stock],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -137,7 +138,7 @@ def rasterio(endpoint, files, reader, at_once):
 
 
 def key(file):
-    """The keys of rss bench gather: the bands of a scene share a folder."""
+    """The keys of rss-bench gather: the bands of a scene share a folder."""
     scene, band = file // 9, file % 9 + 1
     name = f"LC08_L1TP_106{scene:03}_T1"
     return f"c1/L8/106/{scene:03}/{name}/{name}_B{band}.TIF"

@@ -1,41 +1,11 @@
-//! The comparisons behind `rss bench`: ways to the same pixels, side by side, and a report.
+//! What the Criterion benches in `/benches` share, and the demo.
 //!
-//! [`gather`] reads one tile from each of many files, by several readers and at several concurrencies.
-//! [`ranges`] reads one window by ranged requests, in several manners and over several networks. Both
-//! start servers on loopback in another process. [`zarr`] writes, reads and cuts sharded arrays, by this
-//! library and by others, each in a process of its own. All check that all ways return the same samples,
-//! and give a report: text, JSON, or one HTML page that needs nothing else. What is measured elsewhere is not
-//! here: `benches/` has the Criterion benches of the library.
+//! A bench of the crate `rss_core` asks [`site!`] where its build reads, puts [`ways`] to the same pixels side by side
+//! there, and checks what they return before it times anything. It compiles without features, and switches none of
+//! `rss_core`'s on. The comparisons of the program `rss-bench` are no part of it: they are modules of `main.rs`.
 
-pub mod gather;
-mod machine;
-mod page;
-/// The same as in the library's benches.
-#[path = "../../../benches/plain_async_tiff.rs"]
-mod plain;
-pub mod ranges;
-mod servers;
-mod spread;
-mod table;
-pub mod zarr;
-
-pub use self::{
-    machine::{Machine, Origin},
-    servers::{Program, serve},
-    spread::{Spread, ms},
-};
-
-/// How far a comparison is.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Step<'a> {
-    /// Parts that are done.
-    pub done: usize,
-    /// Parts in all.
-    pub of: usize,
-    /// What is under way.
-    pub now: &'a str,
-}
-
-/// Is told of each step.
-pub type Watch<'a> = &'a (dyn Fn(Step<'_>) + Send + Sync);
+pub mod apart;
+pub mod harness;
+pub mod site;
+pub mod tiles;
+pub mod ways;

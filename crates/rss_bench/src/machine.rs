@@ -9,20 +9,20 @@ use serde::Serialize;
 /// What a reader must know of the machine to judge a number.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Processor cores that this process may use.
-    pub cores: usize,
+    pub(crate) cores: usize,
     /// The processor's name, where the system says it.
-    pub cpu: String,
+    pub(crate) cpu: String,
     /// The system and its version.
-    pub os: String,
+    pub(crate) os: String,
     /// Memory in bytes, where the system says it.
-    pub memory_bytes: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
 }
 
 impl Machine {
     /// Looks at this machine.
-    pub fn here() -> Self {
+    pub(crate) fn here() -> Self {
         let first = |path: &str, key: &str| {
             let text = fs::read_to_string(path).ok()?;
             let line = text.lines().find(|line| line.starts_with(key))?;
@@ -48,24 +48,24 @@ impl Machine {
 /// How a report was made: enough to make it again.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Origin {
+pub(crate) struct Origin {
     /// The version of this crate.
-    pub version: &'static str,
+    pub(crate) version: &'static str,
     /// The commit, where the build was told it by `RSS_COMMIT`.
-    pub commit: Option<&'static str>,
+    pub(crate) commit: Option<&'static str>,
     /// `debug` builds measure nothing worth keeping.
-    pub build: &'static str,
+    pub(crate) build: &'static str,
     /// What was typed.
-    pub command: String,
+    pub(crate) command: String,
     /// When the run began, in UTC.
-    pub date: String,
+    pub(crate) date: String,
     /// Where.
-    pub machine: Machine,
+    pub(crate) machine: Machine,
 }
 
 impl Origin {
     /// Notes the time and the machine.
-    pub fn now(command: impl Into<String>) -> Self {
+    pub(crate) fn now(command: impl Into<String>) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("RSS_COMMIT"),

@@ -7,13 +7,11 @@ use std::{
     io::{BufRead, BufReader as Lines, Write},
     path::PathBuf,
     process::Stdio,
-    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use object_store::{ObjectStore, aws::AmazonS3Builder};
 use rss_testbed::{Service, Testbed};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -23,7 +21,11 @@ use tokio::{
 
 use crate::{
     gather,
-    ranges::{self, File, Image, Network},
+    ranges::{
+        self,
+        files::{File, Image},
+        network::Network,
+    },
 };
 
 /// The bucket that holds the files.
@@ -48,7 +50,7 @@ pub(crate) struct Asked {
 /// What is run to be the servers, or a system: a program that hands its last argument to [`serve`] or to
 /// [`zarr::worker`](crate::zarr::worker).
 #[derive(Clone, Debug)]
-pub struct Program {
+pub(crate) struct Program {
     pub(crate) path: PathBuf,
     pub(crate) args: Vec<String>,
 }
@@ -59,24 +61,12 @@ impl Program {
     /// # Errors
     ///
     /// If the system does not say which program that is.
-    pub fn this(args: &[&str]) -> Result<Self> {
+    pub(crate) fn this(args: &[&str]) -> Result<Self> {
         Ok(Self {
             path: std::env::current_exe()?,
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
         })
     }
-}
-
-/// Returns the bucket of a server, for a program over `object_store`.
-pub(crate) fn store(endpoint: &str) -> Result<Arc<dyn ObjectStore>> {
-    let store = AmazonS3Builder::new()
-        .with_bucket_name(BUCKET)
-        .with_region("us-west-2")
-        .with_skip_signature(true)
-        .with_endpoint(endpoint)
-        .with_allow_http(true)
-        .build()?;
-    Ok(Arc::new(store))
 }
 
 /// The servers' process.
@@ -159,7 +149,7 @@ pub(crate) fn open_many_files() {
 /// # Errors
 ///
 /// If `stock` is not what the client side of this module sends, or a port cannot be bound.
-pub fn serve(stock: &str) -> Result<()> {
+pub(crate) fn serve(stock: &str) -> Result<()> {
     let stock: Stock = serde_json::from_str(stock).context("not a stock of files")?;
     open_many_files();
     let beds = start(&stock)?;
@@ -193,16 +183,16 @@ fn start(stock: &Stock) -> Result<Vec<Testbed>> {
             let bed = Testbed::builder()
                 .latency(Duration::from_millis(latency_ms))
                 .start()?;
-            let contents = (0..gather::CONTENTS.min(files))
-                .map(gather::content)
+            let contents = (0..gather::files::CONTENTS.min(files))
+                .map(gather::files::content)
                 .collect::<Result<Vec<Bytes>>>()?;
             let contents = contents.into_iter().enumerate();
             for (file, content) in contents {
-                bed.put(BUCKET, &gather::key(file), content);
+                bed.put(BUCKET, &gather::files::key(file), content);
             }
-            for file in gather::CONTENTS..files {
-                let from = gather::key(file % gather::CONTENTS);
-                bed.link(BUCKET, &from, &gather::key(file))?;
+            for file in gather::files::CONTENTS..files {
+                let from = gather::files::key(file % gather::files::CONTENTS);
+                bed.link(BUCKET, &from, &gather::files::key(file))?;
             }
             Ok(vec![bed])
         }
@@ -215,8 +205,8 @@ fn start(stock: &Stock) -> Result<Vec<Testbed>> {
                     Some((_, files)) => files.clone(),
                     None => {
                         let files = [
-                            ranges::content(File::Striped, *image)?,
-                            ranges::content(File::Tiled, *image)?,
+                            ranges::files::content(File::Striped, *image)?,
+                            ranges::files::content(File::Tiled, *image)?,
                         ];
                         made.push((*image, files.clone()));
                         files

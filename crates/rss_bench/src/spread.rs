@@ -6,18 +6,18 @@ use serde::Serialize;
 
 /// The spread of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// The least value.
-    pub min: f64,
+    pub(crate) min: f64,
     /// The middle value: half are no larger.
-    pub median: f64,
+    pub(crate) median: f64,
     /// The largest value.
-    pub max: f64,
+    pub(crate) max: f64,
 }
 
 impl Spread {
     /// Returns the spread of some values; zeros of none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let at = |index: usize| values.get(index).copied().unwrap_or_default();
@@ -33,7 +33,7 @@ impl Spread {
     }
 
     /// Returns the spread of some times, in milliseconds.
-    pub fn of_ms(times: impl IntoIterator<Item = Duration>) -> Self {
+    pub(crate) fn of_ms(times: impl IntoIterator<Item = Duration>) -> Self {
         Self::of(times.into_iter().map(ms))
     }
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Spread {
 }
 
 /// Returns a time in milliseconds.
-pub fn ms(time: Duration) -> f64 {
+pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 

@@ -108,8 +108,7 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
         Command::Mosaic(args) => commands::apply::mosaic(args).await,
         Command::Sample(args) => commands::sample::run(args).await,
         Command::Cache(args) => commands::cache::run(args).await,
-        #[cfg(feature = "bench")]
-        Command::Bench(args) => commands::bench::run(args).await,
+        Command::Bench(args) => commands::bench::run(args),
     }
 }
 

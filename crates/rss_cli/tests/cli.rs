@@ -5,7 +5,6 @@
 mod cli {
     pub(crate) mod absent;
     pub(crate) mod apply;
-    #[cfg(feature = "bench")]
     pub(crate) mod bench;
     pub(crate) mod cache;
     #[cfg(feature = "index")]

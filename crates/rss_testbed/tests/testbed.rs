@@ -18,7 +18,19 @@ use rss_testbed::{
 };
 use serde_json::{Value, json};
 
+/// Starts a client. Nothing of this workspace switches on a TLS of reqwest's own, which wants one for HTTP too.
+fn client() -> reqwest::ClientBuilder {
+    use_ring();
+    reqwest::Client::builder()
+}
+
+/// Makes ring the process's TLS; whoever comes second finds it there.
+fn use_ring() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 fn builder(bed: &Testbed) -> AmazonS3Builder {
+    use_ring();
     AmazonS3Builder::new()
         .with_endpoint(bed.s3_endpoint())
         .with_allow_http(true)
@@ -220,7 +232,10 @@ async fn objects_are_put_and_removed() {
         assert_eq!(seen[3], ("PUT".to_owned(), "/bed/a/2".to_owned()));
     }
     let store = signed(&bed);
-    let status = reqwest::Client::new().delete(format!("{}/bed/x", bed.s3_endpoint()));
+    let status = client()
+        .build()
+        .unwrap()
+        .delete(format!("{}/bed/x", bed.s3_endpoint()));
     assert_eq!(status.send().await.unwrap().status(), 204);
     let elsewhere = builder(&bed).with_bucket_name("nowhere").build().unwrap();
     elsewhere
@@ -292,9 +307,7 @@ async fn the_end_of_an_object_is_read() {
 async fn body(bed: &Testbed, fault: Fault) -> Result<(u16, String), reqwest::Error> {
     bed.clear_faults();
     bed.fault(Rule::new(fault).on(Service::Http).times(1));
-    let client = reqwest::Client::builder()
-        .read_timeout(Duration::from_millis(300))
-        .build()?;
+    let client = client().read_timeout(Duration::from_millis(300)).build()?;
     let request = client
         .get(bed.http_url("bed", "x"))
         .header("range", "bytes=0-9");
@@ -352,7 +365,7 @@ async fn each_fault_breaks_one_answer_as_told() {
 }
 
 async fn walk(bed: &Testbed, mut body: Value) -> (usize, usize) {
-    let client = reqwest::Client::new();
+    let client = client().build().unwrap();
     let (mut items, mut pages) = (0, 0);
     loop {
         let url = format!("{}/search", bed.stac_url());
@@ -452,7 +465,9 @@ async fn dea_refuses_what_dea_refuses() {
         json!({"bbox": [0, 0, 0, 1, 1, 1]}),
         json!({"ids": ["x"]}),
     ] {
-        let answer = reqwest::Client::new()
+        let answer = client()
+            .build()
+            .unwrap()
             .post(&url)
             .json(&body)
             .send()
@@ -464,6 +479,7 @@ async fn dea_refuses_what_dea_refuses() {
 
 #[tokio::test]
 async fn a_blob_wants_a_token() {
+    use_ring();
     let bed = Testbed::builder()
         .paging(Paging::PlanetaryComputer)
         .start()

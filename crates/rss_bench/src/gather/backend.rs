@@ -10,16 +10,18 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt};
-use object_store::path::Path as Key;
 use rss_core::{
-    Backend as Core, Location, Pixels, RasterReader, ReadRequest, Session, Window,
+    Backend as Core, Location, Pixels, ReadRequest, Session, SessionBuilder, Window,
     gather::{Concurrency, Request},
     reader::{self, Entry},
 };
 use serde::Serialize;
 
-use super::{CENTRE, MOST_AT_ONCE, Settings, TILE, href, key};
-use crate::{plain::Plain, servers::store};
+use super::{
+    MOST_AT_ONCE, Settings,
+    files::{CENTRE, TILE},
+    href,
+};
 
 const CENTRE_TILE: Window = Window {
     col: CENTRE * TILE,
@@ -33,12 +35,12 @@ const HEADERS_AT_ONCE: usize = 32;
 /// A way to read one tile of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Backend {
+pub(crate) enum Backend {
     /// GDAL with its own defaults: it lists the folder of a file that it opens.
     Gdal,
     /// GDAL as `rss_core` sets it up: no listing.
     GdalTuned,
-    /// A program over the crate `async-tiff`.
+    /// The crate `async-tiff`, as a backend of `rss_core`.
     AsyncTiff,
     /// The COG reader of `rss_core`: the header, then the tile.
     Cog,
@@ -50,7 +52,7 @@ pub enum Backend {
 
 impl Backend {
     /// All of them, in the order of reports.
-    pub const ALL: &[Self] = &[
+    pub(crate) const ALL: &[Self] = &[
         Self::Gdal,
         Self::GdalTuned,
         Self::AsyncTiff,
@@ -60,7 +62,7 @@ impl Backend {
     ];
 
     /// Returns the name that the command line uses.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gdal => "gdal",
             Self::GdalTuned => "gdal-tuned",
@@ -72,14 +74,14 @@ impl Backend {
     }
 
     /// Returns what it is, for a reader of the report.
-    pub fn about(self) -> &'static str {
+    pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Gdal => "GDAL with its own defaults: it lists the folder of a file that it opens",
             Self::GdalTuned => {
                 "GDAL as rss_core sets it up: GDAL_DISABLE_READDIR_ON_OPEN=EMPTY_DIR"
             }
             Self::AsyncTiff => {
-                "a program over the crate async-tiff 0.4: its read-ahead cache, its decoders"
+                "the crate async-tiff 0.4 as a backend of rss_core: its read-ahead cache, its decoders"
             }
             Self::Cog => {
                 "gather() of rss_core by its COG reader: one request for the header, one for the tile"
@@ -100,7 +102,7 @@ impl Backend {
     }
 
     /// Returns the backends of this build.
-    pub fn built() -> Vec<Self> {
+    pub(crate) fn built() -> Vec<Self> {
         let built = |backend: &Self| cfg!(feature = "gdal") || !backend.is_gdal();
         Self::ALL.iter().copied().filter(built).collect()
     }
@@ -127,42 +129,42 @@ impl Backend {
             .cpu_threads(settings.threads)
             .gdal_threads(1)
             .requests_per_host(at_once);
-        let shared = match self {
+        let gathering = |session: SessionBuilder, requests, concurrency| {
+            Ok(vec![Reader::Gather(Gathering {
+                session: session.build()?,
+                requests,
+                concurrency,
+            })])
+        };
+        match self {
             Self::Gdal | Self::GdalTuned => {
                 let session = match self {
                     Self::Gdal => session.gdal_option("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE"),
                     _ => session,
                 };
                 let own = |_| Ok(Reader::Session(session.clone().build()?, Core::Gdal));
-                return (0..at_once).map(own).collect();
+                (0..at_once).map(own).collect()
+            }
+            Self::AsyncTiff => {
+                let shared = Reader::Session(session.build()?, Core::AsyncTiff);
+                Ok(vec![shared; at_once])
             }
             Self::Cog => {
                 let locations = (0..settings.files).map(|file| Location::parse(&href(file)));
                 let requests = locations.map(|location| Ok(Request::new(location?)));
-                let concurrency = fixed(at_once);
-                return Ok(vec![Reader::Gather(Gathering {
-                    session: session.build()?,
-                    requests: requests.collect::<Result<_>>()?,
-                    concurrency,
-                })]);
+                gathering(session, requests.collect::<Result<_>>()?, fixed(at_once))
             }
             Self::Index | Self::IndexAdaptive => {
-                let (session, concurrency) = match self.is_told() {
-                    true => (session, fixed(at_once)),
-                    false => (
-                        session.requests_per_host(MOST_AT_ONCE),
-                        Concurrency::Adaptive,
-                    ),
-                };
-                return Ok(vec![Reader::Gather(Gathering {
-                    session: session.build()?,
-                    requests: index.0.iter().cloned().map(Request::new).collect(),
-                    concurrency,
-                })]);
+                let requests = index.0.iter().cloned().map(Request::new).collect();
+                match self.is_told() {
+                    true => gathering(session, requests, fixed(at_once)),
+                    false => {
+                        let session = session.requests_per_host(MOST_AT_ONCE);
+                        gathering(session, requests, Concurrency::Adaptive)
+                    }
+                }
             }
-            Self::AsyncTiff => Reader::Plain(Plain::new(store(endpoint)?, settings.threads)?),
-        };
-        Ok(vec![shared; at_once])
+        }
     }
 
     /// Returns true if it is told how many are under way.
@@ -217,7 +219,6 @@ impl Index {
 #[derive(Clone, Debug)]
 pub(super) enum Reader {
     Session(Session, Core),
-    Plain(Plain),
     /// Not a worker: one call reads all files.
     Gather(Gathering),
 }
@@ -250,21 +251,16 @@ impl Reader {
             Self::Session(session, backend) => {
                 let location = Location::parse(&href(file))?;
                 let raster = reader::open(session, &location, *backend).await?;
-                tile(start, raster).await
-            }
-            Self::Gather(_) => bail!("a gather reads all files in one call"),
-            Self::Plain(plain) => {
-                let key = Key::parse(key(file))?;
-                let open = plain.open(&key).await.context("plain async-tiff")?;
                 let opened = Instant::now();
-                let read = open.read(Some(CENTRE_TILE)).await;
-                let pixels = read.context("plain async-tiff")?;
+                let request = ReadRequest::new().with_window(CENTRE_TILE);
+                let pixels = raster.read(&request).await?.pixels;
                 Ok(Tile {
                     open: opened - start,
                     read: opened.elapsed(),
                     pixels,
                 })
             }
+            Self::Gather(_) => bail!("a gather reads all files in one call"),
         }
     }
 
@@ -273,21 +269,9 @@ impl Reader {
         match self {
             Self::Session(session, Core::Gdal) => Ok(reader::clear_caches(session).await?),
             // They keep nothing but connections, which go with them.
-            Self::Session(..) | Self::Gather(_) | Self::Plain(_) => Ok(()),
+            Self::Session(..) | Self::Gather(_) => Ok(()),
         }
     }
-}
-
-/// Reads the centre tile of an open file.
-async fn tile(start: Instant, raster: Arc<dyn RasterReader>) -> Result<Tile> {
-    let opened = Instant::now();
-    let request = ReadRequest::new().with_window(CENTRE_TILE);
-    let pixels = raster.read(&request).await?.pixels;
-    Ok(Tile {
-        open: opened - start,
-        read: opened.elapsed(),
-        pixels,
-    })
 }
 
 #[cfg(test)]

@@ -2,15 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use libdeflater::Decompressor;
 use object_store::ObjectStoreExt;
 use rss_core::{Backend, Location, Session, reader};
 use serde::Serialize;
 
-use super::{CENTRE, CONTENTS, TILE, href};
-use crate::{Spread, ms};
+use super::{
+    files::{CENTRE, CONTENTS, TILE, TILES},
+    href,
+};
+use crate::{Spread, codec::decode, ms};
 
 /// Time that the measurement takes at least.
 const LEAST: Duration = Duration::from_millis(400);
@@ -20,13 +23,13 @@ const LEAST_ROUNDS: usize = 5;
 /// What decoding alone allows on this machine.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
-pub struct DecodeLimit {
+pub(crate) struct DecodeLimit {
     /// One thread: libdeflate and the predictor, mean of the distinct tiles, over rounds.
-    pub ms_per_tile: Spread,
+    pub(crate) ms_per_tile: Spread,
     /// Cores.
-    pub cores: usize,
+    pub(crate) cores: usize,
     /// All cores, if they were as fast together as one alone.
-    pub tiles_per_s: f64,
+    pub(crate) tiles_per_s: f64,
 }
 
 /// Returns the centre tiles of the distinct files, as they are stored.
@@ -38,7 +41,7 @@ pub(super) async fn stored_tiles(endpoint: &str, files: usize) -> Result<Vec<Byt
         let raster = reader::open(&session, &location, Backend::Cog).await?;
         let entry = raster.entry().await?;
         let level = entry.header.levels.first().context("no image")?;
-        let at = (CENTRE * 3 + CENTRE) as usize;
+        let at = (CENTRE * TILES + CENTRE) as usize;
         let range = level.tiles.range(at).context("no centre tile")?;
         let (store, key) = session.stores().store(&location)?;
         tiles.push(store.get_range(&key, range).await?);
@@ -70,28 +73,4 @@ pub(super) async fn measure(tiles: Vec<Bytes>, cores: usize) -> Result<DecodeLim
         })
     })
     .await?
-}
-
-/// Inflates a tile of rows so wide, and undoes predictor 2 row by row.
-pub(crate) fn decode(
-    inflater: &mut Decompressor,
-    stored: &[u8],
-    width: usize,
-    raw: &mut [u8],
-    samples: &mut [i16],
-) -> Result<()> {
-    let length = inflater.zlib_decompress(stored, raw)?;
-    ensure!(length == raw.len(), "a tile of {length} bytes");
-    let rows = raw
-        .chunks_exact(width * 2)
-        .zip(samples.chunks_exact_mut(width));
-    for (row, samples) in rows {
-        let mut sum = 0_i16;
-        let (pairs, _) = row.as_chunks::<2>();
-        for (pair, sample) in pairs.iter().zip(samples) {
-            sum = sum.wrapping_add(i16::from_le_bytes(*pair));
-            *sample = sum;
-        }
-    }
-    Ok(())
 }

@@ -4,6 +4,7 @@
 //! same kind, the centre tile of each, open and read timed apart, throughput at its peak.
 
 mod backend;
+pub(crate) mod files;
 mod limit;
 mod report;
 mod run;
@@ -13,30 +14,19 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
-use rss_testbed::{Layout, geotiff};
 
-pub use self::{
+use self::files::{CONTENTS, TILE, key};
+pub(crate) use self::{
     backend::Backend,
     limit::DecodeLimit,
-    report::{Counts, Histogram, Report, Workload, bin_edges_ms},
-    run::{Finished, Run},
+    report::{Counts, Report, Workload},
+    run::Run,
 };
-pub(crate) use self::{limit::decode, run::hex};
 use crate::{
     Origin, Program, Spread, Step, Watch,
     servers::{BUCKET, Servers, Stock, open_many_files},
 };
 
-/// Pixels a side of a tile.
-pub(crate) const TILE: u32 = 512;
-/// Pixels a side of a file: three by three tiles.
-const SIDE: u32 = 3 * TILE;
-/// Column and row of the centre tile.
-const CENTRE: u32 = 1;
-/// Distinct files; the others hold the same bytes under other keys.
-pub(crate) const CONTENTS: usize = 24;
-/// Files of one folder: the bands of a scene.
-const BANDS: usize = 9;
 /// All tiles of a run are kept, as the array that a user would want: half a megabyte each.
 const MOST_FILES: usize = 8192;
 /// More requests under way than this run out of file descriptors.
@@ -44,19 +34,19 @@ const MOST_AT_ONCE: usize = 512;
 
 /// What is compared.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Files to read.
-    pub files: usize,
+    pub(crate) files: usize,
     /// The time before the first byte of each answer, in milliseconds.
-    pub latency_ms: u64,
+    pub(crate) latency_ms: u64,
     /// How many files are under way at once, one run for each.
-    pub concurrency: Vec<usize>,
+    pub(crate) concurrency: Vec<usize>,
     /// The readers.
-    pub backends: Vec<Backend>,
+    pub(crate) backends: Vec<Backend>,
     /// Runs of each reader at each concurrency.
-    pub repeats: usize,
+    pub(crate) repeats: usize,
     /// Threads that decode; GDAL decodes where it reads.
-    pub threads: usize,
+    pub(crate) threads: usize,
 }
 
 impl Settings {
@@ -65,7 +55,7 @@ impl Settings {
     /// # Errors
     ///
     /// The first number that is out of range, or a backend that this build lacks.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let inside = |name: &str, value: usize, most: usize| {
             ensure!(
                 (1..=most).contains(&value),
@@ -96,7 +86,7 @@ impl Settings {
 /// # Errors
 ///
 /// As [`Settings::check`]; if a read fails, or two ways do not return the same pixels.
-pub async fn run(
+pub(crate) async fn run(
     settings: &Settings,
     origin: Origin,
     program: &Program,
@@ -182,49 +172,9 @@ pub async fn run(
     ))
 }
 
-/// Returns the key of a file: the bands of a scene share a folder, as on S3.
-pub(crate) fn key(file: usize) -> String {
-    let (scene, band) = (file / BANDS, file % BANDS + 1);
-    let name = format!("LC08_L1TP_106{scene:03}_T1");
-    format!("c1/L8/106/{scene:03}/{name}/{name}_B{band}.TIF")
-}
-
 /// Returns a file's location.
 fn href(file: usize) -> String {
     format!("s3://{BUCKET}/{}", key(file))
-}
-
-/// Returns the bytes of a distinct file. The noise in it makes its centre tile as large as those of the
-/// published report: 241 to 467 kB, in the middle 386 kB.
-pub(crate) fn content(number: usize) -> Result<Bytes> {
-    let share = number as f64 / (CONTENTS - 1) as f64;
-    let amplitude = amplitude(share);
-    geotiff(SIDE, SIDE, Layout::Tiles, |col, row| {
-        noisy(number as u64, amplitude, col, row)
-    })
-}
-
-/// Returns the noise of the file at a share of all, sorted by size.
-fn amplitude(share: f64) -> u64 {
-    // Most files lie above the middle of the sizes, as in the published report.
-    let bits = 11.7 - 6.5 * (1.0 - share).powf(1.7);
-    bits.exp2() as u64
-}
-
-/// Returns a pixel: a smooth field and noise of a given amplitude.
-pub(crate) fn noisy(seed: u64, amplitude: u64, col: u32, row: u32) -> i16 {
-    let wave = |value: u32, period: u32| {
-        let phase = value % period;
-        u64::from(phase.min(period - phase))
-    };
-    // The finaliser of splitmix64: every bit of the key stirs every bit of the result.
-    let mut z =
-        (seed << 48 ^ u64::from(row) << 24 ^ u64::from(col)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^= z >> 31;
-    let value = 5000 + wave(col, 1400) + wave(row, 1100) + z % amplitude.max(1);
-    i16::try_from(value).unwrap_or(i16::MAX)
 }
 
 /// Returns how long a time was, in seconds.

@@ -9,7 +9,7 @@ use crate::{Origin, Spread};
 const BINS: usize = 80;
 
 /// Returns the edges of the bins of all histograms, in milliseconds: one more than there are bins.
-pub fn bin_edges_ms() -> Vec<f64> {
+pub(crate) fn bin_edges_ms() -> Vec<f64> {
     (0..=BINS).map(|n| (n as f64 / 4.0 - 6.0).exp2()).collect()
 }
 
@@ -22,7 +22,7 @@ pub(super) fn bin_of(ms: f64) -> usize {
 /// Files by bin.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-pub struct Counts(pub Vec<u64>);
+pub(crate) struct Counts(pub(crate) Vec<u64>);
 
 impl Default for Counts {
     fn default() -> Self {
@@ -40,60 +40,60 @@ impl Counts {
 
 /// The latencies of a run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     /// From nothing to an open file.
-    pub open: Counts,
+    pub(crate) open: Counts,
     /// From an open file to the pixels.
-    pub read: Counts,
+    pub(crate) read: Counts,
     /// Both.
-    pub total: Counts,
+    pub(crate) total: Counts,
 }
 
 /// What was read.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Workload {
+pub(crate) struct Workload {
     /// Keys that were read.
-    pub files: usize,
+    pub(crate) files: usize,
     /// Distinct files among them.
-    pub contents: usize,
+    pub(crate) contents: usize,
     /// Width and height of a tile.
-    pub tile: [u32; 2],
+    pub(crate) tile: [u32; 2],
     /// The type of its samples.
-    pub dtype: &'static str,
+    pub(crate) dtype: &'static str,
     /// How it is compressed.
-    pub compression: &'static str,
+    pub(crate) compression: &'static str,
     /// TIFF's predictor.
-    pub predictor: u8,
+    pub(crate) predictor: u8,
     /// Bytes of a tile as it is stored.
-    pub chunk_bytes: Spread,
+    pub(crate) chunk_bytes: Spread,
     /// Bytes of all tiles, headers not counted.
-    pub total_bytes: u64,
+    pub(crate) total_bytes: u64,
 }
 
 /// A comparison, as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub(crate) struct Report {
     /// `gather`.
-    pub bench: &'static str,
+    pub(crate) bench: &'static str,
     /// When, where and how.
     #[serde(flatten)]
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// What was compared.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// What was read.
-    pub workload: Workload,
+    pub(crate) workload: Workload,
     /// What decoding alone allows.
-    pub decode_limit: DecodeLimit,
+    pub(crate) decode_limit: DecodeLimit,
     /// The digest of all pixels, the same in all runs.
-    pub sha256: String,
+    pub(crate) sha256: String,
     /// The edges of the histograms' bins.
-    pub latency_bins_ms: Vec<f64>,
+    pub(crate) latency_bins_ms: Vec<f64>,
     /// All runs, in the order they ran.
-    pub runs: Vec<Run>,
-    /// The best run of each backend at each concurrency, as places in `runs`.
-    pub best: Vec<usize>,
+    pub(crate) runs: Vec<Run>,
+    /// The best run of each backend at each concurrency, as indexes in `runs`.
+    pub(crate) best: Vec<usize>,
 }
 
 impl Report {
@@ -137,19 +137,19 @@ impl Report {
     }
 
     /// Returns the best run at each concurrency, in the order of the settings.
-    pub fn best_of(&self, backend: Backend) -> Vec<&Run> {
+    pub(crate) fn best_of(&self, backend: Backend) -> Vec<&Run> {
         let runs = self.best.iter().filter_map(|&at| self.runs.get(at));
         runs.filter(|run| run.backend == backend).collect()
     }
 
     /// Returns the best run of a backend.
-    pub fn fastest(&self, backend: Backend) -> Option<&Run> {
+    pub(crate) fn fastest(&self, backend: Backend) -> Option<&Run> {
         let runs = self.best_of(backend).into_iter();
         runs.max_by(|a, b| a.peak_tiles_per_s.total_cmp(&b.peak_tiles_per_s))
     }
 
     /// Returns the least and the most that the repeats of a run came to.
-    pub fn repeats(&self, of: &Run) -> Spread {
+    pub(crate) fn repeats(&self, of: &Run) -> Spread {
         let same = |run: &&Run| {
             let is_told = of.backend.is_told();
             run.backend == of.backend && (!is_told || run.concurrency == of.concurrency)

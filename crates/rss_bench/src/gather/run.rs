@@ -15,7 +15,6 @@ use rss_core::{
     gather::{self, Concurrency, Options, RowOrder},
 };
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
 use super::{
@@ -23,7 +22,7 @@ use super::{
     report::{Histogram, bin_of},
     seconds,
 };
-use crate::{Spread, machine::cpu_time, ms, servers::Asked};
+use crate::{Spread, digest::sha256, machine::cpu_time, ms, servers::Asked};
 
 /// Points that the curve of a run keeps.
 const POINTS: usize = 200;
@@ -34,58 +33,58 @@ const ADAPTIVE_STARTS_WITH: usize = 32;
 /// What one run of a backend took.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Run {
+pub(crate) struct Run {
     /// The reader.
-    pub backend: super::Backend,
+    pub(crate) backend: super::Backend,
     /// Files under way at once.
-    pub concurrency: usize,
+    pub(crate) concurrency: usize,
     /// Which of the repeats, from 0.
-    pub repeat: usize,
+    pub(crate) repeat: usize,
     /// Files read.
-    pub files: usize,
+    pub(crate) files: usize,
     /// From the start to the last file.
-    pub wall_s: f64,
+    pub(crate) wall_s: f64,
     /// Processor time of this process, all its threads, user and system.
-    pub cpu_s: f64,
+    pub(crate) cpu_s: f64,
     /// The same for one tile, in milliseconds.
-    pub cpu_ms_per_tile: f64,
+    pub(crate) cpu_ms_per_tile: f64,
     /// Files over the wall time.
-    pub tiles_per_s: f64,
+    pub(crate) tiles_per_s: f64,
     /// The most that files done over time since the start came to, at any file.
-    pub peak_tiles_per_s: f64,
+    pub(crate) peak_tiles_per_s: f64,
     /// The peak as a share of what decoding alone allows.
-    pub decode_limit_share: f64,
+    pub(crate) decode_limit_share: f64,
     /// Requests that the server saw.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// The same for one tile.
-    pub requests_per_tile: f64,
+    pub(crate) requests_per_tile: f64,
     /// Bytes of bodies that the server sent.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// From nothing to an open file.
-    pub open_ms: Spread,
+    pub(crate) open_ms: Spread,
     /// From an open file to the pixels.
-    pub read_ms: Spread,
+    pub(crate) read_ms: Spread,
     /// Both.
-    pub total_ms: Spread,
+    pub(crate) total_ms: Spread,
     /// The share of open in the sum of both, over all files.
-    pub open_share: f64,
+    pub(crate) open_share: f64,
     /// The whole of each worker's first file: threads, connections, what a library sets up.
-    pub first_file_ms: Spread,
+    pub(crate) first_file_ms: Spread,
     /// Files done over time.
-    pub finished: Vec<Finished>,
+    pub(crate) finished: Vec<Finished>,
     /// Latencies of all files.
-    pub histogram: Histogram,
+    pub(crate) histogram: Histogram,
     /// SHA-256 over the samples of all tiles in the order of the files.
-    pub sha256: String,
+    pub(crate) sha256: String,
 }
 
 /// So many files were done after so many seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Finished {
+pub(crate) struct Finished {
     /// Files.
-    pub files: usize,
+    pub(crate) files: usize,
     /// Seconds since the start.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 /// A file that is done.
@@ -260,17 +259,8 @@ impl Measured {
 
     fn digest(mut self) -> String {
         self.done.sort_unstable_by_key(|done| done.file);
-        let mut digest = Sha256::new();
-        for done in &self.done {
-            digest.update(done.pixels.to_le_bytes());
-        }
-        hex(&digest.finalize())
+        sha256(self.done.iter().map(|done| done.pixels.to_le_bytes()))
     }
-}
-
-/// Returns bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Keeps so many points, the first and the last among them.

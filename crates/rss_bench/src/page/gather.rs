@@ -17,7 +17,7 @@ impl Report {
     /// # Errors
     ///
     /// If a plot cannot be drawn.
-    pub fn html(&self) -> Result<String> {
+    pub(crate) fn html(&self) -> Result<String> {
         let mut page = Page::new("One tile from each of many files");
         page.origin(&self.origin);
         for note in self.notes().iter().take(4) {

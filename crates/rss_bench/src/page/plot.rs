@@ -33,17 +33,17 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    fn place(self, value: f64) -> f64 {
+    fn position(self, value: f64) -> f64 {
         match self {
             Self::Linear => value,
             Self::Doubling => value.max(1e-9).log2(),
         }
     }
 
-    fn label(self, place: f64) -> String {
+    fn label(self, position: f64) -> String {
         match self {
-            Self::Linear => number(place),
-            Self::Doubling => number(place.exp2()),
+            Self::Linear => number(position),
+            Self::Doubling => number(position.exp2()),
         }
     }
 }
@@ -54,7 +54,7 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
 }
 
-/// A place on a line, and how far its repeats lie apart.
+/// A position on a line, and how far its repeats lie apart.
 #[derive(Clone, Copy)]
 pub(super) struct Point {
     pub(super) x: f64,
@@ -72,10 +72,10 @@ pub(super) struct Axis<'a> {
 /// Draws lines.
 pub(super) fn lines(lines: &[Line], x: Axis<'_>, y: Axis<'_>, marks: Marks) -> Result<String> {
     let all = || lines.iter().flat_map(|line| &line.points);
-    let xs = all().map(|point| x.scale.place(point.x));
+    let xs = all().map(|point| x.scale.position(point.x));
     let ys = all().flat_map(|point| {
         let [low, high] = point.spread.unwrap_or([point.y, point.y]);
-        [low, point.y, high].map(|value| y.scale.place(value))
+        [low, point.y, high].map(|value| y.scale.position(value))
     });
     let across = reach(xs, x.scale);
     let up = reach(ys, y.scale);
@@ -99,15 +99,15 @@ pub(super) fn lines(lines: &[Line], x: Axis<'_>, y: Axis<'_>, marks: Marks) -> R
             .y_desc(y.label)
             .x_labels(ticks(&across, x.scale))
             .y_labels(ticks(&up, y.scale))
-            .x_label_formatter(&|place| x.scale.label(*place))
-            .y_label_formatter(&|place| y.scale.label(*place))
+            .x_label_formatter(&|position| x.scale.label(*position))
+            .y_label_formatter(&|position| y.scale.label(*position))
             .label_style(("sans-serif", FONT).into_font().color(&FAINT))
             .axis_desc_style(("sans-serif", FONT).into_font().color(&INK))
             .draw()?;
         for line in lines {
-            let place =
-                |x_value: f64, y_value: f64| (x.scale.place(x_value), y.scale.place(y_value));
-            let points = line.points.iter().map(|point| place(point.x, point.y));
+            let position =
+                |x_value: f64, y_value: f64| (x.scale.position(x_value), y.scale.position(y_value));
+            let points = line.points.iter().map(|point| position(point.x, point.y));
             let points: Vec<_> = points.collect();
             chart.draw_series(LineSeries::new(points.clone(), line.colour.stroke_width(4)))?;
             if marks == Marks::Points {
@@ -118,7 +118,7 @@ pub(super) fn lines(lines: &[Line], x: Axis<'_>, y: Axis<'_>, marks: Marks) -> R
             }
             let bars = line.points.iter().filter_map(|point| {
                 let [low, high] = point.spread?;
-                let ends = vec![place(point.x, low), place(point.x, high)];
+                let ends = vec![position(point.x, low), position(point.x, high)];
                 Some(PathElement::new(ends, line.colour.mix(0.6).stroke_width(3)))
             });
             chart.draw_series(bars)?;
@@ -135,10 +135,11 @@ pub(super) enum Marks {
 }
 
 /// Returns what an axis shows: all values, from zero where it counts evenly.
-fn reach(places: impl Iterator<Item = f64>, scale: Scale) -> std::ops::Range<f64> {
-    let (low, high) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), place| {
-        (low.min(place), high.max(place))
-    });
+fn reach(positions: impl Iterator<Item = f64>, scale: Scale) -> std::ops::Range<f64> {
+    let (low, high) = positions.fold(
+        (f64::INFINITY, f64::NEG_INFINITY),
+        |(low, high), position| (low.min(position), high.max(position)),
+    );
     match scale {
         _ if low > high => 0.0..1.0,
         Scale::Linear => 0.0..(high * 1.05).max(1e-9),
@@ -227,14 +228,14 @@ pub(super) fn ridges(ridges: &[Ridge<'_>], edges: &[f64]) -> Result<String> {
         .find(used)
         .map_or(1.0, |bin| edge(bin + 1).ceil());
     let room = f64::from(WIDTH as i32 - LEFT - 40);
-    let at = |place: f64| LEFT + ((place - low) / (high - low).max(1.0) * room) as i32;
+    let at = |position: f64| LEFT + ((position - low) / (high - low).max(1.0) * room) as i32;
     draw(u32::try_from(rows * ROW + 112)?, |area| {
         let floor = rows * ROW;
         let steps = (high - low).max(1.0) as i32;
         let every = (steps / 5).max(1);
         for step in 0..=steps {
-            let place = low + f64::from(step);
-            let x = at(place);
+            let position = low + f64::from(step);
+            let x = at(position);
             area.draw(&PathElement::new(
                 vec![(x, 4), (x, floor)],
                 GRID.stroke_width(2),
@@ -242,7 +243,7 @@ pub(super) fn ridges(ridges: &[Ridge<'_>], edges: &[f64]) -> Result<String> {
             if step % every == 0 {
                 text(
                     area,
-                    &number(place.exp2()),
+                    &number(position.exp2()),
                     (x, floor + 28),
                     FAINT,
                     HPos::Center,

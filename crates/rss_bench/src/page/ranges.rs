@@ -17,7 +17,7 @@ impl Report {
     /// # Errors
     ///
     /// If a plot cannot be drawn.
-    pub fn html(&self) -> Result<String> {
+    pub(crate) fn html(&self) -> Result<String> {
         let mut page = Page::new("One window by ranged requests");
         page.origin(&self.origin);
         for note in self.notes().iter().take(5) {
@@ -76,9 +76,9 @@ impl Report {
     }
 }
 
-/// Returns the colour of a way, by its place.
-fn colour(place: usize) -> Colour {
+/// Returns the colour of a way, by its index.
+fn colour(index: usize) -> Colour {
     // From the last on: serial is not the colour of a warning.
-    let at = (place + 3) % COLOURS.len();
+    let at = (index + 3) % COLOURS.len();
     COLOURS.get(at).copied().unwrap_or(COLOURS[0])
 }

@@ -18,7 +18,7 @@ impl Report {
     /// # Errors
     ///
     /// If a plot cannot be drawn.
-    pub fn html(&self) -> Result<String> {
+    pub(crate) fn html(&self) -> Result<String> {
         let mut page = Page::new("Sharded arrays, written, read and cut");
         page.origin(&self.origin);
         for note in self.failures().iter().chain(self.notes().iter().take(6)) {

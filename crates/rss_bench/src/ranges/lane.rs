@@ -19,7 +19,8 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::{
-    File, Image, Network, PAIRS, TILE, Way,
+    Network, Way,
+    files::{File, Image, PAIRS, TILE},
     layout::{self, Layout},
 };
 use crate::{Spread, ms, servers::BUCKET};
@@ -40,43 +41,43 @@ pub(super) struct Plan {
 /// What a lane found.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Lane {
+pub(crate) struct Lane {
     /// The network.
-    pub network: Network,
+    pub(crate) network: Network,
     /// The file.
-    pub file: File,
+    pub(crate) file: File,
     /// How its bytes were asked for.
-    pub way: Way,
+    pub(crate) way: Way,
     /// Requests of one read that the server saw.
-    pub requests: f64,
+    pub(crate) requests: f64,
     /// Bytes of one read that the server sent.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// The first read: connections are made in it.
-    pub cold_ms: f64,
+    pub(crate) cold_ms: f64,
     /// All later reads that count, from the first request to the decoded pixels.
-    pub warm_ms: Spread,
+    pub(crate) warm_ms: Spread,
     /// Each range of the serial way; none of the others.
-    pub ranges: Vec<Row>,
+    pub(crate) ranges: Vec<Row>,
     /// The digest of the window's pixels.
-    pub sha256: String,
+    pub(crate) sha256: String,
 }
 
 /// One range of the serial way.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Row {
+pub(crate) struct Row {
     /// The first byte.
-    pub start: u64,
+    pub(crate) start: u64,
     /// How many.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Until the answer began, in the first read.
-    pub cold_first_byte_ms: f64,
+    pub(crate) cold_first_byte_ms: f64,
     /// From there to the last byte, in the first read.
-    pub cold_body_ms: f64,
+    pub(crate) cold_body_ms: f64,
     /// Until the answer began, in the reads that count.
-    pub first_byte_ms: Spread,
+    pub(crate) first_byte_ms: Spread,
     /// From there to the last byte, in the reads that count.
-    pub body_ms: Spread,
+    pub(crate) body_ms: Spread,
 }
 
 /// The times of one range.

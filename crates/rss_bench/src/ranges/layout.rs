@@ -7,10 +7,12 @@ use bytes::Bytes;
 use libdeflater::Decompressor;
 use ndarray::{Array2, s};
 use rayon::prelude::*;
-use sha2::{Digest, Sha256};
 
-use super::{FIRST_BYTES, File, Image, PAIRS, STRIP, TILE};
-use crate::gather::{decode, hex};
+use super::{
+    FIRST_BYTES,
+    files::{File, Image, PAIRS, STRIP, TILE},
+};
+use crate::{codec::decode, digest::sha256};
 
 /// The window in one file: its groups of tiles or strips, each contiguous, from top to bottom.
 #[derive(Clone, Debug)]
@@ -89,11 +91,11 @@ impl Layout {
         let decoded = decoded.collect::<Result<Vec<_>>>()?;
         let mut out = Array2::zeros((TILE as usize, self.width));
         for (n, tile) in decoded.iter().enumerate() {
-            let mut place = match self.file {
+            let mut target = match self.file {
                 File::Tiled => out.slice_mut(s![.., n * width..(n + 1) * width]),
                 File::Striped => out.slice_mut(s![n * height..(n + 1) * height, ..]),
             };
-            place.assign(tile);
+            target.assign(tile);
         }
         Ok(out)
     }
@@ -102,5 +104,5 @@ impl Layout {
 /// Returns the digest of samples, little-endian, row by row.
 pub(super) fn digest<'a>(samples: impl Iterator<Item = &'a i16>) -> String {
     let bytes: Vec<u8> = samples.flat_map(|sample| sample.to_le_bytes()).collect();
-    hex(&Sha256::digest(bytes))
+    sha256([bytes])
 }

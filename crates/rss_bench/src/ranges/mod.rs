@@ -4,152 +4,36 @@
 //! ranges, 64 KiB and the rest of some 2 MB, serially and in parallel pieces of at most 10 kB. Here the
 //! networks are models of those places ([`rss_testbed::Profile`]), and the reads are real.
 
+pub(crate) mod files;
 mod lane;
 mod layout;
+pub(crate) mod network;
 mod report;
 mod text;
 
-use std::{fmt, str::FromStr, time::Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use bytes::Bytes;
-use rss_testbed::{Layout, Profile, geotiff};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::{sync::mpsc, task::JoinSet};
 
-pub(crate) use self::text::ranges_table;
-pub use self::{
-    lane::{Lane, Row},
-    report::{Finding, Report, Verdict},
+use self::files::Image;
+pub(crate) use self::{
+    files::File, lane::Lane, network::Network, report::Report, text::ranges_table,
 };
 use crate::{
-    Origin, Program, Step, Watch, gather,
+    Origin, Program, Step, Watch,
     servers::{Servers, Stock, open_many_files},
 };
 
-/// Rows of a strip.
-const STRIP: u32 = 64;
-/// Pixels a side of a tile.
-const TILE: u32 = 512;
-/// Tiles of the window from top to bottom: each row of them is one pair of ranges.
-const PAIRS: u32 = 5;
-/// Tiles of the window from left to right at scale 1: 12 MB, as the document's window.
-const FULL_COLS: f64 = 6.0;
 /// Bytes of the first range of a pair.
 const FIRST_BYTES: u64 = 64 << 10;
-/// A line slower than this leaves the machine idle.
-const SLOW_BYTES_PER_S: u64 = 8_000_000;
 /// The scale over the slowest line: 12 MB over it would take half a minute each time.
 const HOME_SCALE: f64 = 1.0 / 6.0;
 
-/// A network between reader and bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Network {
-    /// A home line far away.
-    Home,
-    /// A machine in another region.
-    OtherRegion,
-    /// A machine in the bucket's region.
-    SameRegion,
-}
-
-impl Network {
-    /// All of them, slowest first.
-    pub const ALL: &[Self] = &[Self::Home, Self::OtherRegion, Self::SameRegion];
-
-    /// Returns the name that the command line uses.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Home => "home",
-            Self::OtherRegion => "other-region",
-            Self::SameRegion => "same-region",
-        }
-    }
-
-    /// Returns its numbers.
-    pub fn profile(self) -> Profile {
-        match self {
-            Self::Home => Profile::HOME,
-            Self::OtherRegion => Profile::OTHER_REGION,
-            Self::SameRegion => Profile::SAME_REGION,
-        }
-    }
-
-    /// Returns its numbers in words.
-    pub fn about(self) -> String {
-        let profile = self.profile();
-        let rate = |rate: Option<u64>| match rate {
-            Some(rate) => format!("{:.2} MB/s", rate as f64 / 1e6),
-            None => "any rate".to_owned(),
-        };
-        format!(
-            "first byte after {} to {} ms, {} more on a new connection; {} per connection, {} in all",
-            profile.latency.as_millis(),
-            (profile.latency + profile.jitter).as_millis(),
-            profile.handshake.as_millis(),
-            rate(profile.connection),
-            rate(profile.line)
-        )
-    }
-
-    fn is_slow(self) -> bool {
-        self.profile()
-            .line
-            .is_some_and(|rate| rate < SLOW_BYTES_PER_S)
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Network {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let names: Vec<&str> = Self::ALL.iter().map(|network| network.name()).collect();
-        let named = |network: &&Self| network.name() == text;
-        let found = Self::ALL.iter().find(named).copied();
-        found.with_context(|| format!("profile `{text}` is not one of {}", names.join(", ")))
-    }
-}
-
-/// A file with the window's pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum File {
-    /// Strips as wide as the image.
-    Striped,
-    /// Tiles of 512 x 512.
-    Tiled,
-}
-
-impl File {
-    /// Both.
-    pub const ALL: &[Self] = &[Self::Striped, Self::Tiled];
-
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Striped => "striped",
-            Self::Tiled => "tiled",
-        }
-    }
-
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Striped => "striped.tif",
-            Self::Tiled => "tiled.tif",
-        }
-    }
-}
-
 /// How the window's bytes are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// One range after another.
     Serial,
     /// All ranges at once.
@@ -162,7 +46,7 @@ pub enum Way {
 
 impl Way {
     /// Returns its name.
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         match self {
             Self::Serial => "serial".to_owned(),
             Self::Parallel => "parallel".to_owned(),
@@ -181,16 +65,16 @@ impl Serialize for Way {
 
 /// What is compared.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Reads of each way after the first and the second one, which warm up.
-    pub iterations: usize,
+    pub(crate) iterations: usize,
     /// The networks.
-    pub profiles: Vec<Network>,
+    pub(crate) profiles: Vec<Network>,
     /// The sizes of pieces, in bytes.
-    pub pieces: Vec<u64>,
+    pub(crate) pieces: Vec<u64>,
     /// The width of the window: 1 is six tiles, as many bytes as the document's window. None is 1, but
     /// a sixth for the home line, so that all ends in some two minutes.
-    pub scale: Option<f64>,
+    pub(crate) scale: Option<f64>,
 }
 
 impl Settings {
@@ -199,7 +83,7 @@ impl Settings {
     /// # Errors
     ///
     /// The first number that is out of range.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let iterations = self.iterations;
         ensure!(
             (1..=1000).contains(&iterations),
@@ -239,47 +123,12 @@ impl Settings {
     }
 }
 
-/// The images that hold the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Image {
-    /// Of the window in pixels; the tiled image has one more column of tiles.
-    pub(crate) width: u32,
-    /// The window begins at the second row of tiles.
-    pub(crate) height: u32,
-}
-
-impl Image {
-    pub(crate) fn of(scale: f64) -> Self {
-        let cols = (FULL_COLS * scale).round().max(1.0) as u32;
-        Self {
-            width: cols * TILE,
-            height: (PAIRS + 1) * TILE,
-        }
-    }
-}
-
-/// Returns the bytes of a file.
-pub(crate) fn content(file: File, image: Image) -> Result<Bytes> {
-    match file {
-        File::Striped => geotiff(image.width, image.height, Layout::Strips(STRIP), pixel),
-        // One column of tiles more, so that the window's rows do not touch.
-        File::Tiled => geotiff(image.width + TILE, image.height, Layout::Tiles, pixel),
-    }
-}
-
-/// Returns a pixel. Each row of tiles compresses to another size, as real ones do.
-fn pixel(col: u32, row: u32) -> i16 {
-    let amplitude = [2048, 2048, 1450, 1024, 700, 512];
-    let amplitude = amplitude.get((row / TILE) as usize).copied().unwrap_or(512);
-    gather::noisy(77, amplitude, col, row)
-}
-
 /// Runs the comparison.
 ///
 /// # Errors
 ///
 /// As [`Settings::check`]; if a read fails, or two ways do not return the same pixels.
-pub async fn run(
+pub(crate) async fn run(
     settings: &Settings,
     origin: Origin,
     program: &Program,

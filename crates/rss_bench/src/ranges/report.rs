@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{File, Lane, Network, PAIRS, Settings, TILE, Way};
+use super::{
+    File, Lane, Network, Settings, Way,
+    files::{PAIRS, TILE},
+};
 use crate::{Origin, Spread};
 
 /// Reads of each way below which spreads say nothing.
@@ -15,7 +18,7 @@ const SAME: std::ops::RangeInclusive<f64> = 0.995..=1.005;
 /// Whether a way pays, beside the serial one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Its slowest read took less time than the fastest serial one, and it is a fifth faster or more.
     Faster,
     /// Its slowest read took less time than the fastest serial one, and it is less than a fifth faster.
@@ -49,52 +52,52 @@ fn speedup(serial: Spread, own: Spread) -> f64 {
 /// A way beside the serial one of the same file and network.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The network.
-    pub network: Network,
+    pub(crate) network: Network,
     /// The file.
-    pub file: File,
+    pub(crate) file: File,
     /// The way.
-    pub way: Way,
+    pub(crate) way: Way,
     /// The serial way's median time over this way's: 2 is twice as fast.
-    pub speedup: f64,
+    pub(crate) speedup: f64,
     /// What the spreads allow to say.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
 }
 
 /// What was read over a network.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Read {
+pub(crate) struct Read {
     /// The network.
-    pub network: Network,
+    pub(crate) network: Network,
     /// What it does to answers.
-    pub about: String,
+    pub(crate) about: String,
     /// Width and height of the window in pixels.
-    pub window: [u32; 2],
+    pub(crate) window: [u32; 2],
     /// The digest of its pixels, the same in all ways.
-    pub sha256: String,
+    pub(crate) sha256: String,
 }
 
 /// A comparison, as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub(crate) struct Report {
     /// `ranges`.
-    pub bench: &'static str,
+    pub(crate) bench: &'static str,
     /// When, where and how.
     #[serde(flatten)]
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// What was compared.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// What was read over each network.
-    pub windows: Vec<Read>,
+    pub(crate) windows: Vec<Read>,
     /// How long all of it took.
-    pub took_s: f64,
+    pub(crate) took_s: f64,
     /// Each way over each network.
-    pub lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// What is so.
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl Report {
@@ -146,13 +149,13 @@ impl Report {
     }
 
     /// Returns the lanes of a network and a file, in the order of the ways.
-    pub fn lanes_of(&self, network: Network, file: File) -> Vec<&Lane> {
+    pub(crate) fn lanes_of(&self, network: Network, file: File) -> Vec<&Lane> {
         let of = |lane: &&Lane| lane.network == network && lane.file == file;
         self.lanes.iter().filter(of).collect()
     }
 
     /// Returns what was found of a lane.
-    pub fn finding(&self, lane: &Lane) -> Option<&Finding> {
+    pub(crate) fn finding(&self, lane: &Lane) -> Option<&Finding> {
         self.findings.iter().find(|finding| {
             finding.network == lane.network && finding.file == lane.file && finding.way == lane.way
         })
@@ -161,7 +164,7 @@ impl Report {
 
 impl Finding {
     /// Says it in words.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         match self.verdict {
             Verdict::Faster => format!("pays: {:.2} times as fast as serial", self.speedup),
             Verdict::Little => {

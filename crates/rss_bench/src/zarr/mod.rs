@@ -21,18 +21,16 @@ use anyhow::{Context, Result, ensure};
 use rss_testbed::Volume;
 use serde::Serialize;
 
-use self::system::WKW;
-pub(crate) use self::system::{OURS, OURS_LZ4};
-pub(crate) use self::text::case_table;
 use self::{
     job::{Cost, Cut, Job, Whole},
     report::Laps,
-    system::Process,
+    system::{Process, WKW},
 };
-pub use self::{
-    report::{Beside, CutSpent, Cutout, Finding, Measure, Measured, Report, Row, Spent, Verdict},
+pub(crate) use self::{
+    report::{Beside, Cutout, Finding, Measure, Measured, Report, Row, Verdict},
     source::Source,
-    system::{Peer, System},
+    system::{OURS, OURS_LZ4, Peer, System},
+    text::case_table,
     worker::worker,
 };
 use crate::{Origin, Program, Step, Watch};
@@ -54,19 +52,19 @@ const TIMES: usize = 9;
 
 /// What is compared.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Voxels a side of a volume; images have four times as many pixels.
-    pub side: u32,
+    pub(crate) side: u32,
     /// Voxels a side of an inner chunk, one comparison for each.
-    pub inner: Vec<u32>,
+    pub(crate) inner: Vec<u32>,
     /// Times that each system writes and reads; all have their turn before the next time.
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// The data sets.
-    pub data: Vec<Volume>,
+    pub(crate) data: Vec<Volume>,
     /// The systems beside those in Rust.
-    pub peers: Vec<Peer>,
+    pub(crate) peers: Vec<Peer>,
     /// Where data and arrays lie, and stay. None is a temporary folder, which is removed.
-    pub dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
 }
 
 impl Settings {
@@ -75,7 +73,7 @@ impl Settings {
     /// # Errors
     ///
     /// The first number that is out of range, or a name that stands for two.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let side = self.side;
         ensure!(
             side.is_power_of_two() && (LEAST_SIDE..=MOST_SIDE).contains(&side),
@@ -152,7 +150,7 @@ impl Case {
         }
     }
 
-    /// Returns the boxes of a round: in other places than the rounds before, the same for all systems.
+    /// Returns the boxes of a round: at other offsets than the rounds before, the same for all systems.
     fn cutouts(&self, round: usize) -> Vec<Cutout> {
         let shapes: &[(&'static str, &[u64])] = match self.data {
             Volume::Color | Volume::Segmentation => &[("cutout", &[CUTOUT; 3])],
@@ -170,8 +168,8 @@ impl Case {
             // Aligned to its own size: no more chunks than it needs.
             let offset = (0..).zip(shape.iter().zip(&self.shape));
             let offset = offset.map(|(axis, (length, of))| {
-                let places = of / length;
-                (round as u64 * 7 + 3 + axis * 5) * 2_654_435_761 % places * length
+                let boxes = of / length;
+                (round as u64 * 7 + 3 + axis * 5) * 2_654_435_761 % boxes * length
             });
             Cutout {
                 name,
@@ -189,7 +187,7 @@ impl Case {
 ///
 /// As [`Settings::check`]; if the data cannot be made, a system in Rust fails, or any system reads other
 /// samples than were stored. What another system cannot do is said in its row.
-pub async fn run(
+pub(crate) async fn run(
     settings: &Settings,
     origin: Origin,
     program: &Program,

@@ -13,13 +13,13 @@ const SAME_SIZE: f64 = 1.02;
 
 /// A box of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cutout {
+pub(crate) struct Cutout {
     /// What it is: `cutout`, `series` or `map`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Its first sample.
-    pub offset: Vec<u64>,
+    pub(crate) offset: Vec<u64>,
     /// Its samples of each axis.
-    pub shape: Vec<u64>,
+    pub(crate) shape: Vec<u64>,
 }
 
 /// What a system took for a case, time by time.
@@ -72,48 +72,48 @@ impl Laps {
 /// What a system came to with a data set in chunks of one size.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Row {
+pub(crate) struct Row {
     /// The data set.
-    pub data: Volume,
+    pub(crate) data: Volume,
     /// Samples of each axis of an inner chunk.
-    pub chunk: Vec<u64>,
+    pub(crate) chunk: Vec<u64>,
     /// Samples of each axis of a shard.
-    pub shard: Vec<u64>,
+    pub(crate) shard: Vec<u64>,
     /// The system's name.
-    pub system: String,
+    pub(crate) system: String,
     /// Why there is nothing more.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
     /// What was measured.
     #[serde(flatten)]
-    pub measured: Option<Measured>,
+    pub(crate) measured: Option<Measured>,
 }
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Measured {
+pub(crate) struct Measured {
     /// From samples in memory to an array on the disk's cache.
-    pub write: Spent,
+    pub(crate) write: Spent,
     /// From an array that is not open to samples in memory.
-    pub read: Spent,
+    pub(crate) read: Spent,
     /// Bytes of all files.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Files.
-    pub files: u64,
+    pub(crate) files: u64,
     /// Folders.
-    pub folders: u64,
+    pub(crate) folders: u64,
     /// Boxes.
-    pub cutouts: Vec<CutSpent>,
+    pub(crate) cutouts: Vec<CutSpent>,
 }
 
 /// Time of one kind of work.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Spent {
+pub(crate) struct Spent {
     /// By the clock, in seconds.
-    pub wall_s: Spread,
+    pub(crate) wall_s: Spread,
     /// Of the processors, user and system, in seconds.
-    pub cpu_s: Spread,
+    pub(crate) cpu_s: Spread,
 }
 
 impl Spent {
@@ -128,21 +128,21 @@ impl Spent {
 /// Time of a box.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct CutSpent {
+pub(crate) struct CutSpent {
     /// `cutout`, `series` or `map`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Its samples of each axis.
-    pub shape: Vec<u64>,
+    pub(crate) shape: Vec<u64>,
     /// With opening the array, in microseconds.
-    pub fresh_us: Spread,
+    pub(crate) fresh_us: Spread,
     /// Of an open array, in microseconds.
-    pub open_us: Spread,
+    pub(crate) open_us: Spread,
 }
 
 /// What systems are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Measure {
+pub(crate) enum Measure {
     /// Writing, by the clock.
     Write,
     /// Writing, processor time.
@@ -165,7 +165,7 @@ pub enum Measure {
 
 impl Measure {
     /// All of them, in the order of the report.
-    pub const ALL: &[Self] = &[
+    pub(crate) const ALL: &[Self] = &[
         Self::Write,
         Self::WriteCpu,
         Self::Read,
@@ -178,7 +178,7 @@ impl Measure {
     ];
 
     /// Returns what was measured; less is better.
-    pub fn of(self, measured: &Measured) -> Option<Spread> {
+    pub(crate) fn of(self, measured: &Measured) -> Option<Spread> {
         let cutout = |at: usize| measured.cutouts.get(at);
         match self {
             Self::Write => Some(measured.write.wall_s),
@@ -197,7 +197,7 @@ impl Measure {
 /// Whom a system of ours is put beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Beside {
+pub(crate) enum Beside {
     /// WKW, which stores with LZ4.
     Wkw,
     /// The best of all others, measure by measure.
@@ -207,7 +207,7 @@ pub enum Beside {
 /// What the spreads allow to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Our slowest time was less than the other's fastest; of sizes, ours is smaller.
     Better,
     /// The spreads overlap; of sizes, ours is at most a fiftieth larger.
@@ -219,46 +219,46 @@ pub enum Verdict {
 /// A system of ours beside another.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The data set.
-    pub data: Volume,
+    pub(crate) data: Volume,
     /// Samples of each axis of an inner chunk.
-    pub chunk: Vec<u64>,
+    pub(crate) chunk: Vec<u64>,
     /// Ours.
-    pub system: &'static str,
+    pub(crate) system: &'static str,
     /// Whom it is put beside.
-    pub beside: Beside,
+    pub(crate) beside: Beside,
     /// By what.
-    pub measure: Measure,
+    pub(crate) measure: Measure,
     /// The other system.
-    pub other: String,
+    pub(crate) other: String,
     /// Of times, the other's median over ours: 2 is twice as fast. Of sizes, ours over the other's.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// What the spreads allow to say.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
 }
 
 /// A comparison, as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub(crate) struct Report {
     /// `zarr`.
-    pub bench: &'static str,
+    pub(crate) bench: &'static str,
     /// When, where and how.
     #[serde(flatten)]
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// What was compared.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// The systems, in the order of their turns.
-    pub systems: Vec<System>,
+    pub(crate) systems: Vec<System>,
     /// What was stored.
-    pub sources: Vec<Source>,
+    pub(crate) sources: Vec<Source>,
     /// How long all of it took.
-    pub took_s: f64,
+    pub(crate) took_s: f64,
     /// Each system with each data set and chunk.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// Ours beside the others.
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl Report {
@@ -293,7 +293,7 @@ impl Report {
     }
 
     /// Returns the rows case by case: a data set in chunks of one size.
-    pub fn cases(&self) -> impl Iterator<Item = &[Row]> {
+    pub(crate) fn cases(&self) -> impl Iterator<Item = &[Row]> {
         self.rows
             .chunk_by(|a, b| a.data == b.data && a.chunk == b.chunk)
     }

@@ -14,17 +14,17 @@ use serde::Serialize;
 /// What is stored.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Source {
+pub(crate) struct Source {
     /// The data set.
-    pub data: Volume,
+    pub(crate) data: Volume,
     /// numpy's name of the type of its samples.
-    pub dtype: &'static str,
+    pub(crate) dtype: &'static str,
     /// Samples of each axis.
-    pub shape: Vec<u64>,
+    pub(crate) shape: Vec<u64>,
     /// All its bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// The digest of its bytes, little-endian in C order: what every system must read.
-    pub crc32: u32,
+    pub(crate) crc32: u32,
     /// Where it lies while it is measured.
     #[serde(skip)]
     pub(super) path: PathBuf,
@@ -62,7 +62,7 @@ impl Source {
         let mut line = vec![0; usize::try_from(last * size)?];
         let lines: u64 = shape.iter().rev().skip(1).product();
         for line_at in 0..lines {
-            // The place of the line's first sample, axis by axis from the last but one.
+            // The offset of the line's first sample, axis by axis from the last but one.
             let (mut left, mut stride) = (line_at, 1);
             let mut at = 0;
             for axis in (0..shape.len()).rev() {

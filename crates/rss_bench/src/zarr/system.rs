@@ -16,11 +16,11 @@ use crate::Program;
 
 /// A system beside ours: a name, and the command that speaks the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// Its name in the report.
-    pub name: String,
+    pub(crate) name: String,
     /// What a shell is given to run.
-    pub command: String,
+    pub(crate) command: String,
 }
 
 impl FromStr for Peer {
@@ -42,17 +42,17 @@ impl FromStr for Peer {
 /// What stores and reads arrays.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct System {
+pub(crate) struct System {
     /// Its name in the report.
-    pub name: String,
+    pub(crate) name: String,
     /// What the protocol calls the codec that it is told to use.
-    pub codec: String,
+    pub(crate) codec: String,
     /// Its version, as it says; none where it never answered.
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
     /// How it stores what it is not told how to store, as it says.
-    pub says: Option<String>,
+    pub(crate) says: Option<String>,
     /// A command of the user's; none for the systems in Rust.
-    pub command: Option<String>,
+    pub(crate) command: Option<String>,
 }
 
 /// The systems in Rust: a name, the worker that is it, and its codec.

@@ -34,7 +34,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// # Errors
 ///
 /// If there is no such system, or standard input or output fails. A job that fails is an answer.
-pub fn worker(system: &str) -> Result<()> {
+pub(crate) fn worker(system: &str) -> Result<()> {
     let system: System = system.parse()?;
     for line in std::io::stdin().lock().lines() {
         let answered = answer(&system, &line?).or_else(|err| {
@@ -382,8 +382,8 @@ macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Number for $type {
             fn extend_le(bytes: &[u8], samples: &mut Vec<Self>) {
-                let (places, _) = bytes.as_chunks();
-                samples.extend(places.iter().map(|place| Self::from_le_bytes(*place)));
+                let (words, _) = bytes.as_chunks();
+                samples.extend(words.iter().map(|word| Self::from_le_bytes(*word)));
             }
 
             fn append_le(samples: &[Self], bytes: &mut Vec<u8>) {

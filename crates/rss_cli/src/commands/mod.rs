@@ -1,7 +1,6 @@
 //! One module per subcommand.
 
 pub(crate) mod apply;
-#[cfg(feature = "bench")]
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod gather;

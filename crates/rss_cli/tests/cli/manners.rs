@@ -33,15 +33,6 @@ fn every_help_shows_an_example() {
             "{example}"
         );
     }
-    #[cfg(feature = "bench")]
-    for comparison in ["gather", "ranges", "zarr"] {
-        let ran = stage.run(&["bench", comparison, "--help"]);
-        let (_, example) = ran.text().split_once("Example:\n").unwrap();
-        assert!(
-            example.contains(&format!("rss bench {comparison}")),
-            "{example}"
-        );
-    }
     let ran = stage.run(&["--help"]);
     let (_, example) = ran.text().split_once("Example:\n").unwrap();
     assert!(example.contains("rss search "), "{example}");

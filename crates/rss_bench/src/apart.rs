@@ -14,14 +14,19 @@ const SERVE: &str = "serve-scenes-of";
 
 /// The servers' process.
 #[derive(Debug)]
-pub(crate) struct Apart {
+pub struct Apart {
     child: Child,
-    pub(crate) s3_endpoint: String,
+    /// Where its objects are.
+    pub s3_endpoint: String,
 }
 
 impl Apart {
     /// Starts the servers, at no latency, with scenes of so many pixels a side.
-    pub(crate) fn start(side: u32) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If the process does not start, or says no address.
+    pub fn start(side: u32) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([SERVE, &side.to_string()])
             .stdin(Stdio::piped())
@@ -45,8 +50,13 @@ impl Drop for Apart {
     }
 }
 
-/// Is the servers, where the arguments ask for them, until standard input ends; returns whether it was.
-pub(crate) fn serve_if_asked() -> Result<bool> {
+/// Is the servers, where the arguments ask for them, until standard input ends; returns whether it was. A bench that
+/// calls [`Apart::start`] calls this first.
+///
+/// # Errors
+///
+/// If the servers cannot be started, or standard input or output fails.
+pub fn serve_if_asked() -> Result<bool> {
     let args: Vec<String> = std::env::args().collect();
     let [_, what, side] = args.as_slice() else {
         return Ok(false);

@@ -1,11 +1,9 @@
 //! The whole way once, by every path, side by side: query, fetch, read the same pixels, compare.
 //!
-//! `demo [--scenes small|full] [--latency MS] [--rounds N]` starts a STAC API and an S3 server on
-//! loopback, runs one query, and prints what each path costs.
+//! `rss-demo [--scenes small|full] [--latency MS] [--rounds N]` starts a STAC API and an S3 server on
+//! loopback, runs one query, and prints what each path costs. `scripts/demo` builds it beside `rss`, and runs it.
 
 #![expect(clippy::print_stdout, reason = "a demo talks")]
-
-mod place;
 
 use std::{
     path::Path,
@@ -14,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use ndarray::Axis;
-use place::{Place, agree, open_and_read};
+use rss_bench::site::{self, Site, agree, open_and_read};
 use rss_core::{
     Backend, Location, Pixels, QueryResult, ReadRequest, RemoteVariant, Resampling, Session,
     apply::{
@@ -68,13 +66,13 @@ fn main() -> Result<()> {
     println!(
         "Starting a STAC API and an S3 server on loopback; the first time, scenes are made .."
     );
-    let place = Place::testbed(args.scenes, args.latency)?;
+    let site = Site::testbed(args.scenes, args.latency)?;
 
     let cache = TempDir::new()?;
-    let session = place.session(cache.path()).build()?;
+    let session = site.session(cache.path()).build()?;
     let start = Instant::now();
-    let found = place.search(&session)?;
-    place::check_report(found.report())?;
+    let found = site.search(&session)?;
+    site::check_report(found.report())?;
     println!(
         "\nQuery: DEA Sentinel-2, scene 56jns, nbart_red and nbart_nir_1, 2021-01-01 to 2021-02-01, \
          cloud below 30 %\n       {} items in {}, {} request(s); {} ms of latency per request",
@@ -95,9 +93,9 @@ fn main() -> Result<()> {
             if spent > LONG {
                 continue;
             }
-            let (cost, read) = way.run(&place)?;
+            let (cost, read) = way.run(&site)?;
             match &block {
-                None => place.check_truth(&truth, &read)?,
+                None => site.check_truth(&truth, &read)?,
                 Some(first) => agree(first, &read, way.name())?,
             }
             block.get_or_insert(read);
@@ -131,13 +129,13 @@ fn main() -> Result<()> {
         "\nThe pixels of all paths agree with each other and with what the scenes were made from."
     );
 
-    options(&place, &found)?;
+    options(&site, &found)?;
     picture(&session, &found)?;
     println!(
-        "\nNext:\n  cargo run --release -p rss_cli -- search --help      the command line\n  \
-         scripts/bench                                        the same measured by Criterion\n  \
+        "\nNext:\n  {} search --help\n    the command line\n  scripts/bench\n    the same measured by Criterion\n  \
          cargo bench -p rss_core --features bench_live --bench get_vs_get_remote\n    \
-         the same against live Digital Earth Australia"
+         the same against live Digital Earth Australia",
+        rss()?
     );
     Ok(())
 }
@@ -164,16 +162,16 @@ impl Way {
     }
 
     /// Goes the way twice: cold, then warm.
-    fn run(self, place: &Place) -> Result<(Cost, Pixels)> {
+    fn run(self, site: &Site) -> Result<(Cost, Pixels)> {
         let (cache, dir) = (TempDir::new()?, TempDir::new()?);
-        let session = place.session(cache.path()).build()?;
-        let found = place.search(&session)?;
+        let session = site.session(cache.path()).build()?;
+        let found = site.search(&session)?;
         session.clear_caches()?;
-        place.clear_log();
+        site.clear_log();
         let start = Instant::now();
         let block = self.go(&session, &found, dir.path())?;
         let cold = start.elapsed();
-        let log = place.log();
+        let log = site.log();
         let start = Instant::now();
         let again = self.go(&session, &found, dir.path())?;
         let warm = start.elapsed();
@@ -207,7 +205,7 @@ struct Cost {
 }
 
 /// Shows what one cold block costs with each of GDAL's options, and without GDAL.
-fn options(place: &Place, found: &QueryResult) -> Result<()> {
+fn options(site: &Site, found: &QueryResult) -> Result<()> {
     /// A label, and GDAL's options.
     type Case = (&'static str, &'static [(&'static str, &'static str)]);
     const LIST: (&str, &str) = ("GDAL_DISABLE_READDIR_ON_OPEN", "FALSE");
@@ -244,12 +242,12 @@ fn options(place: &Place, found: &QueryResult) -> Result<()> {
     let cache = TempDir::new()?;
     let show = |label: &str, session: &Session, location: &Location, backend| -> Result<()> {
         session.clear_caches()?;
-        place.clear_log();
+        site.clear_log();
         let start = Instant::now();
-        let raster = place::open(session, location, backend)?;
-        place::read(&raster)?;
+        let raster = site::open(session, location, backend)?;
+        site::read(&raster)?;
         let took = start.elapsed();
-        let log = place.log();
+        let log = site.log();
         let count = |is: fn(&&Request) -> bool| log.iter().filter(is).count();
         let bytes: u64 = log.iter().map(|request| request.bytes).sum();
         println!(
@@ -263,40 +261,55 @@ fn options(place: &Place, found: &QueryResult) -> Result<()> {
         Ok(())
     };
     for (label, options) in CASES {
-        let mut builder = place.session(cache.path());
+        let mut builder = site.session(cache.path());
         for (name, value) in *options {
             builder = builder.gdal_option(*name, *value);
         }
         let session = builder.build()?;
-        let items = place.search(&session)?.get_remote()?;
+        let items = site.search(&session)?.get_remote()?;
         show(
             &format!("/vsis3/   {label}"),
             &session,
-            &place::first_asset(&items)?,
+            &site::first_asset(&items)?,
             Backend::Gdal,
         )?;
     }
-    let session = place.session(cache.path()).build()?;
-    let found = place.search(&session).and_then(|again| {
+    let session = site.session(cache.path()).build()?;
+    let found = site.search(&session).and_then(|again| {
         ensure!(again.len() == found.len(), "the query found something else");
         Ok(again)
     })?;
     let https = found.get_remote_as(RemoteVariant::Https)?;
-    let https = place::first_asset(&https)?;
+    let https = site::first_asset(&https)?;
     show(
         "/vsicurl/ over the HTTP address",
         &session,
         &https,
         Backend::Gdal,
     )?;
-    let s3 = place::first_asset(found.items())?;
+    let s3 = site::first_asset(found.items())?;
     show("cog", &session, &s3, Backend::Cog)
+}
+
+/// Returns what starts the command line: its program, where `scripts/demo` left it beside this one, else cargo.
+fn rss() -> Result<String> {
+    let exe = std::env::current_exe()?;
+    let rss = exe.with_file_name(format!("rss{}", std::env::consts::EXE_SUFFIX));
+    if !rss.is_file() {
+        return Ok("cargo run --release -p rss_cli --".to_owned());
+    }
+    let here = std::env::current_dir()?;
+    Ok(rss
+        .strip_prefix(&here)
+        .unwrap_or(&rss)
+        .display()
+        .to_string())
 }
 
 /// Makes a cloud-free vegetation index of all dates: a COG, and a look at it.
 fn picture(session: &Session, found: &QueryResult) -> Result<()> {
     let exe = std::env::current_exe()?;
-    let target = exe.ancestors().nth(3).context("a target folder")?;
+    let target = exe.ancestors().nth(2).context("a target folder")?;
     let folder = target.join("demo");
     std::fs::create_dir_all(&folder)?;
     let options = ImageCubeOptions::new()
@@ -322,7 +335,7 @@ fn picture(session: &Session, found: &QueryResult) -> Result<()> {
         "pixels are missing: {:?}",
         report.missing_inputs
     );
-    let raster = place::open(session, &to, Backend::Cog)?;
+    let raster = site::open(session, &to, Backend::Cog)?;
     let level = raster.profile().overviews.len().min(1);
     raster
         .read(&ReadRequest::new().with_level(level))?

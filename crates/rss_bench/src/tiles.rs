@@ -16,16 +16,21 @@ const OFFSETS: u16 = 324;
 const COUNTS: u16 = 325;
 
 /// Where the tiles of the first image are.
-pub(crate) struct TileTable {
-    /// Row by row.
-    pub(crate) ranges: Vec<Range<u64>>,
-    /// Of one tile, decompressed.
-    pub(crate) bytes: usize,
+#[derive(Clone, Debug)]
+pub struct TileTable {
+    /// The bytes of each in the file, row by row.
+    pub ranges: Vec<Range<u64>>,
+    /// How many bytes a tile is, decompressed.
+    pub bytes: usize,
 }
 
 impl TileTable {
     /// Reads the table from the first bytes of a file.
-    pub(crate) fn parse(head: &[u8]) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If it is another kind of TIFF, or a tag is not among the bytes.
+    pub fn parse(head: &[u8]) -> Result<Self> {
         ensure!(
             head.starts_with(b"II*\0"),
             "not a little-endian classic TIFF"
@@ -100,15 +105,21 @@ fn long(bytes: &[u8], at: usize) -> Result<usize> {
 }
 
 /// The compressed tiles themselves, in memory.
-pub(crate) struct Tiles {
-    pub(crate) stored: Vec<Vec<u8>>,
-    /// Of one tile, decompressed.
-    pub(crate) bytes: usize,
+#[derive(Clone, Debug)]
+pub struct Tiles {
+    /// Each as it is stored, row by row.
+    pub stored: Vec<Vec<u8>>,
+    /// How many bytes a tile is, decompressed.
+    pub bytes: usize,
 }
 
 impl Tiles {
     /// Reads all tiles of a file.
-    pub(crate) fn of(path: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// As [`TileTable::parse`]; if the file cannot be read, or ends early.
+    pub fn of(path: &Path) -> Result<Self> {
         let file = std::fs::read(path)?;
         let table = TileTable::parse(&file)?;
         let stored = table
@@ -126,12 +137,16 @@ impl Tiles {
     }
 
     /// Returns the bytes of all tiles as they are stored.
-    pub(crate) fn stored_bytes(&self) -> usize {
+    pub fn stored_bytes(&self) -> usize {
         self.stored.iter().map(Vec::len).sum()
     }
 
     /// Decompresses each tile into the same buffer.
-    pub(crate) fn inflate(&self, inflater: &mut Decompressor, out: &mut [u8]) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If a tile is not DEFLATE, or longer than the buffer.
+    pub fn inflate(&self, inflater: &mut Decompressor, out: &mut [u8]) -> Result<()> {
         for tile in &self.stored {
             inflater.zlib_decompress(tile, out)?;
         }
@@ -139,7 +154,7 @@ impl Tiles {
     }
 
     /// Copies a tile's bytes once for each tile, in the processor's cache.
-    pub(crate) fn copy(&self, from: &[u8], to: &mut [u8]) {
+    pub fn copy(&self, from: &[u8], to: &mut [u8]) {
         for _ in &self.stored {
             std::hint::black_box(&mut *to).copy_from_slice(std::hint::black_box(from));
         }
