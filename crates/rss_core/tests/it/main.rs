@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod apply;
+#[cfg(feature = "async-tiff")]
+mod async_tiff;
 mod cache;
 mod cog;
 mod corpora;

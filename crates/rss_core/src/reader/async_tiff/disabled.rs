@@ -1,4 +1,4 @@
-//! Stands in for the async-tiff backend in builds without it.
+//! Replaces the async-tiff backend in builds without the feature `async-tiff`.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Headers by the crate's parser, which trusts them: each directory is looked at before it is parsed.
+//! Headers, parsed by the crate after a check of each directory.
 //!
-//! The parser allocates as much as a count says, follows directories in circles, and panics on types that it does not
-//! know. The same bytes are read here first, through the same cache, so that this costs no request.
+//! The crate's parser allocates by the counts in the file, follows loops of directories, and panics on unknown types.
+//! The check reads the same bytes first, through the same cache, so it costs no request.
 
 use std::{fmt, ops::Range};
 
@@ -17,11 +17,11 @@ use bytes::Bytes;
 use super::{Failure, unsupported};
 use crate::error::{Error, ErrorKind};
 
-/// Headers end before this offset.
+/// The largest offset of the end of a directory.
 const MOST_HEADER_BYTES: u64 = 64 << 20;
-/// Entries of a directory, at most.
+/// The limit of the entries of a directory.
 const MOST_ENTRIES: u64 = 4096;
-/// Directories, at most.
+/// The limit of the directories of a file.
 const MOST_IMAGES: usize = 256;
 
 type Cache = ReadaheadMetadataCache<Bounded>;
@@ -86,7 +86,8 @@ fn corrupt(message: String) -> Error {
     Error::new(ErrorKind::Corrupt, message)
 }
 
-/// The file's start. The crate's cache asks for all bytes up to the one that it wants.
+/// The start of the file. The crate's cache fetches all bytes up to the requested ones and some beyond, so the bound
+/// here is twice that of a directory.
 #[derive(Clone)]
 struct Bounded(ObjectReader);
 

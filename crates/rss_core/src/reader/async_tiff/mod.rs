@@ -1,10 +1,10 @@
 //! The crate [async-tiff](https://docs.rs/async-tiff) as a backend, feature `async-tiff`: for comparison with the COG
-//! reader, and for those who want it.
+//! reader.
 //!
-//! Thin: headers come through the crate's read-ahead cache, a window's tiles through one `fetch_tiles`, and its
-//! decoders run on the session's CPU pool. What the crate answers by an abort, an endless loop or wrong pixels is
-//! refused before it sees it ([`header`]); its panics are caught. Strips, planar files, masks, bits and half floats
-//! are left out, and so is what only a header's text says (scale, offset, metadata, CRSs without a code).
+//! A thin layer: headers are read through the crate's read-ahead cache, a window's tiles through one `fetch_tiles`,
+//! and its decoders run on the session's CPU pool. Headers on which the crate would abort, loop or return wrong
+//! pixels are refused before it parses them ([`header`]); its panics are caught. Strips, planar files, masks, packed
+//! bits and half floats are not supported, and scale, offset, metadata and CRSs without an EPSG code are not read.
 
 mod header;
 
@@ -45,13 +45,13 @@ use crate::{
     store::error as store_error,
 };
 
-/// Decoded bytes of a tile, and compressed bytes of one, at most.
+/// The limit of the decoded bytes of a tile, and of its compressed bytes.
 const MOST_TILE_BYTES: u64 = 512 << 20;
-/// Reads of one `read_many` that are under way at once.
+/// Concurrent reads of one `read_many`.
 const READS_AT_ONCE: usize = 16;
-/// A GeoTIFF's code for "defined by the user".
+/// GeoTIFF's code for "user-defined".
 const USER_DEFINED: u16 = 32_767;
-/// `GTRasterTypeGeoKey` of coordinates that name the centres of pixels.
+/// `GTRasterTypeGeoKey` of coordinates of pixel centres.
 const PIXEL_IS_POINT: u16 = 2;
 
 pub(super) async fn open(session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
@@ -152,13 +152,14 @@ impl File {
                 sparse.push(Sparse { band, window });
             }
         }
+        // Only stored tiles are requested; the sparse ones are filled above.
         let fetch = async { Ok(image.fetch_tiles(&stored, &self.reader).await?) };
         let tiles = guarded(&self.location, fetch).await?;
         let (decoders, bands) = (Arc::clone(&self.decoders), resolved.bands.clone());
         let decode = move || {
             let tiles = tiles.into_par_iter().zip(targets);
             tiles.try_for_each(|(tile, (index, target))| {
-                let array = tile.decode(&decoders).map_err(|err| wrong(&err))?;
+                let array = tile.decode(&decoders).map_err(|err| crate_error(&err))?;
                 grid.copy(&array, index, &bands, target)
             })
         };
@@ -234,7 +235,7 @@ impl TileGrid {
         })
     }
 
-    /// Returns the tiles row by row, as the crate wants them.
+    /// Returns the tiles row by row, the order in which the crate returns them.
     fn tiles(self) -> impl Iterator<Item = TileIndex> {
         let Window {
             col,
@@ -247,21 +248,20 @@ impl TileGrid {
         rows.flat_map(move |row| cols.clone().map(move |col| TileIndex { col, row }))
     }
 
-    /// Returns how long a tile is in the file; 0 is none.
+    /// Returns the byte count of a tile in the file; 0 for a sparse one.
     fn byte_count(self, image: &ImageFileDirectory, tile: TileIndex) -> Result<u64> {
         let number = tile.row as usize * self.across as usize + tile.col as usize;
         let counts = image.tile_byte_counts().unwrap_or_default();
         let offsets = image.tile_offsets().unwrap_or_default();
         let (Some(&bytes), Some(&offset)) = (counts.get(number), offsets.get(number)) else {
-            let message = format!("tile {},{} is not in the tables", tile.col, tile.row);
+            let message = format!("tile {},{} has no entry in its table", tile.col, tile.row);
             return Err(Error::new(ErrorKind::Corrupt, message));
         };
+        // A sparse tile has both 0. With one of them the crate would fetch a range that is no tile.
         if (offset == 0) != (bytes == 0) || offset.checked_add(bytes).is_none() {
-            let message = format!(
-                "tile {},{} has {bytes} bytes at offset {offset}",
-                tile.col, tile.row
-            );
-            return Err(Error::new(ErrorKind::Corrupt, message));
+            return Err(unsupported(&format!(
+                "tiles of {bytes} bytes at offset {offset}"
+            )));
         }
         if bytes > MOST_TILE_BYTES {
             return Err(unsupported("compressed tiles past 512 MiB"));
@@ -269,9 +269,9 @@ impl TileGrid {
         Ok(bytes)
     }
 
-    /// Returns the part of the window that a tile holds, in pixels of the image.
+    /// Returns the intersection of the window and a tile, in pixels of the image.
     fn part(self, tile: TileIndex) -> Window {
-        let cut = |tile: u32, side: u32, start: u32, length: u32| {
+        let clip = |tile: u32, side: u32, start: u32, length: u32| {
             let from = (tile * side).max(start);
             (
                 from,
@@ -279,8 +279,8 @@ impl TileGrid {
             )
         };
         let window = self.window;
-        let (col, width) = cut(tile.col, self.tile.width, window.col, window.width);
-        let (row, height) = cut(tile.row, self.tile.height, window.row, window.height);
+        let (col, width) = clip(tile.col, self.tile.width, window.col, window.width);
+        let (row, height) = clip(tile.row, self.tile.height, window.row, window.height);
         Window {
             col,
             row,
@@ -289,7 +289,7 @@ impl TileGrid {
         }
     }
 
-    /// Copies what the window holds of a decoded tile into a slot for each band. The crate cuts tiles to the image.
+    /// Copies the window's pixels of a decoded tile into a slot for each band. The crate clips tiles to the image.
     fn copy<T: Value>(
         self,
         array: &Array,
@@ -348,12 +348,12 @@ fn samples_of<T: Value>(data: &TypedArray) -> Option<&[T]> {
     samples.downcast_ref::<Vec<T>>().map(Vec::as_slice)
 }
 
-/// Checks that the crate reads an image, and reads it right.
+/// Checks that the crate reads an image, and returns the right pixels for it.
 fn check(image: &ImageFileDirectory, decoders: &DecoderRegistry) -> Result<()> {
     let tile = tile_size(image)?;
     let dtype = dtype(image)?;
     if image.planar_configuration() != PlanarConfiguration::Chunky {
-        return Err(unsupported("bands in planes of their own"));
+        return Err(unsupported("planar files"));
     }
     if !decoders.as_ref().contains_key(&image.compression()) {
         let message = format!("the compression {:?}", image.compression());
@@ -387,6 +387,7 @@ fn tile_size(image: &ImageFileDirectory) -> Result<Size> {
 
 fn dtype(image: &ImageFileDirectory) -> Result<DataType> {
     let (bits, formats) = (image.bits_per_sample(), image.sample_format());
+    // One type for all bands: the crate decodes a tile to an array of one type.
     let one_of = || Some((*formats.first()?, *bits.first()?));
     let is_one = formats.windows(2).all(|pair| pair[0] == pair[1])
         && bits.windows(2).all(|pair| pair[0] == pair[1]);
@@ -487,6 +488,7 @@ fn transform(image: &ImageFileDirectory, is_point: bool) -> Option<GeoTransform>
         (_, _, Some(&[a, b, _, x, c, d, _, y, ..])) => [x, a, b, y, c, d],
         _ => return None,
     };
+    // The tie point of `PixelIsPoint` is of a pixel's centre; a geotransform is of its corner.
     let half = if is_point { 0.5 } else { 0.0 };
     Some(GeoTransform([
         x - half * (a + b),
@@ -511,7 +513,7 @@ fn compression(compression: Compression) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Runs what the crate does, and turns its errors and panics into ours.
+/// Runs a call of the crate, and turns its errors and panics into ours.
 async fn guarded<T>(
     location: &Location,
     work: impl Future<Output = Result<T, Failure>> + Send,
@@ -522,12 +524,12 @@ async fn guarded<T>(
         Ok(Err(Failure::Crate(AsyncTiffError::ObjectStore(err)))) => {
             Err(store_error(err, location))
         }
-        Ok(Err(Failure::Crate(err))) => Err(wrong(&err).at(location)),
+        Ok(Err(Failure::Crate(err))) => Err(crate_error(&err).at(location)),
         Err(panic) => Err(panicked(&*panic).at(location)),
     }
 }
 
-/// Why a header or tiles could not be had.
+/// Why a header or tiles could not be read.
 enum Failure {
     /// It was refused here.
     Refused(Error),
@@ -547,7 +549,7 @@ impl From<Error> for Failure {
     }
 }
 
-fn wrong(err: &AsyncTiffError) -> Error {
+fn crate_error(err: &AsyncTiffError) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!("async-tiff cannot read it: {err}"),
