@@ -1,4 +1,4 @@
-//! What goes to stdout: one JSON document, or a table; and to stderr: lines.
+//! Output: one JSON document or a table on stdout, diagnostics line by line on stderr.
 
 use std::{
     fmt,
@@ -64,7 +64,7 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Result<()> {
     )
 }
 
-/// Says on stderr why GDAL reads what the COG reader would have read.
+/// Reports on stderr why GDAL reads a file in place of the COG reader.
 pub(crate) fn fallback(raster: &dyn RasterReader) {
     if let Some(reason) = raster.fallback() {
         say(&format!(
@@ -75,26 +75,26 @@ pub(crate) fn fallback(raster: &dyn RasterReader) {
     }
 }
 
-/// Prints one line on stderr, where nobody may listen.
+/// Prints one line on stderr. A closed stderr is ignored: there is no place to report it.
 pub(crate) fn say(line: &str) {
     let line = line.replace(['\n', '\r'], " ");
     let _ = writeln!(io::stderr(), "rss: {}", printable(&line));
 }
 
-/// Replaces control characters: a name from a catalogue must not steer a terminal.
+/// Replaces control characters: a name from a catalogue must not send escape sequences to a terminal.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()
 }
 
-/// Returns true if the reader of stdout has gone away.
+/// Returns true if the error is a broken pipe of stdout: the program that reads it has ended, as `head` does.
 pub(crate) fn is_broken_pipe(err: &anyhow::Error) -> bool {
     err.downcast_ref::<Stdout>()
         .is_some_and(|Stdout(err)| err.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// What went wrong at stdout. Other pipes break too, and theirs is an error.
+/// An error of stdout. A type of its own tells its broken pipe, which is no failure, from that of a socket.
 #[derive(Debug)]
 pub(crate) struct Stdout(io::Error);
 

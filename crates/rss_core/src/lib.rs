@@ -1,19 +1,19 @@
-//! From a STAC query to pixels: one query, and every way to its pixels behind it.
+//! From a STAC query to pixels: one query, and every access path to its pixels behind it.
 //!
-//! Someone who works with satellite imagery has a place, some dates and a few bands in mind. A
+//! Someone who works with satellite imagery has an area, some dates and a few bands in mind.
 //! [`ImageQueryBuilder`] takes these and finds the items of a catalogue: Digital Earth Australia
 //! ([`DEA`]), Earth Search ([`ELEMENT84`]), the Planetary Computer ([`PLANETARY_COMPUTER`]), or any
-//! other STAC API by its URL ([`Source::api`]). [`QueryResult`] then goes one of these ways:
+//! other STAC API by its URL ([`Source::api`]). [`QueryResult`] then offers these access paths:
 //!
 //! | call | hrefs become | costs | choose it to |
 //! |---|---|---|---|
-//! | [`QueryResult::download`] | local files, copied byte for byte | the whole files, once | read most of the pixels, or the same ones often |
-//! | [`QueryResult::get`] | local files by `gdal_translate`, cropped if wanted | what the crop needs | keep a part of large files |
+//! | [`QueryResult::download`] | local files, copied byte for byte | the complete files, once | read most of the pixels, or the same ones often |
+//! | [`QueryResult::get`] | local files by `gdal_translate`, cropped if wanted | the bytes that the crop needs | keep a part of large files |
 //! | [`QueryResult::get_remote`] | `/vsis3/`, `/vsicurl/`, .. paths | nothing yet | hand them to GDAL, in this process or another |
 //! | [`QueryResult::items`] | as they are | nothing yet | read tiles and windows in place |
 //!
-//! What follows does not know which was chosen: [`Session::open`] (or [`reader::open`] in async
-//! code) opens a [`Location`] with a [`Backend`] and reads windows of any level into a [`Raster`].
+//! Reading is the same for all of them: [`Session::open`] (or [`reader::open`] in async code) opens a
+//! [`Location`] with a [`Backend`] and reads windows of any level into a [`Raster`].
 //!
 //! ```
 //! use rss_core::{
@@ -32,7 +32,7 @@
 //!     .start_date(date(2021, 1, 1))
 //!     .end_date(date(2021, 2, 1)) // the end day is included
 //!     .cloudcover((Cmp::Less, 30))
-//!     .build()? // checked here, before anything is asked of the network
+//!     .build()? // checked here, before the first request
 //!     .search()?;
 //! assert_eq!(found.len(), 4);
 //!
@@ -44,38 +44,46 @@
 //! # Ok::<_, anyhow::Error>(())
 //! ```
 //!
-//! One tile of each of a thousand files is what [`gather`] is for; with an index, which keeps the headers
-//! of files in one Parquet file (`index`, a feature), each costs one request.
+//! [`gather`] reads one tile of each of thousands of files; with an index, which stores the headers of
+//! files in one Parquet file (`index`, a feature), each tile costs one request. [`apply`] computes over many
+//! images on one grid, block by block: masks, reducers, mosaics, formulas, and values at points or in zones.
 //!
-//! Pixels go back into files by [`Raster::save`], and as Cloud Optimized GeoTIFFs by [`writer`], block by
-//! block, to a file or a bucket.
+//! [`Raster::save`] writes pixels to files; [`writer`] writes Cloud Optimized GeoTIFFs block by block, to a
+//! file or a bucket.
 //!
-//! Calls named as above wait; each has an async form ([`QueryResult::get_async`], ..). Errors are
-//! one type, [`Error`], whose [`ErrorKind`] says what a caller can do. No error, log or cache key
+//! Grids, CRSs, rasters in memory and warps ([`GeoBox`], [`Window`], [`Raster`], [`Resampling`], [`Error`], ..)
+//! come from the crate `rss_raster`, which needs no network and no GDAL; this crate re-exports them.
+//!
+//! Calls named as above block; each has an async form ([`QueryResult::get_async`], ..). Errors are
+//! one type, [`Error`], whose [`ErrorKind`] tells what a caller can do. No error, log or cache key
 //! holds a secret.
 //!
 //! # Words
 //!
 //! An **item** is a scene of a catalogue, an **asset** one of its files, a **band** one layer of
 //! pixels. A **window** is a rectangle of pixels: column, row, width, height. **Level** 0 is full
-//! resolution, 1 and up are the overviews. A **tile** is what a TIFF stores. **nodata** is the value
-//! that means "nothing was measured here".
+//! resolution, 1 and up are the overviews. A **tile** is the unit of storage of a TIFF, a **block** the unit of
+//! computation of [`apply`]; Zarr stores **chunks**, many of them in one **shard**. **nodata** is the value of
+//! pixels without a measurement.
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `async-tiff` | yes | the COG backend and the COG writer, pure Rust |
-//! | `gdal` | yes | the GDAL backend and `get()`; links the system's libgdal, 3.6 or newer |
-//! | `gdal-bundled` | no | builds GDAL from source, for machines without it: long, and without ZSTD and WebP |
+//! | `cog` | yes | [`Backend::Cog`], our COG reader, and the COG writer, [`writer`] |
+//! | `jpeg-xl` | no | JPEG XL in the COG reader |
+//! | `gdal` | yes | [`Backend::Gdal`] and `get()`; links the system's libgdal, 3.6 or newer |
+//! | `gdal-bundled` | no | `gdal`, with GDAL built from source: a long build, without ZSTD and WebP |
 //! | `arrow` | no | tables of samples as Parquet and Arrow |
 //! | `index` | no | the index: headers of many files in one Parquet file; the `index` module |
 //! | `expression` | no | formulas over bands: `apply::Expression` |
 //! | `zarr` | no | sharded Zarr v3 arrays and cubes; the `zarr` module |
-//! | `icechunk` | no | Icechunk repositories as places of cubes and arrays; needs Rust 1.95, newer than the rest |
-//! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback |
+//! | `icechunk` | no | cubes and arrays in Icechunk repositories; needs Rust 1.95, newer than the rest |
+//! | `async-tiff` | no | `Backend::AsyncTiff`, the crate `async-tiff` as a backend, for comparison: tiled files of the common codecs |
+//! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback; they add `async-tiff` |
 //!
-//! `--no-default-features --features cog` is pure Rust, without GDAL and OpenSSL.
+//! `index` adds `arrow`, and `jpeg-xl`, `index`, `zarr` and `async-tiff` add `cog`. `--no-default-features --features
+//! cog` needs no GDAL and no OpenSSL; it needs a C compiler, for libdeflate, zstd and ring.
 
 pub mod apply;
 #[cfg(feature = "zarr")]

@@ -1,7 +1,7 @@
-//! Where a file lives, and the ways to name it: href, object key, VSI path.
+//! Locations of files, and their notations: href, object key, VSI path.
 //!
-//! Parsing is pure. Who may name what is decided here too: a catalogue on the network must not
-//! make a reader open a local file or a GDAL virtual path.
+//! Parsing does no IO. It also enforces trust: a catalogue on the network must not make a reader open a local file or a
+//! GDAL virtual path.
 
 use std::{
     fmt,
@@ -14,10 +14,10 @@ use url::{Host, Url};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The address of one file, parsed once from an href, a path or a VSI path.
+/// The location of one file, parsed once from an href, a path or a VSI path.
 ///
-/// Printing a location leaves out the query string, the fragment and any user name or password:
-/// signed URLs carry secrets.
+/// `Display` and `Debug` leave out the query string, the fragment and any user name or password: signed URLs contain
+/// secrets.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Location {
@@ -48,7 +48,7 @@ pub enum Location {
     Http(Url),
 }
 
-/// Who named a location, and so what it may name.
+/// The trust in the origin of a location, which decides what it may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trust {
@@ -62,7 +62,7 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// Returns the trust that a catalogue read from `url` deserves.
+    /// Returns the trust in a catalogue that was read from `url`.
     pub fn of_catalogue(url: &Url) -> Self {
         match url.scheme() {
             "file" => Self::User,
@@ -74,9 +74,9 @@ impl Trust {
 }
 
 impl Location {
-    /// Parses what a user gives: a path, a `file://`, `s3://`, `gs://`, `az://`, `http(s)://` URL,
-    /// or a `/vsis3/`, `/vsigs/`, `/vsiaz/`, `/vsicurl/` path. A `/vsirss/` path is read back too,
-    /// but for those of URLs with a query string or a user name, which they do not hold.
+    /// Parses a user's input: a path, a `file://`, `s3://`, `gs://`, `az://`, `http(s)://` URL,
+    /// or a `/vsis3/`, `/vsigs/`, `/vsiaz/`, `/vsicurl/` path. A `/vsirss/` path is parsed too, unless its URL had a
+    /// query string or a user name, which such paths do not contain.
     ///
     /// ```
     /// use rss_core::Location;
@@ -135,12 +135,12 @@ impl Location {
         }
     }
 
-    /// Parses an href as `trust` allows: a catalogue on the network names no local file, no VSI
-    /// path, no plain `http` and no private host.
+    /// Parses an href within the limits of `trust`: a catalogue on the network may not refer to a local file, a VSI
+    /// path, plain `http` or a private host.
     ///
     /// # Errors
     ///
-    /// As [`Location::parse`], and [`ErrorKind::Denied`] for what `trust` does not allow.
+    /// Those of [`Location::parse`], and [`ErrorKind::Denied`] for locations that `trust` does not allow.
     pub fn parse_from(href: &str, trust: Trust) -> Result<Self> {
         if trust == Trust::User {
             return Self::parse(href);
@@ -152,6 +152,7 @@ impl Location {
             )
             .at(redact(href)))
         };
+        // GDAL prefixes can be chained, as in `GTIFF_DIR:1:/vsis3/..`, so the start alone is not enough.
         if href.contains("/vsi") && !href.contains("://") || href.starts_with("/vsi") {
             return denied("a GDAL virtual path");
         }
@@ -193,21 +194,24 @@ impl Location {
         }
     }
 
-    /// Reads `<session>/<scheme>/<place>`: the file, without the session that handed the path out.
+    /// Parses `<session>/<scheme>/<path>`: the file, without the session that created the path.
     fn parse_rss(text: &str, path: &str) -> Result<Self> {
         let href = path
             .split_once('/')
             .and_then(|(_, rest)| rest.split_once('/'))
             .filter(|(scheme, _)| matches!(*scheme, "s3" | "gs" | "az" | "http" | "https"));
         match href {
-            Some((scheme, place)) => Self::parse(&format!("{scheme}://{place}")),
-            None => Err(invalid("a path that only GDAL in its own process knows").at(redact(text))),
+            Some((scheme, path)) => Self::parse(&format!("{scheme}://{path}")),
+            None => Err(invalid(
+                "a /vsirss/ path that is valid only inside the process that created it",
+            )
+            .at(redact(text))),
         }
     }
 
-    /// Returns the path GDAL opens to read this file in place.
+    /// Returns the path with which GDAL opens this file.
     ///
-    /// The query string is kept: it may be a signature that GDAL needs. Never log the result.
+    /// The query string is retained: it may be a signature that GDAL needs. Never log the result.
     /// See <https://gdal.org/en/stable/user/virtual_file_systems.html>.
     pub fn to_vsi(&self) -> String {
         match self {
@@ -219,7 +223,7 @@ impl Location {
         }
     }
 
-    /// Returns the href: what [`Location::parse`] reads back. It may carry a signature.
+    /// Returns the href, which [`Location::parse`] parses back. It may contain a signature.
     pub fn to_href(&self) -> String {
         match self {
             Self::Local(path) => path.to_string_lossy().into_owned(),
@@ -230,7 +234,7 @@ impl Location {
         }
     }
 
-    /// Returns the last segment of the path, percent-decoded for a URL as little as the URL is.
+    /// Returns the last segment of the path; that of a URL is not percent-decoded.
     pub fn file_name(&self) -> &str {
         let path = match self {
             Self::Local(path) => path
@@ -243,7 +247,7 @@ impl Location {
         path.rsplit('/').next().unwrap_or(path)
     }
 
-    /// Returns the location of what is called `key` below this one.
+    /// Returns the location of `key` below this one.
     #[cfg(feature = "zarr")]
     pub(crate) fn join(&self, key: &str) -> Self {
         let below = |base: &str| match base.trim_end_matches('/') {
@@ -280,13 +284,12 @@ impl Location {
         }
     }
 
-    /// Returns the bucket, key and region that an `https` URL of Amazon S3 means, or the bucket
+    /// Returns the bucket, key and region of an `https` URL of Amazon S3, or the bucket
     /// and key of an S3 location.
     ///
     /// Virtual-hosted (`bucket.s3.region.amazonaws.com`) and path style
-    /// (`s3.region.amazonaws.com/bucket`) are known; a URL with a query string is left alone, since
+    /// (`s3.region.amazonaws.com/bucket`) are supported; a URL with a query string is not converted, since
     /// it may be presigned.
-    /// See <https://docs.aws.amazon.com/AmazonS3/latest/userguide/VirtualHosting.html>.
     pub fn as_s3(&self) -> Option<S3Address> {
         match self {
             Self::S3 { bucket, key } => Some(S3Address {
@@ -300,14 +303,14 @@ impl Location {
     }
 }
 
-/// A bucket and key, with the region where the URL named one.
+/// A bucket and key, with the region if the URL contains one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Address {
     /// The bucket's name.
     pub bucket: String,
     /// The object's key, without a leading slash.
     pub key: String,
-    /// The region the host name gave.
+    /// The region in the host name.
     pub region: Option<String>,
 }
 
@@ -316,6 +319,7 @@ fn s3_of_url(url: &Url) -> Option<S3Address> {
         return None;
     }
     let host = url.host_str()?.strip_suffix(".amazonaws.com")?;
+    // URLs are percent-encoded, object keys are not.
     let key = decode(url.path().strip_prefix('/')?);
     let region_of = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     // `s3.region`, `s3-region` and `s3` are path style; `bucket.s3.region` is virtual-hosted.
@@ -343,7 +347,7 @@ fn s3_of_url(url: &Url) -> Option<S3Address> {
     })
 }
 
-/// Undoes percent-encoding; leaves what is not valid UTF-8 as it stands.
+/// Decodes percent-encoding; returns the text unchanged if the result is not valid UTF-8.
 fn decode(path: &str) -> String {
     let bytes = path.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -364,7 +368,7 @@ fn decode(path: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns `text` without query string, fragment and user info: what may be logged.
+/// Returns `text` without query string, fragment and user info, so that it can be logged.
 pub(crate) fn redact(text: &str) -> String {
     let end = text.find(['?', '#']).unwrap_or(text.len());
     let text = text.get(..end).unwrap_or(text);
@@ -373,12 +377,13 @@ pub(crate) fn redact(text: &str) -> String {
     };
     let host_end = rest.find('/').unwrap_or(rest.len());
     let (host, path) = rest.split_at(host_end);
+    // The host follows the last `@`: user info may contain one.
     let host = host.rsplit('@').next().unwrap_or(host);
     format!("{scheme}://{host}{path}")
 }
 
-/// Returns a server's text with what [`redact`] leaves out of each URL in it left out, and the query
-/// string of each path: error pages like to repeat the address that was asked for.
+/// Redacts each URL in a server's text, and the query string of each path: error pages often repeat the requested
+/// URL.
 pub(crate) fn redact_text(text: &str) -> String {
     let ends = |c: char| c.is_whitespace() || "\"'`<>".contains(c);
     let mut out = String::with_capacity(text.len());
@@ -394,13 +399,14 @@ pub(crate) fn redact_text(text: &str) -> String {
     out
 }
 
-/// Returns true if the URL names a host of this machine or of a private network.
+/// Returns true if the host of the URL is this machine or in a private network. Host names are not resolved.
 pub(crate) fn is_private(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => is_private_ip(ip.into()),
         Some(Host::Ipv6(ip)) => is_private_ip(ip.into()),
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
+            // The metadata servers of some clouds have names in `.internal`.
             name == "localhost" || name.ends_with(".localhost") || name.ends_with(".internal")
         }
         None => true,
@@ -408,10 +414,12 @@ pub(crate) fn is_private(url: &Url) -> bool {
 }
 
 fn is_private_ip(ip: IpAddr) -> bool {
+    // An IPv4-mapped IPv6 address must not bypass the check.
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
             ip.is_private()
                 || ip.is_loopback()
+                // Includes 169.254.169.254, the metadata server of the large clouds.
                 || ip.is_link_local()
                 || ip.is_unspecified()
                 || ip.is_broadcast()
@@ -426,6 +434,7 @@ fn is_private_ip(ip: IpAddr) -> bool {
 }
 
 fn bucket_and_key(text: &str, path: &str) -> Result<(String, String)> {
+    // A query string or a fragment is not part of an object key.
     let path = path.split(['?', '#']).next().unwrap_or(path);
     match path.split_once('/') {
         Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {

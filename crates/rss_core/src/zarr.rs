@@ -1,9 +1,9 @@
 //! Sharded [Zarr v3](https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html): arrays in chunks, many
 //! chunks in one object.
 //!
-//! A shard is the unit of work: it is encoded and written once, whole. A chunk is the unit of reading: an
-//! open array knows where each lies, and asks for nothing else. An [`Array`] is samples; a [`Cube`] adds dates, bands
-//! and a grid.
+//! A shard is the unit of writing: one object, encoded and written once. A chunk is the unit of reading: an open
+//! array caches the indexes of its shards, and requests the byte ranges of the chunks that a read needs. An
+//! [`Array`] holds samples; a [`Cube`] adds a time axis, bands and a grid.
 
 pub use crate::{
     array::{
@@ -17,9 +17,9 @@ pub use crate::{
 };
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `CubeImage`")]
+#[deprecated(since = "0.1.0", note = "renamed to `CubeImage`")]
 pub type Image = CubeImage;
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `ImagePixels`")]
+#[deprecated(since = "0.1.0", note = "renamed to `ImagePixels`")]
 pub type Pixels = ImagePixels;

@@ -1,6 +1,6 @@
 //! The one error type of these crates.
 //!
-//! Users make one too: closures, readers and stores of theirs fail as ours do.
+//! Users can create one too, for failures of their own closures, readers and stores.
 
 use std::{error::Error as StdError, fmt, result};
 
@@ -13,20 +13,20 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 pub enum ErrorKind {
     /// The item, asset or object does not exist.
     NotFound,
-    /// The server refused the credentials, or wants some.
+    /// The server refused the credentials, or requires some.
     Denied,
-    /// The server is overloaded or unreachable; a later try may succeed.
+    /// The server is overloaded or unreachable; a later request may succeed.
     Unavailable,
-    /// The bytes are not what the format promises.
+    /// The bytes violate the format's specification.
     Corrupt,
-    /// The object is no longer the version that an index, or an open reader, knows; opening it anew
-    /// reads the version that is there now.
+    /// The object is not the version that an index, or an open reader, was made from; opening it again reads the
+    /// current version.
     Changed,
     /// The file is valid, but this build cannot read it.
     Unsupported,
-    /// The caller asked for something that cannot exist.
+    /// The caller's input is invalid: a value out of range, or a combination that cannot be computed.
     InvalidInput,
-    /// Something of the caller's own failed, such as a closure; its [`source`](StdError::source) says what.
+    /// The caller's own code failed, such as a closure; the [`source`](StdError::source) is its error.
     Other,
 }
 
@@ -41,8 +41,8 @@ struct Inner {
 }
 
 impl Error {
-    /// Makes an error of a kind. The message says what was wrong and what was expected, in lower case and without
-    /// a full stop; it must hold no secret.
+    /// Creates an error of a kind. The message states what was wrong and what was expected, in lower case and without
+    /// a full stop; it must not contain secrets.
     ///
     /// ```
     /// use rss_raster::{Error, ErrorKind};
@@ -60,8 +60,8 @@ impl Error {
         }))
     }
 
-    /// Makes an error of something of the caller's own: [`ErrorKind::Other`], with its sentence as the message and
-    /// itself as the source. An [`Error`] of this crate stays as it is.
+    /// Wraps an error of the caller's own code: [`ErrorKind::Other`], with its text as the message and itself as the
+    /// source. An [`Error`] of this crate is returned unchanged.
     ///
     /// ```
     /// use rss_raster::{Error, ErrorKind};
@@ -79,21 +79,21 @@ impl Error {
         }
     }
 
-    /// Keeps the error that this one comes from, for [`source`](StdError::source).
+    /// Sets the error that caused this one, for [`source`](StdError::source).
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// Names the file or URL this error is about, without query string or credentials. The innermost name wins.
+    /// Sets the file or URL this error is about, without query string or credentials. The innermost location wins.
     #[must_use]
     pub fn at(mut self, location: impl fmt::Display) -> Self {
         self.0.location.get_or_insert_with(|| location.to_string());
         self
     }
 
-    /// Says how often it was tried, if more than once.
+    /// Appends the number of tries to the message, if more than one.
     #[must_use]
     pub fn after(mut self, tries: u32) -> Self {
         if tries > 1 {
@@ -132,7 +132,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The same sentence: `fn main() -> rss_core::Result<()>` prints it.
+/// The same text as `Display`, because `fn main() -> rss_core::Result<()>` prints errors with `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

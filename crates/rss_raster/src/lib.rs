@@ -1,10 +1,10 @@
-//! Rasters in memory, the grids they lie on, and warps from one grid onto another, in Rust and without GDAL.
+//! Rasters in memory, their grids, and warps from one grid to another, in Rust and without GDAL.
 //!
 //! | module | is |
 //! |---|---|
-//! | [`geo`] | where pixels lie: [`GeoBox`] (a grid: size, CRS, transform), [`Window`], [`Bbox`], [`Crs`], MGRS tiles, the footprint of a grid in degrees, [`geo::Transformer`] (pixels of one grid in those of another), [`geo::WorldToPixel`] (points and polygons of a CRS in a grid's pixels) |
-//! | [`raster`] | samples (band, y, x) of twelve types with their grid and nodata value: [`Raster`]; written as GeoTIFF, `.npy`, `.bin` or `.png` |
-//! | [`warp`] | [gdalwarp](https://gdal.org/en/stable/programs/gdalwarp.html)'s rules: nearest, bilinear, cubic, average, mode, min, max; separable where the axes are the same, else by a mesh of exact places whose error is bounded |
+//! | [`geo`] | georeferencing: [`GeoBox`] (a grid: size, CRS, geotransform), [`Window`], [`Bbox`], [`Crs`], MGRS tiles, the footprint of a grid in degrees, [`geo::Transformer`] (pixels of one grid to those of another), [`geo::WorldToPixel`] (points and polygons of a CRS to a grid's pixels) |
+//! | [`raster`] | samples (band, y, x) of twelve dtypes with their grid and nodata value: [`Raster`]; written as GeoTIFF, `.npy`, `.bin` or `.png` |
+//! | [`warp`] | [gdalwarp](https://gdal.org/en/stable/programs/gdalwarp.html)'s rules: nearest, bilinear, cubic, average, mode, min, max; separable where both grids are axis-aligned in one CRS, else by an approximating transformer with a bounded error |
 //! | [`error`] | the one [`Error`] |
 //!
 //! ```
@@ -20,22 +20,22 @@
 //!     nodata: Some(0.0),
 //!     sparse: Vec::new(),
 //! };
-//! // .. onto Australian Albers, 20 m a pixel, as `gdalwarp -t_srs EPSG:3577 -tr 20 20 -r bilinear` does.
+//! // .. to Australian Albers, 20 m a pixel, as `gdalwarp -t_srs EPSG:3577 -tr 20 20 -r bilinear` does.
 //! let bounds = utm.bbox()?;
 //! let albers = GeoBox::of_bbox(&bounds, Crs::Epsg(3577), 20.0)?;
 //! let warped = scene.warp(&albers, Resampling::Bilinear)?;
 //! assert_eq!(warped.pixels.shape()[1], albers.size.height as usize);
-//! // Every place projected, where gdalwarp's default lies within an eighth of a pixel:
+//! // Each position projected exactly; gdalwarp's default interpolates to within an eighth of a pixel:
 //! let exact = scene.warp(&albers, WarpOptions::from(Resampling::Bilinear).with_max_error_pixels(0.0))?;
 //! assert_eq!(exact.geobox, warped.geobox);
 //! # Ok::<_, rss_raster::Error>(())
 //! ```
 //!
-//! CRSs are named by EPSG code. They are projected by `proj4rs` from the definitions of the crate
-//! `crs-definitions`; codes whose datum needs grid shifts, or whose definition there is wrong, are refused by name:
-//! a pixel in the wrong place is worse than none. Left out are reading files, which `rss_core` does, ground control
-//! points, and heights. Nothing here waits or reads the network; work is spread over the threads of the rayon pool
-//! that it is called from.
+//! CRSs are identified by EPSG code. They are projected by `proj4rs` from the definitions of the crate
+//! `crs-definitions`. Codes whose datum needs a grid shift file, or whose definition there is wrong, are refused by
+//! name: an error is better than misplaced pixels. The crate leaves out reading files, which `rss_core` does, ground
+//! control points, and heights. It does no network IO and never blocks on anything but computation; work runs on the
+//! threads of the rayon pool that it is called from.
 //!
 //! # Features
 //!

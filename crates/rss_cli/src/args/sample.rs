@@ -1,4 +1,4 @@
-//! The arguments of what samples points and zones.
+//! The arguments of `rss sample`.
 
 use std::path::PathBuf;
 
@@ -14,19 +14,19 @@ pub(crate) struct SampleArgs {
     /// GeoJSON of Points and MultiPoints.
     #[arg(long, value_name = "FILE")]
     pub(crate) points: Option<PathBuf>,
-    /// A point; may be repeated.
+    /// A point. May be repeated.
     #[arg(long, value_name = "LON,LAT", allow_hyphen_values = true)]
     pub(crate) point: Vec<String>,
     /// GeoJSON of Polygons and MultiPolygons.
     #[arg(long, value_name = "FILE")]
     pub(crate) zones: Option<PathBuf>,
-    /// The CRS of the coordinates, an EPSG code. Default: what the file names, else degrees.
+    /// The CRS of the coordinates, an EPSG code. Default: that of the file's `crs` member, else EPSG:4326.
     #[arg(long, value_name = "EPSG")]
     pub(crate) crs: Option<String>,
-    /// The property that names points or zones, beside their ids.
+    /// The property to write as the column `name`, beside the ids.
     #[arg(long, value_name = "PROPERTY", conflicts_with = "point")]
     pub(crate) name: Option<String>,
-    /// What is told of zones: count, mean, min, max, std, sum, median, or p and a percentile: p90.
+    /// Statistics of zones: count, mean, min, max, std, sum, median, or p and a percentile: p90.
     #[arg(
         long,
         value_name = "HOW,..",
@@ -34,7 +34,7 @@ pub(crate) struct SampleArgs {
         conflicts_with_all = ["points", "point"]
     )]
     pub(crate) stats: String,
-    /// A histogram of zones too: the edges of its bins, the last of which belongs to its bin.
+    /// The bin edges of a histogram of each zone; the last bin includes its upper edge.
     #[arg(
         long,
         value_name = "EDGE,..",
@@ -42,37 +42,37 @@ pub(crate) struct SampleArgs {
         conflicts_with_all = ["points", "point"]
     )]
     pub(crate) histogram: Option<String>,
-    /// Take all pixels that a zone touches, not those whose centres lie in it.
+    /// Take all pixels that a zone touches, not only those whose centres are in it.
     #[arg(long, conflicts_with_all = ["points", "point"])]
     pub(crate) all_touched: bool,
-    /// Leave out pixels of these classes: clouds, cloud, shadow, snow, water, saturated, ..
+    /// Mask pixels of these classes: clouds, cloud, shadow, snow, water, saturated, ..
     #[arg(long, value_name = "CLASS,..")]
     pub(crate) mask: Option<String>,
-    /// Leave out so many pixels around them too.
+    /// Dilate the mask by this radius.
     #[arg(long, value_name = "PIXELS", default_value_t = 0, requires = "mask")]
     pub(crate) dilate: usize,
-    /// Let specks narrower than twice this show.
+    /// Open the mask by this radius before the dilation: masked specks narrower than twice this are removed from it.
     #[arg(long, value_name = "PIXELS", default_value_t = 0, requires = "mask")]
     pub(crate) opening: usize,
-    /// Take samples as they are stored, without scale and offset.
+    /// Use raw DNs, without scale and offset.
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Take reflectance and kelvin, by scale and offset: what is done without --raw.
+    /// Use physical values (reflectance, kelvin) by scale and offset: the default.
     #[arg(long, conflicts_with = "raw")]
     pub(crate) reflectance: bool,
-    /// Give points and zones that an image does not hold a row without a value.
+    /// Write a row without a value for points and zones outside of an image.
     #[arg(long)]
     pub(crate) keep_outside: bool,
-    /// What happens where an image cannot be read: fail, or skip (it has no rows, and is listed).
+    /// What to do if an image cannot be read: fail, or skip (it has no rows, and is listed as a missing input).
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     pub(crate) on_failure: String,
-    /// The table, by its ending .csv, .jsonl, .parquet or .arrow; `-` is stdout as CSV.
+    /// The table; its extension is .csv, .jsonl, .parquet or .arrow; `-` is stdout as CSV.
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     pub(crate) output: String,
-    /// The most memory that images under way take, in MB. Default: 1074.
+    /// The memory budget of images under way, in MB. Default: 1074.
     #[arg(long, value_name = "MB")]
     pub(crate) budget: Option<u64>,
-    /// Print one JSON document about what was made; without -o it holds the rows.
+    /// Print one JSON document with the report; without -o it holds the rows.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,4 +1,4 @@
-//! `rss apply` and `rss mosaic`: one picture of many images.
+//! `rss apply` and `rss mosaic`: one raster from many images.
 
 use std::{path::Path, time::Instant};
 
@@ -58,7 +58,7 @@ pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
     .await
 }
 
-/// Each date of each band as a band.
+/// Copies each time step of each band into a band of the result.
 fn as_they_are(cube: &ImageCube, options: ApplyOptions) -> Apply<f32> {
     let bands: Vec<String> = cube.bands().iter().map(|band| band.name.clone()).collect();
     let work = cube.apply(options, |block: &Block<f32>| {
@@ -73,7 +73,7 @@ fn as_they_are(cube: &ImageCube, options: ApplyOptions) -> Apply<f32> {
     work.each_date(bands)
 }
 
-/// Returns how images are put on one grid.
+/// Returns the options of putting images on one grid: grid, resampling, mask, failures.
 pub(super) async fn on_grid(
     session: &Session,
     args: &GridArgs,
@@ -83,6 +83,7 @@ pub(super) async fn on_grid(
         .with_resampling(args.resampling.parse()?)
         .with_on_failure(match args.on_failure.as_str() {
             "fail" => OnFailure::Fail,
+            // `hole` is the former name.
             "skip" | "hole" => OnFailure::Skip,
             other => bail!("--on-failure `{other}` is not one of fail, skip"),
         });
@@ -120,7 +121,7 @@ pub(super) async fn on_grid(
     Ok(options)
 }
 
-/// Where a result goes.
+/// The output of a result.
 enum To {
     Cog(Location, CogOptions),
     #[cfg(feature = "zarr")]
@@ -135,7 +136,7 @@ impl To {
         let is_look = args.output.to_ascii_lowercase().ends_with(".png");
         ensure!(
             args.range.is_none() || is_look,
-            "--range is for a look: -o something.png"
+            "--range is for a quicklook: -o FILE.png"
         );
         #[cfg(feature = "zarr")]
         if args.output.trim_end_matches('/').ends_with(".zarr") {
@@ -159,7 +160,7 @@ impl To {
     }
 }
 
-/// Returns the stretch of a look.
+/// Returns the contrast stretch of a quicklook.
 fn stretch(args: &CubeArgs) -> Result<Stretch> {
     let Some(text) = &args.range else {
         return Ok(Stretch::default());
@@ -172,18 +173,18 @@ fn stretch(args: &CubeArgs) -> Result<Stretch> {
     Ok(Stretch::Range { black, white })
 }
 
-/// What was written.
+/// The report of a write.
 struct Made {
     blocks: u64,
     missing_inputs: Vec<MissingInput>,
     /// Bands, or arrays of a cube.
     count: usize,
-    /// What is black and white in each band of a look.
+    /// The values of black and white in each band of a quicklook.
     stretch: Vec<[f64; 2]>,
 }
 
-/// Makes a result and writes it. `dates` say what is one date and how its images become one; `bands` are
-/// those that are needed, where none is selected.
+/// Computes a result and writes it. `dates` is the grouping into time steps and the mosaic of each; `bands` are
+/// selected where the arguments select none.
 async fn make(
     args: &CubeArgs,
     dates: (Grouping, Mosaic),
@@ -251,7 +252,7 @@ async fn make(
             "stretch": made.stretch,
             "blocks": made.blocks,
             "missing_inputs": said_of(&made.missing_inputs),
-            // The key that it had first.
+            // The former key, for programs that read it.
             "holes": said_of(&made.missing_inputs),
             "requests": traffic.requests,
             "bytes": traffic.bytes,
@@ -272,19 +273,20 @@ async fn make(
     Ok(Found::Something)
 }
 
-/// Returns what is missing as JSON.
+/// Returns the missing inputs as JSON.
 pub(super) fn said_of(missing_inputs: &[MissingInput]) -> Vec<Value> {
-    let said = |hole: &MissingInput| {
-        json!({"item": hole.item, "asset": hole.asset,
-            "window": hole.window.map(|window| window.to_string()), "error": hole.message})
+    let entry = |input: &MissingInput| {
+        json!({"item": input.item, "asset": input.asset,
+            "window": input.window.map(|window| window.to_string()), "error": input.message})
     };
-    missing_inputs.iter().map(said).collect()
+    missing_inputs.iter().map(entry).collect()
 }
 
-/// Says what is missing, each asset once, however many blocks lack it; and which items were left out.
+/// Reports missing inputs on stderr, each asset once, however many blocks lack it; and the items that were left out.
 pub(super) fn say(missing_inputs: &[MissingInput], cube: &ImageCube) {
-    for (number, hole) in missing_inputs.iter().enumerate() {
-        let same = |other: &&MissingInput| (&other.item, &other.asset) == (&hole.item, &hole.asset);
+    for (number, input) in missing_inputs.iter().enumerate() {
+        let same =
+            |other: &&MissingInput| (&other.item, &other.asset) == (&input.item, &input.asset);
         if missing_inputs[..number].iter().any(|other| same(&other)) {
             continue;
         }
@@ -293,7 +295,7 @@ pub(super) fn say(missing_inputs: &[MissingInput], cube: &ImageCube) {
             1 => String::new(),
             blocks => format!(" (and in {} more blocks)", blocks - 1),
         };
-        output::say(&format!("missing: {hole}{more}"));
+        output::say(&format!("missing: {input}{more}"));
     }
     for one in cube.left_out() {
         output::say(&format!("left out: {one}"));
@@ -303,7 +305,7 @@ pub(super) fn say(missing_inputs: &[MissingInput], cube: &ImageCube) {
 /// Writes a result.
 #[cfg_attr(
     not(feature = "zarr"),
-    expect(unused_variables, reason = "a cube alone tells how far it is")
+    expect(unused_variables, reason = "only a cube reports progress by itself")
 )]
 async fn write(work: Apply<f32>, to: &To, session: &Session, bar: &ProgressBar) -> Result<Made> {
     let (report, count, stretch) = match to {

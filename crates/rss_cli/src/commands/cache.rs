@@ -1,4 +1,4 @@
-//! `rss cache`: what the file cache holds, and what can go.
+//! `rss cache`: statistics and cleanup of the file cache.
 
 use anyhow::{Context, Result};
 use rss_core::{Removed, Session};
@@ -72,5 +72,5 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     Ok(tokio::task::spawn_blocking(work)
         .await
-        .context("a task of the cache was lost")??)
+        .context("a task of the cache panicked")??)
 }

@@ -1,4 +1,4 @@
-//! From arguments to items: a search, or items that are there already.
+//! From arguments to items: a search, or items of a file, a URL or stdin.
 
 use std::io::{IsTerminal, Read};
 
@@ -13,7 +13,7 @@ use crate::{
     output,
 };
 
-/// Searches.
+/// Runs the search that the arguments describe.
 pub(super) async fn search(session: &Session, args: &Selection) -> Result<QueryResult> {
     search_bands(session, args, &args.canonical).await
 }
@@ -77,8 +77,8 @@ async fn search_bands(
     Ok(found)
 }
 
-/// Fails if the search did not come to its end: what came is used, and the exit code says that
-/// more is missing.
+/// Fails if the search stopped early. Commands call it after their work: the items that were found are used, and
+/// the exit code reports that others are missing.
 pub(super) fn complete(found: &QueryResult) -> Result<()> {
     match &found.report().stopped {
         Some(reason) => bail!("the search stopped early: {reason}"),
@@ -86,7 +86,7 @@ pub(super) fn complete(found: &QueryResult) -> Result<()> {
     }
 }
 
-/// Reads items where arguments name some, else searches.
+/// Reads items where the arguments name a source of them, else searches.
 pub(super) async fn items(session: &Session, args: &Items) -> Result<QueryResult> {
     items_with(session, args, &args.selection.canonical).await
 }
@@ -97,6 +97,7 @@ pub(super) async fn items_with(
     args: &Items,
     canonical: &[String],
 ) -> Result<QueryResult> {
+    // On a terminal a read of stdin would wait for the user to type items.
     let stdin_waits = || !std::io::stdin().is_terminal();
     let found = match args.items.as_deref() {
         None if args.selection.source.is_some() => {
@@ -145,13 +146,13 @@ fn manifest_of(found: &QueryResult) -> Result<Manifest> {
     Manifest::of_item(item).cloned().with_context(|| {
         let whose = match &item.collection {
             Some(collection) => format!("collection `{collection}` has"),
-            None => format!("item {} is of no collection, so it has", item.id),
+            None => format!("item {} has no collection, so it has", item.id),
         };
         format!("{whose} no canonical names; name assets with --bands, or give a --manifest")
     })
 }
 
-/// Says on stderr what a user would want to know of a search.
+/// Reports on stderr the filters that the server ignored, and the items that were skipped.
 pub(super) fn notes(found: &QueryResult) {
     let report = found.report();
     for filter in &report.filters_ignored {
@@ -173,8 +174,7 @@ pub(super) fn notes(found: &QueryResult) {
     }
 }
 
-/// Reads a list of locations, one a line; `-` is stdin. Empty lines and those that begin with `#` do not
-/// count.
+/// Reads a list of locations, one a line; `-` is stdin. Empty lines and those that begin with `#` are ignored.
 pub(super) fn locations(list: &str) -> Result<Vec<Location>> {
     let text = match list {
         "-" => {

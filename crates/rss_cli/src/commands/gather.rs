@@ -29,14 +29,15 @@ use crate::{
 
 pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
     let backend: Backend = args.backend.parse()?;
-    let place = place(args)?;
+    let region = region(args)?;
     let concurrency = match args.concurrency {
         None => None,
         Some(n) => Some(NonZeroUsize::new(n).context("--concurrency is 0, expected at least 1")?),
     };
     let mut builder = SessionBuilder::from_env()?;
     if let Some(n) = concurrency {
-        // A thread of GDAL reads one tile at a time, and no host is asked for less than is wanted.
+        // Each GDAL thread reads one tile at a time, and the limit of requests per host must not be lower than the
+        // requested concurrency.
         builder = builder
             .gdal_threads(n.get())
             .requests_per_host(n.get().max(256));
@@ -59,7 +60,9 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
     let requests: Vec<Request> = files(args)?
         .into_iter()
         .map(|file| {
-            let mut request = Request::new(file).with_region(place).with_level(args.level);
+            let mut request = Request::new(file)
+                .with_region(region)
+                .with_level(args.level);
             request.bands = args.band.map(|band| vec![band]);
             request
         })
@@ -94,7 +97,7 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
     Ok(Found::Something)
 }
 
-/// What a gather gave, without the pixels.
+/// The outcome of a gather, without the pixels.
 struct Gathered {
     report: Report,
     failed: Vec<(Location, Error)>,
@@ -122,12 +125,14 @@ async fn gather(
             bar.set_message(HumanBytes(session.traffic().bytes).to_string());
         }
         let added = match (row.tile, &mut stack) {
+            // A tile of another shape or dtype fails alone; an error of the output file ends the gather.
             (Ok(tile), Some(stack)) => match stack.add(&tile) {
                 Ok(()) => Ok(tile),
                 Err(err) if err.kind() == rss_core::ErrorKind::InvalidInput => Err(err),
                 Err(err) => return Err(err.into()),
             },
             (Err(err), Some(stack)) => {
+                // The array has a row for each file, so that rows match the list.
                 stack.skip()?;
                 Err(err)
             }
@@ -155,7 +160,7 @@ async fn gather(
     })
 }
 
-/// The digest of all tiles, and the processor time that it took: it is no part of the work.
+/// The digest of all tiles, and the CPU time it took, which is subtracted from that of the work.
 #[derive(Default)]
 struct Sums {
     digest: Sha256,
@@ -163,7 +168,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds a tile, on one thread from start to end.
+    /// Adds a tile. It runs on one thread without a suspension, so that the thread's CPU time is that of the digest.
     fn add(&mut self, tile: &Raster) {
         let before = cpu_time(Of::Thread);
         self.digest.update(tile.pixels.to_le_bytes());
@@ -178,13 +183,13 @@ impl Sums {
     }
 }
 
-/// Whose processor time.
+/// The clock of a CPU time.
 enum Of {
     Process,
     Thread,
 }
 
-/// Returns the processor time of this process or thread.
+/// Returns the CPU time of this process or thread.
 #[cfg(unix)]
 fn cpu_time(of: Of) -> Option<Duration> {
     let time = rustix::time::clock_gettime(match of {
@@ -307,7 +312,7 @@ fn explain(plan: &Plan, requests: &[Request], prices: &CostModel, as_json: bool)
     }
     let mut lines = vec![
         format!(
-            "files        {}, of {} nothing is known but the location",
+            "files        {}, {} of them without an index entry: their costs are estimates",
             plan.files, plan.guessed
         ),
         format!("requests     {}", plan.requests),
@@ -322,10 +327,10 @@ fn explain(plan: &Plan, requests: &[Request], prices: &CostModel, as_json: bool)
     }
     lines.push(match cost {
         Some(cost) => format!(
-            "cost         {:.4} USD to the internet, {:.4} USD inside the region, for who pays",
+            "cost         {:.4} USD to the internet, {:.4} USD within the region, for the payer of the requests",
             cost.internet_usd, cost.same_region_usd
         ),
-        None => "cost         unknown: the table of prices names none of the hosts".to_owned(),
+        None => "cost         unknown: the cost model has none of the hosts".to_owned(),
     });
     for (_, err) in &plan.refused {
         lines.push(format!("refused      {err}"));
@@ -334,7 +339,7 @@ fn explain(plan: &Plan, requests: &[Request], prices: &CostModel, as_json: bool)
     Ok(Found::Something)
 }
 
-/// Returns the files of the list, with what the index knows of them; without a list, those of the index.
+/// Returns the files of the list, with their index entries; without a list, the files of the index.
 fn files(args: &GatherArgs) -> Result<Vec<File>> {
     let listed = args.list.as_deref().map(found::locations).transpose()?;
     #[cfg(feature = "index")]
@@ -362,7 +367,7 @@ fn indexed(
     let missing = found.iter().filter(|entry| entry.is_none()).count();
     if missing > 0 {
         output::say(&format!(
-            "note: {missing} of {} files are not in the index; each costs a request more",
+            "note: {missing} of {} files are not in the index; each costs one more request",
             listed.len()
         ));
     }
@@ -372,7 +377,7 @@ fn indexed(
         .collect())
 }
 
-fn place(args: &GatherArgs) -> Result<Region> {
+fn region(args: &GatherArgs) -> Result<Region> {
     if let Some(text) = &args.tile {
         let [col, row] = two(text, "--tile COL,ROW")?;
         return Ok(Region::Tile(TileIndex { col, row }));

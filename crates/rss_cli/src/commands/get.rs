@@ -11,7 +11,7 @@ use crate::{
     output,
 };
 
-/// Steps of the bar.
+/// Steps of the progress bar.
 const STEPS: u64 = 10_000;
 
 pub(crate) async fn run(args: &GetArgs) -> Result<Found> {

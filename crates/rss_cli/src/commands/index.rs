@@ -1,4 +1,4 @@
-//! `rss index`: headers of many files in one Parquet file.
+//! `rss index`: the headers of many files in one Parquet file.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rss_core::{
     ErrorKind, Location, Session,
-    index::{self, BuildReport, Builder, CheckOptions, CheckReport, Index, Info, Source},
+    index::{self, BuildReport, BuildSource, Builder, CheckOptions, CheckReport, Index, Info},
 };
 use serde_json::{Map, Value, json};
 
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &IndexArgs) -> Result<Found> {
     }
 }
 
-/// Returns where an interrupted command keeps what it has read.
+/// Returns the partial file of a build, from which it resumes after an interruption.
 pub(crate) fn partial(args: &IndexArgs) -> Option<PathBuf> {
     match &args.action {
         IndexAction::Build(args) => {
@@ -96,6 +96,7 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
     let report = builder.build(source, &args.output).await;
     bar.finish_and_clear();
     let report = match report {
+        // Without a location it is no missing file: the inputs hold nothing to index.
         Err(err) if err.kind() == ErrorKind::NotFound && err.location().is_none() => {
             output::say(err.message());
             return Ok(Found::Nothing);
@@ -133,7 +134,7 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
     Ok(Found::Something)
 }
 
-/// Names the file once: most errors do.
+/// Formats a failure with the file's location once: most errors contain it.
 fn failure(location: &str, error: &rss_core::Error) -> String {
     match error.location() {
         Some(_) => error.to_string(),
@@ -162,21 +163,21 @@ fn failed(failed: &[index::Failed]) -> Vec<Value> {
     failed.iter().map(one).collect()
 }
 
-async fn source(session: &Session, args: &IndexBuildArgs) -> Result<Source> {
+async fn source(session: &Session, args: &IndexBuildArgs) -> Result<BuildSource> {
     if let Some(list) = &args.list {
-        return Ok(Source::locations(found::locations(list)?));
+        return Ok(BuildSource::locations(found::locations(list)?));
     }
     if let Some(items) = &args.items {
         let found = found::read(session, items).await?;
         found::notes(&found);
         found::complete(&found)?;
-        return Ok(Source::from(&found));
+        return Ok(BuildSource::from(&found));
     }
     if let Some(prefix) = &args.prefix {
-        return Ok(Source::prefix(Location::parse(prefix)?));
+        return Ok(BuildSource::prefix(Location::parse(prefix)?));
     }
     match &args.parquet {
-        Some(path) => Ok(Source::parquet(path)),
+        Some(path) => Ok(BuildSource::parquet(path)),
         None => bail!("nothing to index; name a LIST, --items, --prefix or --parquet"),
     }
 }
@@ -244,13 +245,13 @@ async fn check(path: &Path, options: CheckOptions, json: bool) -> Result<Found> 
     if json {
         output::json(&found_of(&report))?;
     } else {
-        let said = |what: &str, places: &[Location]| -> Vec<Vec<String>> {
-            let row = |place: &Location| vec![what.to_owned(), place.to_string()];
-            places.iter().map(row).collect()
+        let rows_of = |state: &str, files: &[Location]| -> Vec<Vec<String>> {
+            let row = |file: &Location| vec![state.to_owned(), file.to_string()];
+            files.iter().map(row).collect()
         };
         let rows = [
-            said("changed", &report.changed),
-            said("missing", &report.missing),
+            rows_of("changed", &report.changed),
+            rows_of("missing", &report.missing),
         ];
         if !rows.concat().is_empty() {
             output::table(&["state", "file"], &rows.concat())?;
@@ -268,20 +269,17 @@ async fn check(path: &Path, options: CheckOptions, json: bool) -> Result<Found> 
     for one in &report.failed {
         output::say(&failure(&one.location, &one.error));
     }
-    // A changed file whose header cannot be read is listed twice.
+    // Not the sum of the lists: a changed file whose header cannot be read is both changed and failed.
     let wrong = report.checked.saturating_sub(report.ok + report.updated);
     if wrong > 0 {
-        bail!(
-            "{wrong} of {} files are not what the index says",
-            report.checked
-        );
+        bail!("{wrong} of {} files differ from the index", report.checked);
     }
     Ok(Found::Something)
 }
 
 fn found_of(report: &CheckReport) -> Value {
     let hrefs =
-        |places: &[Location]| -> Vec<String> { places.iter().map(ToString::to_string).collect() };
+        |files: &[Location]| -> Vec<String> { files.iter().map(ToString::to_string).collect() };
     json!({
         "checked": report.checked,
         "ok": report.ok,

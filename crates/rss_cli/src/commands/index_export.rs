@@ -1,4 +1,4 @@
-//! `rss index export`: an index in the formats of others.
+//! `rss index export`: an index as Kerchunk references or a virtual raster.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `rss info`: what a raster says of itself.
+//! `rss info`: the metadata of a raster.
 
 use anyhow::Result;
 use rss_core::{Backend, Crs, Location, Masking, Profile, Session, reader};

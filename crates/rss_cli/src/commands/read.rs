@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &ReadArgs) -> Result<Found> {
     if let Some(band) = args.band {
         request = request.with_bands([band]);
     }
-    // Known before any byte is fetched, so that a typing error costs nothing.
+    // Checked before any byte is fetched, so that a typing error costs nothing.
     let to_file = (args.output != "-").then(|| Path::new(&args.output));
     if let Some(path) = to_file {
         Format::of_path(path)?;

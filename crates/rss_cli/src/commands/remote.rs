@@ -12,7 +12,7 @@ use crate::{
     output,
 };
 
-/// How long a presigned URL is good.
+/// The validity of a presigned URL.
 const EXPIRES: Duration = Duration::from_secs(3600);
 
 pub(crate) async fn run(args: &RemoteArgs) -> Result<Found> {

@@ -1,4 +1,4 @@
-//! `rss sample`: points and zones of many images, as a table.
+//! `rss sample`: samples at points and zonal statistics of many images, as a table.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use super::found;
 use crate::{Found, args::SampleArgs, output};
 
 pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
-    // What can be wrong without a request is found before one.
+    // Arguments that can be checked without a request are checked before the first one.
     let shapes = Shapes::of(args)?;
     let to = to(&args.output)?;
     let options = options(args)?;
@@ -55,8 +55,8 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
     if table.is_empty() {
         found::complete(&found)?;
         let why = match report.missing_inputs.is_empty() {
-            true => "no image holds a pixel of what is asked for",
-            false => "no image that could be read holds a pixel of what is asked for",
+            true => "no image holds a pixel of the points or zones",
+            false => "no image that could be read holds a pixel of the points or zones",
         };
         output::say(&format!("nothing found: {why}"));
         return Ok(Found::Nothing);
@@ -68,10 +68,10 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
         let missing_inputs: Vec<_> = report
             .missing_inputs
             .iter()
-            .map(|hole| json!({"item": hole.item, "asset": hole.asset, "error": hole.message}))
+            .map(|input| json!({"item": input.item, "asset": input.asset, "error": input.message}))
             .collect();
         let columns = table.columns().iter().map(|column| &column.name);
-        let mut said = json!({
+        let mut document = json!({
             "location": args.output,
             "rows": table.len(),
             "columns": columns.collect::<Vec<_>>(),
@@ -79,16 +79,16 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
             "left_out": report.left_out,
             "nowhere": report.nowhere,
             "missing_inputs": missing_inputs,
-            // The key that it had first.
+            // The former key, for programs that read it.
             "holes": missing_inputs,
             "requests": traffic.requests,
             "bytes": traffic.bytes,
             "wall_s": start.elapsed().as_secs_f64(),
         });
         if to.is_none() {
-            said["rows"] = table.json().collect();
+            document["rows"] = table.json().collect();
         }
-        output::json(&said)?;
+        output::json(&document)?;
     } else if to.is_some() {
         output::lines([format!(
             "{}: {} rows, from {} images, in {:.2} s",
@@ -101,7 +101,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
     Ok(Found::Something)
 }
 
-/// What is sampled.
+/// The points or zones that are sampled.
 enum Shapes {
     Points(Points),
     Zones(Zones, Statistics),
@@ -138,12 +138,13 @@ impl Shapes {
             if let Some(edges) = &args.histogram {
                 let numbers: Result<Vec<f64>, _> =
                     edges.split(',').map(|edge| edge.trim().parse()).collect();
-                let wrong = || format!("--histogram `{edges}` is not numbers with commas between");
-                statistics = statistics.with_histogram(numbers.with_context(wrong)?)?;
+                let message =
+                    || format!("--histogram `{edges}` is not numbers separated by commas");
+                statistics = statistics.with_histogram(numbers.with_context(message)?)?;
             }
             return Ok(Self::Zones(zones, statistics));
         }
-        let places: Vec<[f64; 2]> = args
+        let coordinates: Vec<[f64; 2]> = args
             .point
             .iter()
             .map(|text| {
@@ -151,11 +152,11 @@ impl Shapes {
                     .split(',')
                     .map(|part| part.trim().parse().ok())
                     .collect();
-                let place = numbers.and_then(|numbers| <[f64; 2]>::try_from(numbers).ok());
-                place.with_context(|| format!("--point `{text}` is not two numbers LON,LAT"))
+                let point = numbers.and_then(|numbers| <[f64; 2]>::try_from(numbers).ok());
+                point.with_context(|| format!("--point `{text}` is not two numbers LON,LAT"))
             })
             .collect::<Result<_>>()?;
-        let points = Points::new(places, crs.unwrap_or(Crs::Epsg(4326)));
+        let points = Points::new(coordinates, crs.unwrap_or(Crs::Epsg(4326)));
         Ok(Self::Points(points.context("--point")?))
     }
 
@@ -192,13 +193,13 @@ fn to(text: &str) -> Result<Option<PathBuf>> {
     }
     let location = Location::parse(text)?;
     let Some(path) = location.as_local() else {
-        bail!("{location}: a table is written to a file of this machine, or to stdout");
+        bail!("{location}: a table can only be written to a local file, or to stdout");
     };
     TableFormat::of_path(path)?;
     Ok(Some(path.to_owned()))
 }
 
-/// Finds items: those around the shapes, where the search names no area.
+/// Finds items. A search without an area is limited to the bounding box of the points or zones.
 async fn items(session: &Session, args: &SampleArgs, shapes: &Shapes) -> Result<QueryResult> {
     let selection = &args.items.selection;
     let has_area = !selection.scene.is_empty()
@@ -240,7 +241,7 @@ fn options(args: &SampleArgs) -> Result<SampleOptions> {
 fn write(args: &SampleArgs, to: Option<&Path>, table: &Table) -> Result<()> {
     match to {
         Some(path) => table.save(path)?,
-        // The document has the rows.
+        // The JSON document holds the rows.
         None if args.json => {}
         None => {
             let mut text = Vec::new();
@@ -254,10 +255,10 @@ fn write(args: &SampleArgs, to: Option<&Path>, table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Says what is missing.
+/// Reports missing inputs, items left out, and points or zones on no image, on stderr.
 fn say(report: &SampleReport) {
-    for hole in &report.missing_inputs {
-        output::say(&format!("missing: {hole}"));
+    for input in &report.missing_inputs {
+        output::say(&format!("missing: {input}"));
     }
     for one in &report.left_out {
         output::say(&format!("left out: {one}"));

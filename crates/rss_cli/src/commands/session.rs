@@ -1,9 +1,9 @@
-//! The session of a command that keeps to a budget of memory.
+//! The session of a command with a memory budget.
 
 use anyhow::{Result, ensure};
 use rss_core::{Session, SessionBuilder};
 
-/// Makes a session of the environment, with a budget in MB if one is chosen.
+/// Builds a session from the environment, with a budget in MB if one is chosen.
 pub(super) fn with_budget(megabytes: Option<u64>) -> Result<Session> {
     let mut builder = SessionBuilder::from_env()?;
     if let Some(megabytes) = megabytes {

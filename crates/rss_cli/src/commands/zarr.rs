@@ -1,4 +1,4 @@
-//! `rss zarr`: cubes of images, and arrays of others.
+//! `rss zarr`: cubes of images, and Zarr arrays of other writers.
 
 use std::{
     io::Write,
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &ZarrArgs) -> Result<Found> {
     }
 }
 
-/// Returns where the shards of a write are kept, if that is a folder.
+/// Returns the folder of an interrupted write, which resumes from the shards in it.
 pub(crate) fn partial(args: &ZarrArgs) -> Option<PathBuf> {
     match &args.action {
         ZarrAction::Write(args) => Location::parse(&args.to)
@@ -52,7 +52,7 @@ pub(crate) fn partial(args: &ZarrArgs) -> Option<PathBuf> {
     }
 }
 
-/// Returns where a cube is: below a location, or in a branch of the repository there.
+/// Returns the root of a cube: a location, or a branch of the Icechunk repository at it.
 fn root(location: &str, branch: Option<&str>) -> Result<Root> {
     let location = Location::parse(location)?;
     Ok(match branch {
@@ -65,7 +65,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     let to = root(&args.to, args.icechunk.as_deref())?;
     let options = options(args)?;
     let session = session::with_budget(args.budget)?;
-    // Known before anything is searched.
+    // Checked before the search, so that a typing error costs nothing.
     let mut on_grid = on_grid(&session, &args.onto, &args.items.selection)
         .await?
         .with_grouping(args.by.parse()?)
@@ -150,7 +150,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         )];
         if resumed > 0 {
             lines.push(format!(
-                "{resumed} of the shards were there from a write that had been stopped"
+                "{resumed} of the shards had been written before an interruption"
             ));
         }
         if known > 0 {
@@ -161,7 +161,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     Ok(Found::Something)
 }
 
-/// Returns true if images are put on a grid before they are written, and not copied.
+/// Returns true if images are put on one grid by `apply` before they are written, rather than copied.
 fn is_computed(args: &ZarrWriteArgs) -> bool {
     let onto = &args.onto;
     onto.grid.is_some()
@@ -173,7 +173,7 @@ fn is_computed(args: &ZarrWriteArgs) -> bool {
         || args.mosaic != "first"
 }
 
-/// Returns options that put images on the grid of the cube that is there.
+/// Returns options that put images on the grid of the existing cube.
 async fn like_stored(
     session: &Session,
     to: &Root,
@@ -189,20 +189,18 @@ async fn like_stored(
         apply::Grid::Resolution(side) | apply::Grid::Utm(side) => grid.resolution() != Some(*side),
         _ => false,
     };
-    ensure!(
-        !differs,
-        "the cube lies on {grid}, another grid is asked for"
-    );
-    // What it covers was decided when it was made.
+    ensure!(!differs, "the cube is on {grid}, another grid is requested");
+    // The extent of a cube is fixed at its creation.
     options.bbox = None;
     Ok(options.with_grid(apply::Grid::Of(grid.clone())))
 }
 
-/// Names the way out where images lie on several grids.
+/// Adds a hint to the error of images on several grids: which options put them on one.
 fn hinted(err: rss_core::Error, is_computed: bool) -> anyhow::Error {
-    let ways = ["reproject it first", "resample it first"];
-    let is_apart = ways.iter().any(|way| err.message().ends_with(way));
-    match is_apart && !is_computed {
+    // The ends of the messages of `Lattice::extent`.
+    let endings = ["reproject it first", "resample it first"];
+    let is_misaligned = endings.iter().any(|ending| err.message().ends_with(ending));
+    match is_misaligned && !is_computed {
         true => anyhow!("{err}; --resolution (with --crs) or --grid put images on one grid"),
         false => err.into(),
     }
@@ -239,7 +237,7 @@ async fn read(args: &ZarrReadArgs) -> Result<Found> {
     );
     let session = Session::from_env()?;
     let root = root(&args.location, args.icechunk.as_deref())?;
-    // Known before any byte is fetched, so that a typing error costs nothing.
+    // Checked before any byte is fetched, so that a typing error costs nothing.
     let to_file = (args.output != "-").then(|| Path::new(&args.output));
     if let Some(path) = to_file {
         Format::of_path(path)?;
@@ -285,7 +283,7 @@ fn range(text: &str) -> Result<Range<u64>> {
     ends.with_context(|| format!("`{text}` is not START:END, as in 0:3,0:512,0:512"))
 }
 
-/// Reads a box of an array as (all axes before the last two, rows, columns).
+/// Reads a region of an array as (all axes before the last two flattened, rows, columns).
 async fn of_array(
     session: &Session,
     root: &Root,
@@ -312,7 +310,7 @@ async fn of_array(
     Ok((raster, shape))
 }
 
-/// Reads some dates of a band as the bands of a raster.
+/// Reads time steps of a band as the bands of a raster.
 async fn of_cube(
     session: &Session,
     root: &Root,
@@ -320,7 +318,7 @@ async fn of_cube(
 ) -> Result<(Raster, Vec<u64>)> {
     let cube = match Cube::open(session, root).await {
         Err(err) if err.kind() == ErrorKind::Unsupported => {
-            return Err(err).context("no cube; name an array of it, and --ranges");
+            return Err(err).context("not a cube: name an array of it, and --ranges");
         }
         opened => opened?,
     };
@@ -360,26 +358,26 @@ async fn of_cube(
 
 async fn info(root: &Root, as_json: bool) -> Result<Found> {
     let session = Session::from_env()?;
-    let said = match Cube::open(&session, root).await {
+    let document = match Cube::open(&session, root).await {
         Ok(cube) => said_of_cube(&cube)?,
         Err(err) if err.kind() == ErrorKind::Unsupported => {
             match Array::open(&session, root).await {
                 Ok(array) => said_of_array(&array),
-                // Of a group the cube's words say more.
+                // A group that is not a cube: the cube's error tells more than the array's.
                 Err(_) => return Err(err.into()),
             }
         }
         Err(err) if err.kind() == ErrorKind::NotFound => {
-            // Perhaps an array of Zarr v2.
+            // Without `zarr.json` it may be an array of Zarr v2.
             said_of_array(&Array::open(&session, root).await?)
         }
         Err(err) => return Err(err.into()),
     };
     if as_json {
-        output::json(&said)?;
+        output::json(&document)?;
         return Ok(Found::Something);
     }
-    let lines = said
+    let lines = document
         .as_object()
         .into_iter()
         .flatten()
@@ -458,7 +456,7 @@ fn said_of_cube(cube: &Cube) -> Result<Value> {
     }))
 }
 
-/// JSON has no word for what is no number.
+/// Returns a number as JSON; NaN and infinity, which JSON lacks, as text.
 fn number(value: Option<f64>) -> Value {
     match value {
         Some(value) if value.is_finite() => json!(value),

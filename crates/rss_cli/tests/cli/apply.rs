@@ -160,7 +160,7 @@ fn a_look_says_what_is_black_and_white() {
     for (range, output, said) in [
         ("0", "x.png", "--range `0` is not LOW,HIGH"),
         ("3,3", "x.png", "a stretch from 3 to 3"),
-        ("0,1", "x.tif", "--range is for a look"),
+        ("0,1", "x.tif", "--range is for a quicklook"),
     ] {
         let how = ["--canonical", "red", "--range", range, "-o", output];
         let ran = stage.run(&args("mosaic", &url, &how));
@@ -182,13 +182,13 @@ fn what_cannot_be_made_is_one_clear_error() {
         (
             &["--expr", "nir", "-o", "x.jpg"],
             match cfg!(feature = "zarr") {
-                true => "is one of .tif, .npy, .bin, .png, or .zarr for a cube",
-                false => "is one of .tif, .npy, .bin, .png",
+                true => "must be one of .tif, .npy, .bin, .png, or .zarr for a cube",
+                false => "must be one of .tif, .npy, .bin, .png",
             },
         ),
         (
             &["--expr", "nir", "--mask", "fog", "-o", "x.tif"],
-            "mask class `fog` is not known",
+            "mask class `fog` is unknown",
         ),
         (
             &["--expr", "nir", "--reduce", "mode", "-o", "x.tif"],
@@ -239,7 +239,7 @@ fn what_cannot_be_made_is_one_clear_error() {
     let items = stage.write("items.json", items);
     let ran = stage.run(&["apply", "--items", &items, "--expr", "red", "-o", "x.tif"]);
     assert!(
-        ran.error().contains("item a-day is of no collection"),
+        ran.error().contains("item a-day has no collection"),
         "{ran:?}"
     );
 }

@@ -207,7 +207,7 @@ fn places_on_the_earth_are_found() {
     let ran = stage.run(&["gather", &list, "--point=-30,60"]);
     assert_eq!(ran.code, Some(2));
     assert!(
-        ran.stderr.contains("the point -30,60 is not in the image"),
+        ran.stderr.contains("point -30,60 is outside the image"),
         "{}",
         ran.stderr
     );
@@ -227,11 +227,11 @@ fn bad_input_is_one_clear_line() {
             "cannot be used with",
         ),
         (&[&list, "--concurrency", "0"], "--concurrency is 0"),
-        (&[&list, "--hedge", "2"], "expected a part between 0 and 1"),
+        (&[&list, "--hedge", "2"], "expected one between 0 and 1"),
         (&[&list, "--backend", "magic"], "magic"),
         (
             &[&list, "-o", "tiles.tif"],
-            "the ending of a file of many rasters is .npy",
+            "the extension of a file of many rasters must be .npy",
         ),
         (&[&list, "--point", "1,2", "--size", "0,4"], "--size is 0,4"),
     ];

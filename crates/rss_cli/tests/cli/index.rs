@@ -157,10 +157,7 @@ fn drift_is_named_and_mended() {
     stage.bed.put(BUCKET, &key, other);
     let ran = stage.run(&["index", "check", "a.parquet", "--json"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert_eq!(
-        ran.stderr,
-        "rss: 1 of 8 files are not what the index says\n"
-    );
+    assert_eq!(ran.stderr, "rss: 1 of 8 files differ from the index\n");
     let checked: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(checked["changed"][0], format!("s3://{BUCKET}/{key}"));
     // Its new header is refused: it is changed, and it failed, and it is one file.
@@ -169,7 +166,7 @@ fn drift_is_named_and_mended() {
     let ran = stage.run(&["index", "check", "a.parquet", "--update"]);
     assert!(
         ran.stderr
-            .ends_with("rss: 1 of 8 files are not what the index says\n"),
+            .ends_with("rss: 1 of 8 files differ from the index\n"),
         "{ran:?}"
     );
     stage.bed.clear_faults();

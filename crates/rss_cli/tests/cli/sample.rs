@@ -313,7 +313,7 @@ fn what_cannot_be_sampled_is_one_clear_error() {
         ),
         (
             &["--point", "153.05,-25.35", "-o", "s3://bucket/out.csv"],
-            "a file of this machine",
+            "a local file",
         ),
         (
             &["--point", "153.05,-25.35", "-o", "none/out.csv"],
@@ -321,15 +321,15 @@ fn what_cannot_be_sampled_is_one_clear_error() {
         ),
         (
             &["--point", "153.05,-25.35", "--mask", "fog"],
-            "mask class `fog` is not known",
+            "mask class `fog` is unknown",
         ),
         (
-            &["--point", "153.05,-25.35", "--on-failure", "skip"],
-            "--on-failure `skip`",
+            &["--point", "153.05,-25.35", "--on-failure", "guess"],
+            "--on-failure `guess`",
         ),
         (
             &["--zones", "fields.json", "--crs", "999999"],
-            "EPSG:999999 cannot be turned into degrees",
+            "EPSG:999999 cannot be converted to degrees",
         ),
     ] {
         let ran = stage.seed("sample", &[&["--canonical", "red"], more].concat());

@@ -170,11 +170,14 @@ fn what_cannot_be_is_one_clear_error() {
         (&["--chunk", "1,2"], "`1,2` is not TIME,Y,X"),
         (
             &["--chunk", "1,10,10", "--shard", "1,15,10"],
-            "shard 1,15,10 is no whole number of chunks 1,10,10",
+            "shard 1,15,10 is not a whole number of chunks 1,10,10",
         ),
         (&["--budget", "0"], "--budget is 0"),
         (&["--budget", "1"], "more than the budget of 1 MB"),
-        (&["--nodata", "70000"], "nodata 70000 is no int16"),
+        (
+            &["--nodata", "70000"],
+            "nodata 70000 is not a value of int16",
+        ),
         (
             &["--overview-resampling", "cubic"],
             "overviews by cubic: expected nearest, bilinear, average",
@@ -189,7 +192,7 @@ fn what_cannot_be_is_one_clear_error() {
         ),
         (&["--by", "week"], "grouping `week` is not one of item, day"),
         (&["--mosaic", "best"], "mosaic `best` is not one of first"),
-        (&["--mask", "fog"], "mask class `fog` is not known"),
+        (&["--mask", "fog"], "mask class `fog` is unknown"),
         (&["--crs", "utm"], "--resolution"),
         (&["--grid", "none.tif"], "none.tif"),
         (&["--grid", "a.tif", "--resolution", "10"], "--grid"),
@@ -197,8 +200,11 @@ fn what_cannot_be_is_one_clear_error() {
             &["--on-failure", "guess"],
             "--on-failure `guess` is not one of fail, skip",
         ),
-        (&["--reflectance", "--nodata", "1e300"], "is no float32"),
-        (&["--append"], "no cube: no zarr.json is there"),
+        (
+            &["--reflectance", "--nodata", "1e300"],
+            "is not a value of float32",
+        ),
+        (&["--append"], "no cube: zarr.json does not exist"),
     ] {
         let ran = stage.run(&write(&url, "cube.zarr", more));
         assert!(ran.error().contains(said), "{said}: {ran:?}");
@@ -212,7 +218,7 @@ fn what_cannot_be_is_one_clear_error() {
     assert!(
         other
             .error()
-            .contains("append to it, or choose another place")
+            .contains("append to it, or choose another location")
     );
     let append = stage
         .run(&write(&url, "cube.zarr", &["--append", "--json"]))
@@ -239,7 +245,7 @@ fn what_cannot_be_is_one_clear_error() {
                 "-o",
                 "a.npy",
             ],
-            "4..5 of axis 0 is not a part of its 4 samples",
+            "4..5 of axis 0 is empty or outside of its 4 samples",
         ),
         (
             &[
@@ -295,7 +301,7 @@ fn what_cannot_be_is_one_clear_error() {
         ),
         (
             &["read", "cube.zarr/nbart_red", "-o", "a.npy"],
-            "no cube; name an array of it, and --ranges",
+            "not a cube: name an array of it, and --ranges",
         ),
     ] {
         let ran = stage.run(&[&["zarr"][..], args].concat());
@@ -493,7 +499,7 @@ fn images_on_several_grids_want_one_and_are_put_on_it() {
         "--append",
     ];
     let ran = write("cube.zarr", &other);
-    assert!(ran.error().contains("another grid is asked for"), "{ran:?}");
+    assert!(ran.error().contains("another grid is requested"), "{ran:?}");
     // What is there already need not lie anywhere.
     let again = write("cube.zarr", &["--append", "--json"]).json();
     assert_eq!((&again["steps"], &again["known"]), (&json!(0), &json!(2)));

@@ -1,4 +1,4 @@
-//! What a closure sees: a block of samples with the names of its axes.
+//! The argument of a closure: a block of samples with the names of its axes.
 
 use std::sync::Arc;
 
@@ -14,9 +14,11 @@ use crate::{
     warp,
 };
 
-/// A type that blocks can have: `f32` and `f64` take samples of any real type, with NaN where there is no data,
-/// rounded if they do not fit (whole numbers above 2^24 in `f32`, above 2^53 in `f64`); whole numbers take raw
-/// samples of their own type alone, with the band's nodata value.
+/// A sample type of blocks.
+///
+/// `f32` and `f64` take samples of any real type, with NaN as nodata, rounded where they are not exact (integers
+/// above 2^24 in `f32`, above 2^53 in `f64`). Integers take raw samples of their own dtype only, with the band's
+/// nodata value.
 pub trait BlockSample: Sample + private::Loads + Send + Sync + 'static {}
 
 impl<T: Sample + private::Loads + Send + Sync + 'static> BlockSample for T {}
@@ -24,19 +26,18 @@ impl<T: Sample + private::Loads + Send + Sync + 'static> BlockSample for T {}
 pub(super) mod private {
     use super::*;
 
-    #[expect(private_bounds, reason = "sealed: nobody else implements it")]
     pub trait Loads: warp::Warped {
-        /// The sample that means "no data" in a block.
+        /// Returns the nodata sample of a block.
         fn fill(nodata: Option<f64>) -> Self;
 
-        /// Returns true if a band of this type, scaled like this, can be loaded.
+        /// Returns true if a band of this dtype, with this scale and offset, can be loaded.
         fn takes(dtype: crate::DataType, scaling: Scaling) -> bool;
 
-        /// Makes samples of one band of this type, or none where they are of it already.
+        /// Converts the samples of one band; none where they have this type already.
         fn of(pixels: &Pixels, scaling: Scaling, nodata: Option<f64>) -> Option<Array2<Self>>;
 
-        /// Writes what [`of`](Self::of) makes into an image of the same shape, and returns how many samples are
-        /// valid; none where they are of this type already.
+        /// Converts as [`of`](Self::of) does, into an array of the same shape, and returns the number of valid
+        /// samples; none where they have this type already.
         fn put(
             pixels: &Pixels,
             scaling: Scaling,
@@ -88,7 +89,7 @@ pub(super) mod private {
 
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "rounding is what is asked for"
+        reason = "f32 is the requested precision"
     )]
     fn rounded(value: f64) -> f32 {
         value as f32
@@ -98,10 +99,12 @@ pub(super) mod private {
         ($($type:ty),*) => {$(
             impl Loads for $type {
                 fn fill(nodata: Option<f64>) -> Self {
+                    // Without a nodata value 0 is only initial memory: `check_gaps` refuses to leave it as a pixel.
                     sample_of(nodata.unwrap_or(0.0))
                 }
 
                 fn takes(dtype: crate::DataType, scaling: Scaling) -> bool {
+                    // Scaled values and other dtypes would need rounding, which is the user's choice: float32.
                     dtype == Self::DTYPE && scaling.is_identity()
                 }
 
@@ -123,34 +126,34 @@ pub(super) mod private {
     raw!(u8, i8, u16, i16, u32, i32, u64, i64);
 }
 
-/// Pixels of a part of a cube, (time, band, y, x).
+/// The samples of one block of a cube, (time, band, y, x).
 #[derive(Clone, Debug)]
 pub struct Block<T> {
     pub(super) data: Array4<T>,
     pub(super) bands: Arc<[ImageCubeBand]>,
     pub(super) steps: Arc<[Step]>,
-    /// Without the halo.
+    /// The block without its halo.
     pub(super) window: Window,
-    /// With it.
+    /// The block with its halo, clipped to the grid.
     pub(super) seen: Window,
-    /// Of all of the cube.
+    /// The grid of the complete cube.
     pub(super) grid: Arc<GeoBox>,
 }
 
 impl<T> Block<T> {
-    /// Returns all samples, (time, band, y, x), the halo included.
+    /// Returns all samples, (time, band, y, x), including the halo.
     pub fn data(&self) -> ArrayView4<'_, T> {
         self.data.view()
     }
 
-    /// Returns the samples of a band, (time, y, x), by its name in all products or the asset's key.
+    /// Returns the samples of a band, (time, y, x), by its canonical name or the asset's key.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] naming the band, and those that there are.
+    /// [`ErrorKind::InvalidInput`] naming the band, and the bands of the cube.
     pub fn band(&self, name: &str) -> Result<ArrayView3<'_, T>> {
-        let place = place_of(&self.bands, name)?;
-        Ok(self.data.index_axis(ndarray::Axis(1), place))
+        let index = place_of(&self.bands, name)?;
+        Ok(self.data.index_axis(ndarray::Axis(1), index))
     }
 
     /// Returns the bands, in their order.
@@ -158,27 +161,27 @@ impl<T> Block<T> {
         &self.bands
     }
 
-    /// Returns the dates, in their order.
+    /// Returns the time steps, in their order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Returns the time of the first image of each date.
+    /// Returns the time of the first image of each time step.
     pub fn times(&self) -> Vec<DateTime<Utc>> {
         self.steps.iter().map(|step| step.time).collect()
     }
 
-    /// Returns where the block lies in the cube's grid, without the halo.
+    /// Returns the window of the block in the cube's grid, without the halo.
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// Returns the grid of the samples, the halo included.
+    /// Returns the grid of the samples, including the halo.
     pub fn grid(&self) -> GeoBox {
         self.grid.of_window(&self.seen)
     }
 
-    /// Cuts the halo off an image (y, x) of the samples' size.
+    /// Crops the halo of an image (y, x) of the samples' size.
     ///
     /// # Errors
     ///
@@ -196,7 +199,7 @@ impl<T> Block<T> {
         Ok(image.slice_move(ndarray::s![rows.0..rows.1, cols.0..cols.1]))
     }
 
-    /// Returns the rows and columns of the window within what is seen: first, and one past the last.
+    /// Returns the ranges of rows and columns of the window within the samples: first, and one past the last.
     pub(super) fn inner(&self) -> [(usize, usize); 2] {
         let row = (self.window.row - self.seen.row) as usize;
         let col = (self.window.col - self.seen.col) as usize;
@@ -207,8 +210,9 @@ impl<T> Block<T> {
     }
 }
 
-/// Finds a band by its name or its asset's key.
+/// Returns the index of a band, by its name or else its asset's key.
 pub(super) fn place_of(bands: &[ImageCubeBand], name: &str) -> Result<usize> {
+    // Names first: the key of one asset may be the canonical name of another's band.
     let by_name = bands.iter().position(|band| band.name == name);
     let found = by_name.or_else(|| bands.iter().position(|band| band.asset == name));
     found.ok_or_else(|| {

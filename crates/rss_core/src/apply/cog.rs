@@ -14,10 +14,10 @@ use crate::{
 };
 
 impl<O: Sample + Send + Sync + 'static> Apply<O> {
-    /// Computes everything into a Cloud Optimized GeoTIFF, in one pass: memory is that of the blocks under
-    /// way. It is there when it is complete.
+    /// Computes the result into a Cloud Optimized GeoTIFF, in one pass: memory is that of the blocks under way. The
+    /// file appears when it is complete.
     ///
-    /// Nodata and band names are those of the result where `options` state none; blocks are whole tiles.
+    /// Nodata and band names are those of the result where `options` state none; a block is a multiple of a tile.
     ///
     /// # Errors
     ///
@@ -42,11 +42,11 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         }
         let mut report = self.report();
         let mut blocks = std::pin::pin!(self.blocks());
-        // It says how many bands there are.
+        // The header needs the number of bands, which only the first computed block tells.
         let Some(first) = blocks.try_next().await? else {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                "a grid without pixels: nothing was computed",
+                "the grid has no pixels: nothing was computed",
             ));
         };
         let bands = first.samples.dim().0;

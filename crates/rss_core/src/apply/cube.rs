@@ -1,4 +1,4 @@
-//! A cube that is not read yet: images of a query on one grid, in groups of time.
+//! A lazy cube: the images of a query on one grid, grouped into time steps. No pixel is read here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ use crate::{
 
 /// Images of a query on one grid, (time, band, y, x), read block by block.
 ///
-/// Cheap to clone: clones share what they open.
+/// Cheap to clone: clones share their open files.
 #[derive(Clone, Debug)]
 pub struct ImageCube(pub(super) Arc<Inner>);
 
@@ -38,37 +38,37 @@ pub struct ImageCube(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) session: Session,
     pub(super) grid: Arc<GeoBox>,
-    /// The grid with the pixels around it that decide about its own in a mask.
+    /// The grid with a margin: mask cleanup (opening, dilation) needs the neighbours of its outer pixels.
     pub(super) mask_grid: Arc<GeoBox>,
     pub(super) bands: Arc<[ImageCubeBand]>,
     pub(super) steps: Arc<[Step]>,
-    /// The images of each date, in the order in which they are laid over each other.
+    /// The images of each time step, in the order of the mosaic: of two valid pixels the first image's wins.
     pub(super) images: Vec<Vec<ItemImage>>,
     pub(super) left_out: Vec<String>,
-    /// What is known to be missing before anything is read.
+    /// Assets that the items lack, known before anything is read.
     pub(super) missing_inputs: Vec<MissingInput>,
     pub(super) options: ImageCubeOptions,
 }
 
-/// One item. Parts of a cube share its files.
+/// The bands and masks of one item. Parts of a cube share its open files.
 #[derive(Clone, Debug)]
 pub(super) struct ItemImage {
     /// For each band of the cube; none where the item lacks it.
     pub(super) bands: Vec<Option<Arc<BandSource>>>,
     pub(super) masks: Arc<[(BandSource, BandMask)]>,
-    /// True if a mask is missing: then nothing of the image may show.
+    /// True if the item lacks a mask asset: then all pixels of the image are nodata.
     pub(super) hidden: bool,
 }
 
 impl ImageCube {
-    /// Makes a cube of what a search found. Asks for headers only where the catalogue does not say on which
-    /// grid an image lies, and for one where it states no nodata value of a band.
+    /// Creates a cube from the result of a search. Fetches headers only of images whose grid the catalogue does not
+    /// state, and one for each band whose nodata value it does not state.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if nothing was found, images share no grid and none is chosen, a mask
-    /// class or a scale is not known, or an item lacks a band and [`OnFailure::Fail`] is chosen; what the
-    /// files' stores answer.
+    /// class or a scale is not known, or an item lacks a band and [`OnFailure::Fail`] is chosen; errors of the
+    /// files' stores.
     pub async fn of(found: &QueryResult, options: &ImageCubeOptions) -> Result<Self> {
         let Images {
             mut bands,
@@ -78,16 +78,16 @@ impl ImageCube {
             left_out,
         } = Images::of(found, options)?;
         let items = &found.items().items;
-        let of_kept: Vec<(&Item, &ItemImage)> = items
+        let used: Vec<(&Item, &ItemImage)> = items
             .iter()
             .zip(&images)
             .filter_map(|(item, image)| Some((item, image.as_ref()?)))
             .collect();
-        let grid = grid_of(found, &of_kept, &bands, options).await?;
-        for (place, band) in bands.iter_mut().enumerate() {
-            let sources = of_kept
+        let grid = grid_of(found, &used, &bands, options).await?;
+        for (index, band) in bands.iter_mut().enumerate() {
+            let sources = used
                 .iter()
-                .filter_map(|(_, image)| image.bands.get(place)?.as_deref());
+                .filter_map(|(_, image)| image.bands.get(index)?.as_deref());
             band.nodata = nodata_of(found.session(), &grid, sources).await;
         }
         let steps = grouped.groups.iter().map(|group| Step {
@@ -134,38 +134,38 @@ impl ImageCube {
         &self.0.bands
     }
 
-    /// Returns the dates, in order.
+    /// Returns the time steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.0.steps
     }
 
-    /// Returns the items that were left out because another stands for them, and why.
+    /// Returns the items that were left out as duplicates of others, and why.
     pub fn left_out(&self) -> &[String] {
         &self.0.left_out
     }
 }
 
-/// What a search found: where the files of its items are, in groups of time.
+/// The images of a search, grouped into time steps.
 pub(super) struct Images {
     pub(super) bands: Vec<ImageCubeBand>,
     pub(super) grouped: Grouped,
-    /// For each item its image, unless another item stands for it.
+    /// For each item its image; none for a duplicate that was left out.
     pub(super) images: Vec<Option<ItemImage>>,
     pub(super) missing_inputs: Vec<MissingInput>,
-    /// Items that another stands for, and why.
+    /// Items that were left out, and why.
     pub(super) left_out: Vec<String>,
 }
 
 impl Images {
-    /// Asks for nothing.
+    /// Groups the items and locates their files. Costs no request.
     ///
     /// # Errors
     ///
-    /// As of [`ImageCube::of`], but for grids and stores.
+    /// As of [`ImageCube::of`], except those of grids and stores.
     pub(super) fn of(found: &QueryResult, options: &ImageCubeOptions) -> Result<Self> {
         let items = &found.items().items;
         if items.is_empty() {
-            let message = "no items: nothing was found";
+            let message = "the search found no items";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let manifests: Vec<Option<&Manifest>> = items
@@ -190,30 +190,31 @@ impl Images {
             grouping = grouping.with_cloud_cover(property);
         }
         let grouped = time::group(items, &grouping)?;
-        let mut kept: Vec<usize> = grouped
+        let mut used: Vec<usize> = grouped
             .groups
             .iter()
             .flat_map(|g| g.members.clone())
             .collect();
-        kept.sort_unstable();
-        let mut make = Make {
+        // In the order of the search, so that the first error and the list of missing inputs do not depend on groups.
+        used.sort_unstable();
+        let mut builder = ImageBuilder {
             found,
             options,
             masks: BTreeMap::new(),
         };
         let mut missing_inputs = Vec::new();
         let mut images: Vec<Option<ItemImage>> = items.iter().map(|_| None).collect();
-        for &place in &kept {
-            let manifest = manifests[place];
-            let (image, missing) = make.image(&items[place], manifest, &bands)?;
+        for &index in &used {
+            let manifest = manifests[index];
+            let (image, missing) = builder.image(&items[index], manifest, &bands)?;
             if let (OnFailure::Fail, Some(missing_input)) = (options.on_failure, missing.first()) {
                 return Err(Error::new(missing_input.kind, missing_input.to_string()));
             }
             missing_inputs.extend(missing);
-            images[place] = Some(image);
+            images[index] = Some(image);
         }
-        let said = |one: &LeftOut| format!("item {}: {}", items[one.item].id, one.reason);
-        let left_out = grouped.left_out.iter().map(said).collect();
+        let reason = |one: &LeftOut| format!("item {}: {}", items[one.item].id, one.reason);
+        let left_out = grouped.left_out.iter().map(reason).collect();
         Ok(Self {
             bands,
             grouped,
@@ -234,6 +235,7 @@ fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<
             }
             let def = manifest.as_ref().and_then(|manifest| manifest.band(key));
             let canonical = def.and_then(|def| def.canonical.clone());
+            // Two assets may have one canonical name; the second keeps its key, so that names are unique.
             let name = canonical.filter(|name| bands.iter().all(|band| band.name != *name));
             bands.push(ImageCubeBand {
                 name: name.unwrap_or_else(|| key.to_owned()),
@@ -242,26 +244,26 @@ fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<
             });
         }
     }
-    // In the order asked for, whatever the first item has.
-    let place = |band: &ImageCubeBand| found.bands().iter().position(|key| *key == band.asset);
-    bands.sort_by_key(|band| place(band).unwrap_or(usize::MAX));
+    // In the order of the selection: the assets of an item come in the order of its JSON.
+    let rank = |band: &ImageCubeBand| found.bands().iter().position(|key| *key == band.asset);
+    bands.sort_by_key(|band| rank(band).unwrap_or(usize::MAX));
     if bands.is_empty() {
-        let message = "no bands: no item has one of those that were selected";
+        let message = "no item has any of the selected bands";
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     Ok(bands)
 }
 
-/// Makes images of items.
-struct Make<'a> {
+/// Builds the images of items.
+struct ImageBuilder<'a> {
     found: &'a QueryResult,
     options: &'a ImageCubeOptions,
-    /// By source, product and platform.
+    /// By source, product and platform: many items share them.
     masks: BTreeMap<[String; 3], Vec<BandMask>>,
 }
 
-impl Make<'_> {
-    /// Returns an image, and what it lacks.
+impl ImageBuilder<'_> {
+    /// Returns an image, and the assets that the item lacks.
     fn image(
         &mut self,
         item: &Item,
@@ -273,7 +275,7 @@ impl Make<'_> {
         for band in bands {
             let def = manifest.and_then(|manifest| manifest.band(&band.asset));
             let Some(asset) = item.assets.get(&band.asset) else {
-                // What the product has of some items only, and nobody named, is no failure.
+                // An optional band of the product that the user did not select by name is not an error.
                 let is_usual = matches!(self.found.selection, Selection::Default(_))
                     && def.is_some_and(|def| def.optional);
                 if !is_usual {
@@ -285,10 +287,11 @@ impl Make<'_> {
             let said = BandValues::of(item, &band.asset, 0, manifest);
             let said = match (said, self.options.values) {
                 (Ok(said), _) => Some(said),
-                // What samples mean does not matter.
+                // Raw samples need no scale, so a contradictory one is not an error.
                 (Err(_), super::options::Values::Raw) => None,
                 (Err(err), _) => return Err(err),
             };
+            // Bits of a QA band are flags: interpolated ones mean nothing.
             let resampling = match def.map(|def| def.kind) {
                 Some(Kind::Qa) => Resampling::Nearest,
                 _ => self.options.resampling,
@@ -308,7 +311,7 @@ impl Make<'_> {
                 Error::new(
                     ErrorKind::InvalidInput,
                     format!(
-                        "item {}: no manifest says which asset holds the mask {classes}",
+                        "item {}: the mask {classes} needs a manifest that names its asset",
                         item.id
                     ),
                 )
@@ -335,7 +338,7 @@ impl Make<'_> {
         Ok((image, missing_inputs))
     }
 
-    /// Returns the masks of an item: those of one product and platform are made once.
+    /// Returns the masks of an item, which all items of one product and platform share.
     fn masks_of(
         &mut self,
         classes: &MaskClasses,
@@ -349,6 +352,7 @@ impl Make<'_> {
             manifest.collection.clone(),
             platform.to_lowercase(),
         ];
+        // Platforms of one product may differ in their classes, so the platform is part of the key.
         if let Some(known) = self.masks.get(&product) {
             return Ok(known.clone());
         }
@@ -401,7 +405,7 @@ async fn grid_of(
 ) -> Result<GeoBox> {
     let whole = match (&options.grid, &options.bbox) {
         (Grid::Of(grid), _) => grid.clone(),
-        // Where it lies is known, whatever the images say.
+        // A bbox and a resolution define the grid: no header is needed.
         (Grid::Projected(crs, resolution), Some(bbox)) => {
             return GeoBox::of_bbox(bbox, crs.clone(), *resolution);
         }
@@ -423,7 +427,7 @@ async fn grid_of(
     Ok(whole.of_window(&window))
 }
 
-/// Returns the grid of each band of each image, as the catalogue says it or else the file.
+/// Returns the distinct grids of the bands of all images, from the catalogue or else from the file's header.
 async fn grids_of(
     session: &Session,
     images: &[(&Item, &ItemImage)],
@@ -437,7 +441,7 @@ async fn grids_of(
             let (Some(source), Some(asset)) = (source, item.assets.get(&band.asset)) else {
                 continue;
             };
-            match said_grid(item, asset) {
+            match stated_grid(item, asset) {
                 Some(grid) if !grids.contains(&grid) => grids.push(grid),
                 Some(_) => {}
                 None => unknown.push(source),
@@ -455,7 +459,7 @@ async fn grids_of(
             (Err(err), OnFailure::Fail) => {
                 return Err(named(&err, &source.item, &source.asset, None));
             }
-            // It becomes a missing input when it is to be read.
+            // The plan of each block reports it as a missing input.
             (Err(err), OnFailure::Skip) => failed = Some((source, err)),
         }
     }
@@ -467,7 +471,7 @@ async fn grids_of(
     }
 }
 
-/// Returns the nodata value that the catalogue or else the first file of a band states.
+/// Returns the nodata value of a band: that of the catalogue, else that of the first file that can be opened.
 async fn nodata_of<'a>(
     session: &Session,
     grid: &GeoBox,
@@ -477,7 +481,7 @@ async fn nodata_of<'a>(
         return Some(nodata);
     }
     for source in sources {
-        // What cannot be opened is told when it is to be read.
+        // The plan of each block reports a file that cannot be opened.
         if let Ok(opened) = source.opened(session, grid).await {
             return opened.nodata;
         }
@@ -485,22 +489,23 @@ async fn nodata_of<'a>(
     None
 }
 
-fn said_grid(item: &Item, asset: &Asset) -> Option<GeoBox> {
-    let said = stac::projection(item, asset);
-    let [rows, cols] = said.shape?;
+/// Returns the grid that the catalogue states, if it has all of the projection extension's shape, CRS and transform.
+fn stated_grid(item: &Item, asset: &Asset) -> Option<GeoBox> {
+    let projection = stac::projection(item, asset);
+    let [rows, cols] = projection.shape?;
     Some(GeoBox {
         size: Size {
             width: u32::try_from(cols).ok().filter(|&cols| cols > 0)?,
             height: u32::try_from(rows).ok().filter(|&rows| rows > 0)?,
         },
-        crs: Some(Crs::Epsg(said.epsg?)),
-        transform: Some(GeoTransform(said.transform?)),
+        crs: Some(Crs::Epsg(projection.epsg?)),
+        transform: Some(GeoTransform(projection.transform?)),
     })
 }
 
-/// Returns the grid that was chosen, round all of the images' grids.
+/// Returns the chosen grid, large enough for the grids of all images.
 fn chosen(choice: &Grid, grids: &[GeoBox]) -> Result<GeoBox> {
-    let wrong = |what: String| Error::new(ErrorKind::InvalidInput, what);
+    let invalid = |what: String| Error::new(ErrorKind::InvalidInput, what);
     let names: BTreeSet<String> = grids
         .iter()
         .map(|grid| {
@@ -511,7 +516,7 @@ fn chosen(choice: &Grid, grids: &[GeoBox]) -> Result<GeoBox> {
         .collect();
     let one_crs = || match names.len() {
         1 => Ok(()),
-        _ => Err(wrong(format!(
+        _ => Err(invalid(format!(
             "the images are in {}: choose a CRS and a resolution",
             names.iter().cloned().collect::<Vec<_>>().join(", ")
         ))),
@@ -524,14 +529,18 @@ fn chosen(choice: &Grid, grids: &[GeoBox]) -> Result<GeoBox> {
         Grid::Of(grid) => Ok(grid.clone()),
         Grid::Native => {
             one_crs()?;
-            let least = grids.iter().map(area).fold(f64::INFINITY, f64::min);
+            let smallest = grids.iter().map(area).fold(f64::INFINITY, f64::min);
+            // Areas are products of floats: those of equal resolutions may differ in the last digits.
             let finest: Vec<GeoBox> = grids
                 .iter()
-                .filter(|grid| area(grid) <= least * (1.0 + 1e-9))
+                .filter(|grid| area(grid) <= smallest * (1.0 + 1e-9))
                 .cloned()
                 .collect();
             GeoBox::united(&finest)?.ok_or_else(|| {
-                wrong("the images' pixels do not lie on one grid: choose a resolution".to_owned())
+                invalid(
+                    "the images' pixels are not aligned to one grid: choose a resolution"
+                        .to_owned(),
+                )
             })
         }
         Grid::Resolution(resolution) => {
@@ -540,7 +549,9 @@ fn chosen(choice: &Grid, grids: &[GeoBox]) -> Result<GeoBox> {
             let crs = grids.first().and_then(|grid| grid.crs.clone());
             match (bounds, crs) {
                 (Some(bounds), Some(crs)) => GeoBox::of_bounds(crs, bounds, *resolution),
-                _ => Err(wrong("the images do not say where they lie".to_owned())),
+                _ => Err(invalid(
+                    "the images have no CRS or no geotransform".to_owned(),
+                )),
             }
         }
         Grid::Projected(crs, resolution) => projected(grids, crs.clone(), *resolution),
@@ -564,22 +575,20 @@ fn projected(grids: &[GeoBox], crs: Crs, resolution: Resolution) -> Result<GeoBo
     GeoBox::of_bbox(&bbox_of(grids)?, crs, resolution)
 }
 
-/// Returns the box in degrees round all grids.
+/// Returns the bounding box in degrees of all grids.
 fn bbox_of(grids: &[GeoBox]) -> Result<Bbox> {
     let mut boxes = grids.iter().map(GeoBox::bbox);
-    let first = boxes.next().ok_or_else(|| {
-        Error::new(
-            ErrorKind::InvalidInput,
-            "the images do not say where they lie",
-        )
-    })??;
+    let first = boxes
+        .next()
+        .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "the images have no grid"))??;
     boxes.try_fold(first, |all, next| {
         let next = next?;
         if all == next {
             return Ok(all);
         }
+        // The union of such boxes is ambiguous: it may be taken round either side of the globe.
         if all.crosses_antimeridian() || next.crosses_antimeridian() {
-            let message = "images across the antimeridian: choose a bbox";
+            let message = "the images cross the antimeridian: choose a bbox";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let [west, south, east, north] = around(all.edges(), next.edges());

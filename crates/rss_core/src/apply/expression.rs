@@ -1,4 +1,4 @@
-//! Formulas over bands, such as `(nir - red) / (nir + red)`. The crate `exmex` reads and computes them.
+//! Formulas over bands, such as `(nir - red) / (nir + red)`. The crate `exmex` parses and evaluates them.
 
 mod lanes;
 
@@ -16,10 +16,9 @@ use super::{
 use crate::error::{Error, ErrorKind, Result};
 
 /// A formula over the bands of a cube: numbers, names of bands, `+ - * / ^`, brackets, `abs`, `sqrt`, `exp`,
-/// `ln`, `log2`, `log10`, `min`, `max`, `sin` and the like, as
-/// [exmex](https://docs.rs/exmex) reads them.
+/// `ln`, `log2`, `log10`, `min`, `max`, `sin` and the like, in the syntax of [exmex](https://docs.rs/exmex).
 ///
-/// As text it may start with a name for what it makes: `ndvi=(nir-red)/(nir+red)`.
+/// The text may start with a name for the result: `ndvi=(nir-red)/(nir+red)`.
 ///
 /// ```
 /// use rss_core::apply::Expression;
@@ -36,7 +35,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Returns the name of what it makes: the one before `=`, or the formula.
+    /// Returns the name of the result: the one before `=`, or the formula.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -59,7 +58,7 @@ impl Expression {
         Ok(out)
     }
 
-    /// Writes each date of a block, (time, y, x), over NaN.
+    /// Writes the result for each time step of a block, (time, y, x), into an array of NaN.
     fn put(&self, block: &Block<f32>, mut out: ArrayViewMut3<'_, f32>) -> Result<()> {
         let bands = self.bands().iter().map(|band| block.band(band));
         let views = bands.collect::<Result<Vec<_>>>()?;
@@ -74,6 +73,7 @@ impl Expression {
                 }));
                 for (run, mut out) in out.axis_chunks_iter_mut(Axis(0), LANES).enumerate() {
                     let run = run * LANES..run * LANES + out.len();
+                    // Tracked apart: `min(x, NaN)` is x and `NaN ^ 0` is 1, but a missing band makes a missing pixel.
                     let mut is_valid = [true; LANES];
                     for (operand, row) in operands.iter_mut().zip(&rows) {
                         let samples = row.slice(ndarray::s![run.clone()]);
@@ -133,7 +133,7 @@ impl std::str::FromStr for Expression {
         let parsed = FlatEx::<Lanes, LaneOperators>::parse(formula);
         let formula = parsed.map_err(|err| wrong(err.to_string()))?;
         if formula.var_names().is_empty() {
-            return Err(wrong("no band is in it".to_owned()));
+            return Err(wrong("expected at least one band".to_owned()));
         }
         Ok(Self {
             name: name.to_owned(),
@@ -143,8 +143,8 @@ impl std::str::FromStr for Expression {
 }
 
 impl ImageCube {
-    /// Computes formulas for each date and reduces the dates of each to one band; without a reducer each date
-    /// of each formula is a band.
+    /// Evaluates formulas for each time step and reduces each over time to one band; without a reducer each time
+    /// step of each formula is a band.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ mod tests {
         for (text, why) in [
             ("(nir-red", "formula `(nir-red`"),
             ("=nir", "expected a name before `=`"),
-            ("1+1", "no band is in it"),
+            ("1+1", "expected at least one band"),
             ("", "formula ``"),
         ] {
             let err = text.parse::<Expression>().unwrap_err();

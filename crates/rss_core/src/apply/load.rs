@@ -1,7 +1,8 @@
-//! Loading a block: which pixels of which files, fetching them, and putting them onto the grid.
+//! Loading a block: planning its reads, fetching the pixels, and warping them onto the grid.
 //!
-//! Planned first, so that memory is known before anything is fetched; then all that a block needs is
-//! fetched at once; then it is computed on the CPU pool.
+//! The three steps are separate functions. Planning fetches headers only and counts the bytes, so that the caller
+//! can take its share of the memory budget before any pixel is fetched. Fetching waits on the network. Warping,
+//! compositing and masking run on the CPU pool and do no IO.
 
 use std::sync::Arc;
 
@@ -24,32 +25,32 @@ use crate::{
     mask,
 };
 
-/// Reads of one block under way at once; the stores bound those of each host.
+/// Concurrent opens or reads of one block. Each store limits the requests to its own host.
 const READS: usize = 64;
 
-/// What a block needs.
+/// The reads of a block, and the memory that it takes.
 #[derive(Debug)]
 pub(super) struct BlockPlan {
-    /// Without the halo.
+    /// The block without its halo.
     window: Window,
-    /// With the halo that the caller asked for.
+    /// The block with the halo that the caller requested.
     seen: Window,
-    /// With that of masks too, in their grid.
+    /// The block with the halo of the caller and that of the masks, in the masks' grid.
     masked: Window,
     reads: Vec<Read>,
     missing_inputs: Vec<MissingInput>,
-    /// Bytes of all of these pixels and of the block.
+    /// Peak bytes: the pixels as they are read, the block, and the buffers of the threads.
     pub(super) bytes: u64,
 }
 
-/// Pixels of a file.
+/// A window to read from one file.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     at: At,
     window: Window,
 }
 
-/// Which source: of a date, an image of it, and a band or mask of that.
+/// The index of a source: time step, image within the time step, and band or mask of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct At {
     step: usize,
@@ -63,17 +64,17 @@ enum Layer {
     Mask(usize),
 }
 
-/// What was read for a block, and what is missing.
+/// The pixels that were read for a block, and the sources that are missing.
 #[derive(Debug)]
 pub(super) struct Loaded {
     plan: BlockPlan,
-    /// Of each date.
+    /// By time step.
     parts: Vec<Vec<(At, SourceWindow)>>,
     /// Sources that could not be read.
     missing: Vec<At>,
 }
 
-/// What was read of one date.
+/// The pixels that were read for one time step.
 #[derive(Clone, Copy)]
 struct Date<'a> {
     step: usize,
@@ -82,7 +83,7 @@ struct Date<'a> {
     missing: &'a [At],
 }
 
-/// Returns a window with `halo` more pixels around it, as far as the grid goes.
+/// Returns a window grown by `halo` pixels on each side, clipped to the grid.
 fn around(window: &Window, halo: u32, inner: &Inner) -> Window {
     let size = inner.grid.size;
     let (col, row) = (
@@ -116,7 +117,7 @@ impl Inner {
         }
     }
 
-    /// Opens a source, once, for the grid on which it is read.
+    /// Opens a source, once, for the grid onto which it is warped.
     async fn opened<'a>(&self, at: At, source: &'a BandSource) -> Result<&'a Opened> {
         let grid = match at.layer {
             Layer::Band(_) => &self.grid,
@@ -125,12 +126,12 @@ impl Inner {
         source.opened(&self.session, grid).await
     }
 
-    /// Returns how many pixels the masks' grid has more on each side.
+    /// Returns how many pixels the masks' grid extends beyond the cube's on each side.
     fn mask_halo(&self) -> u32 {
         (self.mask_grid.size.width - self.grid.size.width) / 2
     }
 
-    /// Returns all sources.
+    /// Returns the index of each source of the cube.
     fn sources(&self) -> Vec<At> {
         let mut all = Vec::new();
         for (step, images) in self.images.iter().enumerate() {
@@ -144,22 +145,25 @@ impl Inner {
         all
     }
 
-    /// Opens all files that were not opened before, and returns each with what that gave.
+    /// Opens every file of the cube that is not open yet, and returns each with its result. A failure is cached as
+    /// well: a later call does not try that file again.
     async fn open_all(&self) -> Vec<(At, &BandSource, Result<&Opened>)> {
         stream::iter(self.sources())
             .map(|at| async move {
                 let source = self.source(at)?;
                 Some((at, source, self.opened(at, source).await))
             })
+            // `buffered` and not `buffer_unordered`: missing inputs are reported in the order of the sources.
             .buffered(READS)
             .filter_map(|one| async { one })
             .collect()
             .await
     }
 
-    /// Returns the longer side of the tiles of the first file, which the others are thought to share; of none that
-    /// can be opened, the largest. All files are opened for it: soon they will be needed.
+    /// Returns the longer side of the first file's tiles, in pixels; `u32::MAX` if that file cannot be opened. The
+    /// other files are assumed to share its layout.
     pub(super) async fn tile_side(&self) -> u32 {
+        // One file would do, but the plan of the first block opens all of them anyway.
         let all = self.open_all().await;
         let first = all
             .into_iter()
@@ -168,7 +172,7 @@ impl Inner {
         first.map_or(u32::MAX, Opened::tile_side)
     }
 
-    /// Returns a failure as a missing input, or as the error that ends the work.
+    /// Returns a failure as a missing input, or as the error that ends the work if the options demand that.
     fn missing_input(
         &self,
         source: &BandSource,
@@ -186,7 +190,12 @@ impl Inner {
         }
     }
 
-    /// Returns what a block needs. Opens files that were not opened before.
+    /// Plans the reads of a block.
+    ///
+    /// The first plan of a cube opens all of its files, also those that do not touch the block: only a header tells
+    /// the geotransform, the overviews and the dtype, from which the source window and its bytes follow. That is
+    /// one request for each file in the usual case, [`READS`] at once, and the first block waits for all of them.
+    /// Files stay open, so later plans cost no request, only a pass over all sources of the cube.
     pub(super) async fn plan<T: BlockSample>(
         &self,
         window: Window,
@@ -200,8 +209,9 @@ impl Inner {
         };
         let opened = self.open_all().await;
         let mosaic = self.options.mosaic;
+        // A median or mean of integers need not be an integer.
         if !T::DTYPE.is_float() && !mosaic.keeps_type() {
-            let message = format!("a mosaic by {mosaic} of {}: load float32", T::DTYPE);
+            let message = format!("mosaic `{mosaic}` of {} samples: load float32", T::DTYPE);
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let mut plan = BlockPlan {
@@ -225,6 +235,7 @@ impl Inner {
                         }
                         Layer::Mask(_) => &plan.masked,
                     };
+                    // None where the image does not touch the block: no read, and no missing input.
                     if let Some(window) = opened.window(target) {
                         plan.bytes += opened.bytes(&window);
                         plan.reads.push(Read { at, window });
@@ -236,13 +247,13 @@ impl Inner {
                 }
             }
         }
-        plan.bytes += self.bytes_laid_out::<T>(&plan);
+        plan.bytes += self.block_bytes::<T>(&plan);
         Ok(plan)
     }
 
-    /// Returns the bytes that a block takes when it is laid out, beside what is read: all of its samples, and
-    /// for each thread what one date is made of.
-    fn bytes_laid_out<T>(&self, plan: &BlockPlan) -> u64 {
+    /// Returns the bytes that a block takes beside the pixels as they are read: all of its samples, and for each
+    /// thread the buffers of one time step.
+    fn block_bytes<T>(&self, plan: &BlockPlan) -> u64 {
         let sample = size_of::<T>() as u64;
         let pixels = |window: &Window| u64::from(window.width) * u64::from(window.height);
         let image = pixels(&plan.seen) * self.bands.len() as u64 * sample;
@@ -251,7 +262,8 @@ impl Inner {
             .settings()
             .cpu_threads
             .clamp(1, self.steps.len().max(1)) as u64;
-        // An image that lies under another is made beside it; a mosaic of all wants all, and a copy of a band.
+        // First-valid compositing warps one more image beside the result. A reducer needs the stack of all images
+        // of the time step, and a copy of it band by band.
         let layers = match self.options.mosaic.takes_first() {
             true => 1,
             false => 2 * self.images.iter().map(Vec::len).max().unwrap_or(0) as u64,
@@ -261,13 +273,13 @@ impl Inner {
             .iter()
             .map(|read| pixels(&read.window) * sample)
             .max();
-        // Bytes and booleans, before and after.
+        // Verdicts and booleans of one byte each, before and after resampling and cleanup.
         let mask = 8 * pixels(&plan.masked);
-        let of_a_date = image * layers + converted.unwrap_or(0) + mask;
-        image * self.steps.len() as u64 + of_a_date * at_once
+        let of_step = image * layers + converted.unwrap_or(0) + mask;
+        image * self.steps.len() as u64 + of_step * at_once
     }
 
-    /// Fetches and decodes what a plan needs.
+    /// Fetches and decodes the pixels of a plan.
     pub(super) async fn load(&self, mut plan: BlockPlan) -> Result<Loaded> {
         let read = |read: Read| async move {
             let Some(source) = self.source(read.at) else {
@@ -285,7 +297,7 @@ impl Inner {
             .try_filter_map(|one| async { Ok(one) })
             .map(|one| {
                 let (at, source, part) = one?;
-                // The first failure ends it, before the rest is fetched.
+                // With `OnFailure::Fail` the first error ends the stream, before the remaining reads start.
                 let part = match part {
                     Ok(part) => Ok(part),
                     Err(err) => Err(self.missing_input(source, Some(&plan.window), &err)?),
@@ -312,12 +324,12 @@ impl Inner {
         })
     }
 
-    /// Puts what was read onto the grid, in `room`, which may be empty or what an earlier block left. Runs on all
-    /// threads of the pool it is called from.
+    /// Warps, composites and masks what was read. The samples are written into `buffer`, which may be empty or the
+    /// memory of an earlier block. Runs on all threads of the pool it is called from.
     pub(super) fn lay_out<T: BlockSample>(
         &self,
         loaded: Loaded,
-        mut room: Vec<T>,
+        mut buffer: Vec<T>,
     ) -> Result<(Block<T>, Vec<MissingInput>)> {
         let Loaded {
             plan,
@@ -333,15 +345,17 @@ impl Inner {
         );
         let fills: Vec<T> = self.nodata::<T>().into_iter().map(T::fill).collect();
         let samples = shape.0 * shape.1 * shape.2 * shape.3;
-        room.resize(samples, T::fill(None));
-        let mut data = Array4::from_shape_vec(shape, room).map_err(|err| {
-            Error::new(ErrorKind::InvalidInput, "a block of another size").with_source(err)
+        // Samples of the earlier block may remain: each image that is warped overwrites or fills all of its plane.
+        buffer.resize(samples, T::fill(None));
+        let mut data = Array4::from_shape_vec(shape, buffer).map_err(|err| {
+            Error::new(ErrorKind::InvalidInput, "a block of another shape").with_source(err)
         })?;
+        // Time steps are independent and write disjoint planes, so they run in parallel without a lock.
         let dates: Vec<_> = data.axis_iter_mut(Axis(0)).zip(parts).enumerate().collect();
         dates
             .into_par_iter()
             .try_for_each(|(step, (mut out, parts))| {
-                // Given back when they are laid out, not with those of all dates.
+                // `parts` is moved in: the source pixels of a time step are freed when it is done, not with all.
                 let date = Date {
                     step,
                     plan: &plan,
@@ -375,6 +389,7 @@ impl Inner {
             })
             .collect();
         let mosaic = self.options.mosaic;
+        // The count of no images is 0, which is data; every other mosaic of none is nodata.
         if touching.is_empty() && mosaic == Mosaic::Count {
             out.fill(T::of_number(0.0));
             return Ok(());
@@ -386,6 +401,7 @@ impl Inner {
         if mosaic.takes_first() || (touching.len() == 1 && mosaic != Mosaic::Count) {
             let mut is_first = true;
             for image in touching {
+                // The first image is warped into the block itself, without a copy.
                 if is_first {
                     self.lay_out_image(date, image, fills, out)?;
                     is_first = false;
@@ -402,6 +418,7 @@ impl Inner {
                         nodata,
                     );
                 }
+                // Images further down the order cannot win a pixel.
                 if gaps == 0 {
                     break;
                 }
@@ -419,44 +436,44 @@ impl Inner {
             let mut plane = out.index_axis_mut(Axis(0), band);
             match made.view::<T>() {
                 Some(view) => plane.assign(&view.index_axis(Axis(0), 0)),
-                // Floats alone are asked for where the type is not kept, as `plan` checks.
+                // The reducer returned another type: then `T` is a float, as `plan` checks.
                 None => {
-                    let numbers = made.to_f64().into_iter().map(T::of_number);
+                    let values = made.to_f64().into_iter().map(T::of_number);
                     plane
                         .iter_mut()
-                        .zip(numbers)
-                        .for_each(|(sample, number)| *sample = number);
+                        .zip(values)
+                        .for_each(|(sample, value)| *sample = value);
                 }
             }
         }
         Ok(())
     }
 
-    /// Returns the nodata value of each band in a block; none of floats, where it is NaN.
+    /// Returns the nodata value of each band in a block; none for floats, where it is NaN.
     fn nodata<T: BlockSample>(&self) -> Vec<Option<f64>> {
         let can_be = |nodata: &f64| !T::DTYPE.is_float() && T::DTYPE.holds(*nodata);
         let bands = self.bands.iter();
         bands.map(|band| band.nodata.filter(can_be)).collect()
     }
 
-    /// Refuses to leave pixels without data where no sample can say so.
+    /// Checks that a band can have nodata pixels: an integer band without a nodata value cannot.
     fn check_gaps<T: BlockSample>(&self, band: usize) -> Result<()> {
-        let is_told =
+        let has_nodata =
             T::DTYPE.is_float() || self.nodata::<T>().get(band).is_some_and(Option::is_some);
-        if is_told {
+        if has_nodata {
             return Ok(());
         }
         let name = self.bands.get(band).map_or("", |band| &band.name);
         Err(Error::new(
             ErrorKind::InvalidInput,
             format!(
-                "band {name} has no nodata value, so pixels without data cannot be told as {}: load float32",
+                "band {name} has no nodata value, so missing pixels cannot be marked in {}: load float32",
                 T::DTYPE
             ),
         ))
     }
 
-    /// Puts one image onto the grid, and takes away what its masks leave out.
+    /// Warps one image onto the grid and applies its masks: masked pixels become nodata.
     fn lay_out_image<T: BlockSample>(
         &self,
         date: Date<'_>,
@@ -483,15 +500,16 @@ impl Inner {
                 .map(|(_, part)| part)
         };
         let seen = &date.plan.seen;
-        let is_hidden = of.hidden || hides(of, image, date);
+        // Fail closed: without its mask, each pixel of the image might be cloud.
+        let lacks_mask = of.hidden || lacks_mask(of, image, date);
         for (band, (source, &fill)) in of.bands.iter().zip(fills).enumerate() {
             let opened = source
                 .as_ref()
                 .and_then(|source| source.open.get()?.as_ref().ok());
             let mut plane = out.index_axis_mut(Axis(0), band);
             let pixels = plane.len();
-            let laid = match (opened, part_of(Layer::Band(band))) {
-                (Some(opened), Some(part)) if !is_hidden => {
+            let valid = match (opened, part_of(Layer::Band(band))) {
+                (Some(opened), Some(part)) if !lacks_mask => {
                     opened.lay(part, seen, fill, plane.view_mut())?
                 }
                 _ => {
@@ -499,11 +517,12 @@ impl Inner {
                     0
                 }
             };
-            if laid < pixels || !of.masks.is_empty() {
+            // A mask may remove any pixel, whether or not it does so in this block.
+            if valid < pixels || !of.masks.is_empty() {
                 self.check_gaps::<T>(band)?;
             }
         }
-        if is_hidden || of.masks.is_empty() {
+        if lacks_mask || of.masks.is_empty() {
             return Ok(());
         }
         let masked = &date.plan.masked;
@@ -517,6 +536,7 @@ impl Inner {
                 Some(opened.verdicts(mask, part_of(Layer::Mask(number)), masked))
             });
         let left_out = mask::left_out(shape, verdicts, self.options.cleanup)?;
+        // Opening and dilation look at neighbours: they ran on the larger window, which is cropped afterwards.
         let halo = self.mask_halo() as usize;
         let seen = ndarray::s![
             halo..halo + seen.height as usize,
@@ -536,8 +556,8 @@ impl Inner {
     }
 }
 
-/// Returns true if a mask of an image could not be read: what it would hide is not known.
-fn hides(of: &ItemImage, image: usize, date: Date<'_>) -> bool {
+/// Returns true if a mask of an image could not be opened or read.
+fn lacks_mask(of: &ItemImage, image: usize, date: Date<'_>) -> bool {
     let failed = |mask: usize| {
         let at = At {
             step: date.step,

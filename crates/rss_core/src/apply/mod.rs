@@ -1,9 +1,10 @@
-//! From many images to one picture: a cube of images on one grid, computed block by block.
+//! From many images to one raster: a cube of images on one grid, computed block by block.
 //!
-//! A [`ImageCube`] puts what a search found on one grid, in groups of time ([`time`]), masked and scaled if wanted;
-//! nothing is read yet. [`ImageCube::apply`] and [`ImageCube::reduce`] then go over it in blocks: what the next blocks need
-//! is fetched while others are computed, within the session's budget of memory. [`reduce`] and [`mosaic`] hold
-//! the kernels. [`sample`] takes points and zones of the images themselves, without a grid. Left out are cubes that are stored, which `zarr` writes and reads.
+//! An [`ImageCube`] aligns the images of a search to one grid, in time steps ([`time`]), masked and scaled if wanted.
+//! It is lazy: nothing is read yet. [`ImageCube::apply`] and [`ImageCube::reduce`] compute it in blocks: the pixels
+//! of the next blocks are fetched while others are computed, within the session's memory budget. [`reduce`] and
+//! [`mosaic`] hold the kernels. [`sample`] extracts points and zones from the images themselves, without a grid.
+//! Left out are stored cubes, which `zarr` writes and reads.
 
 mod axes;
 mod block;
@@ -38,17 +39,17 @@ pub use self::{
 };
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `ImageCube`")]
+#[deprecated(since = "0.1.0", note = "renamed to `ImageCube`")]
 pub type Cube = ImageCube;
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `ImageCubeBand`")]
+#[deprecated(since = "0.1.0", note = "renamed to `ImageCubeBand`")]
 pub type CubeBand = ImageCubeBand;
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `ImageCubeOptions`")]
+#[deprecated(since = "0.1.0", note = "renamed to `ImageCubeOptions`")]
 pub type CubeOptions = ImageCubeOptions;
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `MissingInput`")]
+#[deprecated(since = "0.1.0", note = "renamed to `MissingInput`")]
 pub type Hole = MissingInput;

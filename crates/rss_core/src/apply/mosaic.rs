@@ -1,4 +1,4 @@
-//! How the images of one date become one: which pixel shows where several cover a place.
+//! Compositing the images of one time step: which pixel wins where several overlap.
 
 use std::{fmt, str::FromStr};
 
@@ -10,29 +10,29 @@ use crate::{
     raster::Sample,
 };
 
-/// How the images of one date become one.
+/// How the images of one time step are composited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mosaic {
-    /// The valid sample of the earliest image.
+    /// The first valid sample, in the order of time.
     #[default]
     FirstValid,
-    /// The valid sample of the image with the least cloud cover.
+    /// The first valid sample, in the order of cloud cover.
     LeastCloud,
     /// The median of the valid samples.
     Median,
-    /// Their mean.
+    /// The mean of the valid samples.
     Mean,
-    /// The least of them.
+    /// The minimum of the valid samples.
     Min,
-    /// The greatest of them.
+    /// The maximum of the valid samples.
     Max,
-    /// How many there are.
+    /// The number of valid samples.
     Count,
 }
 
 impl Mosaic {
-    /// Every one of them.
+    /// All mosaics.
     pub const ALL: [Self; 7] = [
         Self::FirstValid,
         Self::LeastCloud,
@@ -56,7 +56,7 @@ impl Mosaic {
         }
     }
 
-    /// Returns the order that the images of a date must have.
+    /// Returns the order in which the images of a time step must come.
     pub fn order(self) -> MosaicOrder {
         match self {
             Self::LeastCloud => MosaicOrder::LeastCloud,
@@ -64,7 +64,7 @@ impl Mosaic {
         }
     }
 
-    /// Returns what makes one image of a stack in that order.
+    /// Returns the reducer that composites a stack of images in that order.
     pub fn reducer(self) -> Reducer {
         match self {
             Self::FirstValid | Self::LeastCloud => Reducer::First,
@@ -76,13 +76,13 @@ impl Mosaic {
         }
     }
 
-    /// Returns true if images can be laid one under the other by [`fill_gaps`], and the rest left alone once
-    /// nothing is missing: no stack is needed.
+    /// Returns true if images can be composited one by one with [`fill_gaps`]: no stack is needed, and the remaining
+    /// images can be skipped once no gap is left.
     pub fn takes_first(self) -> bool {
         self.reducer() == Reducer::First
     }
 
-    /// Returns true if what is made is one of the samples, so that their type holds it.
+    /// Returns true if each value is one of the samples, so that their dtype holds it.
     pub fn keeps_type(self) -> bool {
         matches!(self.reducer(), Reducer::First | Reducer::Min | Reducer::Max)
     }
@@ -108,7 +108,7 @@ impl FromStr for Mosaic {
     }
 }
 
-/// Fills the gaps of an image (band, y, x) from another that lies under it, each band by itself, and returns how
+/// Fills the gaps of an image (band, y, x) from the next image of the mosaic, each band by itself, and returns how
 /// many gaps are left. A gap is a sample that is NaN or equal to `nodata`.
 ///
 /// # Panics
@@ -119,6 +119,7 @@ pub fn fill_gaps<T: Sample>(
     below: ArrayView3<'_, T>,
     nodata: Option<f64>,
 ) -> usize {
+    // Rounded as samples are: a nodata of -3.4e38 in f64 differs from the f32 that stands in the file.
     let nodata = nodata
         .filter(|&nodata| T::DTYPE.holds(nodata))
         .map(|nodata| T::DTYPE.rounded(nodata));
@@ -159,7 +160,7 @@ mod tests {
             0
         );
         assert_eq!(image, array![[[1, 8, 5]], [[9, 2, 3]]]);
-        // Without nodata there are no gaps in whole numbers; in floats NaN is one.
+        // Without nodata integers have no gaps; floats have NaN.
         let mut bytes = array![[[0_u8]]];
         assert_eq!(
             fill_gaps(bytes.view_mut(), array![[[7_u8]]].view(), None),

@@ -1,4 +1,4 @@
-//! What a user can choose about a cube and about what is computed of it.
+//! The options of a cube, and of a computation over it.
 
 use std::{fmt, sync::Arc};
 
@@ -13,80 +13,80 @@ use crate::{
     raster::Resampling,
 };
 
-/// The grid on which all images of a cube are put.
+/// The grid to which all images of a cube are warped.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Grid {
-    /// The grid of the images, where they share CRS and pixels: nothing is resampled. Of bands of several
-    /// resolutions it is the finest one's.
+    /// The grid of the images, where they share a CRS and their pixels are aligned: nothing is resampled. With bands
+    /// of several resolutions, the finest.
     #[default]
     Native,
-    /// The CRS of the images, with pixels of another size, at whole multiples of it.
+    /// The CRS of the images with another pixel size; edges are at multiples of it.
     Resolution(Resolution),
-    /// Another CRS and the size of a pixel in its units, at whole multiples of it.
+    /// Another CRS, and the pixel size in its units; edges are at multiples of it.
     Projected(Crs, Resolution),
-    /// The UTM zone of the middle of all images, and the size of a pixel in metres.
+    /// The UTM zone of the centre of all images, and the pixel size in metres.
     Utm(Resolution),
-    /// This one.
+    /// The given grid.
     Of(GeoBox),
 }
 
-/// What samples become.
+/// Whether samples are scaled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Values {
-    /// They stay as they are stored.
+    /// Digital numbers (DN), as they are stored.
     #[default]
     Raw,
     /// Physical values, by scale and offset of item, manifest or file: reflectance from 0 to 1, kelvin.
     Physical,
 }
 
-/// What happens where an image cannot be read.
+/// What happens when an image cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// The whole work ends with the error.
+    /// The computation ends with the error.
     #[default]
     Fail,
-    /// Its pixels are without data, and the report lists it as a [`MissingInput`](super::MissingInput).
+    /// Its pixels are nodata, and the report lists it as a [`MissingInput`](super::MissingInput).
     Skip,
 }
 
 impl OnFailure {
     #[doc(hidden)]
-    #[deprecated(since = "0.2.0", note = "renamed to `OnFailure::Skip`")]
+    #[deprecated(since = "0.1.0", note = "renamed to `OnFailure::Skip`")]
     #[expect(non_upper_case_globals, reason = "the name of a variant")]
     pub const Hole: Self = Self::Skip;
 }
 
-/// What a cube is made of.
+/// Options of a cube: its grid, and how images are grouped, composited, masked and scaled.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ImageCubeOptions {
     /// The grid.
     pub grid: Grid,
-    /// What of the grid is wanted, in degrees; none is all that the images cover.
+    /// The part of the grid to load, in degrees; none is the extent of all images.
     pub bbox: Option<Bbox>,
-    /// How measurements are resampled, where they have to be; classes and flags always by nearest.
+    /// The resampling of measurements; classes and flags are always resampled by nearest.
     pub resampling: Resampling,
-    /// How far a warped place may lie from the exact one, in pixels of the image.
+    /// The largest error of a warped coordinate, in pixels of the image.
     pub max_error_pixels: f64,
-    /// What becomes one date.
+    /// Which images form one time step.
     pub grouping: Grouping,
-    /// What becomes of items that are one scene.
+    /// How duplicates of one scene are handled.
     pub duplicates: Duplicates,
-    /// What becomes of images of one date that cover the same place.
+    /// How images of one time step that overlap are composited.
     pub mosaic: Mosaic,
-    /// The classes of pixels that are left out.
+    /// The classes of pixels that are masked.
     pub mask: Option<MaskClasses>,
-    /// What is done to the mask, in pixels of the grid.
+    /// The morphology applied to the mask, in pixels of the grid.
     pub cleanup: Cleanup,
-    /// What samples become.
+    /// Whether samples are scaled to physical values.
     pub values: Values,
-    /// What happens where an image cannot be read.
+    /// What happens when an image cannot be read.
     pub on_failure: OnFailure,
-    /// What the product calls its bands; none is the built-in manifest that fits each item.
+    /// The names and scales of the product's bands; none is the built-in manifest that fits each item.
     pub manifest: Option<Manifest>,
 }
 
@@ -96,6 +96,7 @@ impl Default for ImageCubeOptions {
             grid: Grid::default(),
             bbox: None,
             resampling: Resampling::default(),
+            // The error threshold that gdalwarp uses by default.
             max_error_pixels: 0.125,
             grouping: Grouping::default(),
             duplicates: Duplicates::default(),
@@ -110,7 +111,7 @@ impl Default for ImageCubeOptions {
 }
 
 impl ImageCubeOptions {
-    /// Makes the usual options: the images' own grid, raw samples, a date for each solar day, no mask.
+    /// Returns the defaults: the images' own grid, raw samples, a time step for each solar day, no mask.
     pub fn new() -> Self {
         Self::default()
     }
@@ -122,49 +123,49 @@ impl ImageCubeOptions {
         self
     }
 
-    /// Sets what of the grid is wanted, in degrees.
+    /// Sets the part of the grid to load, in degrees.
     #[must_use]
     pub fn with_bbox(mut self, bbox: Bbox) -> Self {
         self.bbox = Some(bbox);
         self
     }
 
-    /// Sets how measurements are resampled.
+    /// Sets the resampling of measurements.
     #[must_use]
     pub fn with_resampling(mut self, resampling: Resampling) -> Self {
         self.resampling = resampling;
         self
     }
 
-    /// Sets how far a warped place may lie from the exact one, in pixels of the image.
+    /// Sets the largest error of a warped coordinate, in pixels of the image.
     #[must_use]
     pub fn with_max_error_pixels(mut self, max_error_pixels: f64) -> Self {
         self.max_error_pixels = max_error_pixels;
         self
     }
 
-    /// Sets what becomes one date.
+    /// Sets which images form one time step.
     #[must_use]
     pub fn with_grouping(mut self, grouping: Grouping) -> Self {
         self.grouping = grouping;
         self
     }
 
-    /// Sets what becomes of items that are one scene.
+    /// Sets how duplicates of one scene are handled.
     #[must_use]
     pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
         self.duplicates = duplicates;
         self
     }
 
-    /// Sets what becomes of images of one date that cover the same place.
+    /// Sets how images of one time step that overlap are composited.
     #[must_use]
     pub fn with_mosaic(mut self, mosaic: Mosaic) -> Self {
         self.mosaic = mosaic;
         self
     }
 
-    /// Sets the classes of pixels that are left out, and what is done to the mask before.
+    /// Sets the classes of pixels that are masked, and the morphology applied to the mask before.
     #[must_use]
     pub fn with_mask(mut self, classes: MaskClasses, cleanup: Cleanup) -> Self {
         self.mask = Some(classes);
@@ -172,21 +173,21 @@ impl ImageCubeOptions {
         self
     }
 
-    /// Asks for physical values: reflectance from 0 to 1, kelvin.
+    /// Requests physical values: reflectance from 0 to 1, kelvin.
     #[must_use]
     pub fn reflectance(mut self) -> Self {
         self.values = Values::Physical;
         self
     }
 
-    /// Sets what happens where an image cannot be read.
+    /// Sets what happens when an image cannot be read.
     #[must_use]
     pub fn with_on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
         self
     }
 
-    /// Sets what the product calls its bands.
+    /// Sets the names and scales of the product's bands.
     #[must_use]
     pub fn with_manifest(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);
@@ -194,7 +195,7 @@ impl ImageCubeOptions {
     }
 }
 
-/// How far the work is.
+/// The progress of a computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApplyProgress {
@@ -206,19 +207,19 @@ pub struct ApplyProgress {
 
 type Watch = Arc<dyn Fn(ApplyProgress) + Send + Sync>;
 
-/// How a cube is computed.
+/// Options of a computation over a cube.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ApplyOptions {
-    /// Columns and rows of a block, a multiple of 16; none is 1024, or 512 where memory is short or many images
-    /// have tiles of no more, or of a COG a multiple of its tiles.
+    /// Columns and rows of a block, a multiple of 16. By default 1024; 512 where memory is short, or where blocks are
+    /// large and the files' tiles are at most 512; rounded up to whole tiles for a COG.
     pub block: Option<u32>,
-    /// Pixels around a block that it sees too.
+    /// Overlap: pixels on each side of a block that the closure gets in addition.
     pub halo: u32,
-    /// Names of the bands that are made; none is numbers, or what is computed names them.
+    /// Names of the result's bands; if empty, the computation names them, or they are numbered.
     pub names: Vec<String>,
-    /// The value of pixels without data that is made: of floats what NaN becomes, and none keeps it; of whole
-    /// numbers what the closure uses.
+    /// The nodata value of the result. Of floats: the value that replaces NaN, which stays if this is none. Of
+    /// integers: the value that the closure writes.
     pub nodata: Option<f64>,
     pub(super) watch: Option<Watch>,
 }
@@ -235,7 +236,7 @@ impl fmt::Debug for ApplyOptions {
 }
 
 impl ApplyOptions {
-    /// Makes the usual options.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -247,28 +248,28 @@ impl ApplyOptions {
         self
     }
 
-    /// Sets how many pixels around a block it sees too.
+    /// Sets the overlap: pixels on each side of a block that the closure gets in addition.
     #[must_use]
     pub fn with_halo(mut self, pixels: u32) -> Self {
         self.halo = pixels;
         self
     }
 
-    /// Sets the names of the bands that are made.
+    /// Sets the names of the result's bands.
     #[must_use]
     pub fn with_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the value of pixels without data that is made.
+    /// Sets the nodata value of the result.
     #[must_use]
     pub fn with_nodata(mut self, nodata: f64) -> Self {
         self.nodata = Some(nodata);
         self
     }
 
-    /// Sets who is told of each block that is done.
+    /// Sets a callback for each block that is done.
     #[must_use]
     pub fn with_progress(mut self, watch: impl Fn(ApplyProgress) + Send + Sync + 'static) -> Self {
         self.watch = Some(Arc::new(watch));

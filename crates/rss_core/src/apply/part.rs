@@ -1,4 +1,4 @@
-//! Parts of a cube and of a result: what a writer asks for that keeps them in pieces of its own.
+//! Parts of a cube and of a result, for the Zarr writer, which computes shard by shard and not block by block.
 
 use std::{ops::Range, sync::Arc};
 
@@ -20,10 +20,10 @@ use crate::{
     session::Session,
 };
 
-/// Files that are opened at once; the stores bound those of each host.
+/// Files that are opened concurrently. Each store limits the requests to its own host.
 const OPENS: usize = 64;
 
-/// What the files of a band say of their samples.
+/// The dtype, scale, offset and unit of a band, as its files state them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) dtype: DataType,
@@ -37,22 +37,23 @@ impl ImageCube {
         &self.0.session
     }
 
-    /// Returns true if samples are physical values, which are floats whatever the files hold.
+    /// Returns true if samples are physical values, which are floats whatever the files' dtype.
     pub(crate) fn is_physical(&self) -> bool {
         self.0.options.values == Values::Physical
     }
 
-    /// Returns true if what cannot be read is left out.
+    /// Returns true if inputs that cannot be read are skipped.
     pub(crate) fn allows_holes(&self) -> bool {
         self.0.options.on_failure == OnFailure::Skip
     }
 
-    /// Returns what is missing before anything is read.
+    /// Returns the inputs that are known to be missing before anything is read.
     pub(crate) fn known_holes(&self) -> Vec<MissingInput> {
         self.0.missing_inputs.clone()
     }
 
-    /// Returns what, beside grid, dates and items, decides about the samples.
+    /// Returns the options that, beside grid, time steps and items, determine the samples. An append compares them:
+    /// a store must not mix samples that were computed differently.
     pub(crate) fn made(&self) -> Value {
         let options = &self.0.options;
         let values = match options.values {
@@ -78,15 +79,15 @@ impl ImageCube {
         })
     }
 
-    /// Returns a cube of some of the dates and bands of this one, which shares its open files.
+    /// Returns a cube of some of the time steps and bands of this one, which shares its open files.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if there is no such date or band.
+    /// [`ErrorKind::InvalidInput`] if there is no such time step or band.
     pub(crate) fn part(&self, steps: Range<usize>, bands: &[usize]) -> Result<Self> {
         let all = &self.0;
         let none = || {
-            let message = format!("dates {steps:?} and bands {bands:?} are not of this cube");
+            let message = format!("time steps {steps:?} and bands {bands:?} are outside the cube");
             Error::new(ErrorKind::InvalidInput, message)
         };
         let picked: Option<Vec<_>> = bands
@@ -137,11 +138,12 @@ impl ImageCube {
         }))
     }
 
-    /// Opens all files, and returns what those of each band say of their samples.
+    /// Opens all files, and returns dtype, scale, offset and unit of each band. An array has one of each, so all
+    /// files of a band must agree in dtype, scale and offset.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if they do not agree; what opening them gives, unless that is a missing_input.
+    /// [`ErrorKind::InvalidInput`] if they do not agree; errors of opening a file, unless missing inputs are skipped.
     pub(crate) async fn stored(&self) -> Result<Vec<Stored>> {
         let all = &self.0;
         let mut sources = Vec::new();
@@ -162,16 +164,16 @@ impl ImageCube {
                 (Err(err), OnFailure::Fail) => {
                     return Err(named(&err, &source.item, &source.asset, None));
                 }
-                // It is told when it is to be read.
+                // The plan of each window reports it as a missing input.
                 (Err(_), OnFailure::Skip) => continue,
             };
             let profile = opened.reader.profile();
-            let said = profile.bands.first();
+            let stated = profile.bands.first();
             let here = Stored {
                 dtype: profile.dtype,
-                scale: said.and_then(|band| band.scale),
-                offset: said.and_then(|band| band.offset),
-                unit: said.and_then(|band| band.unit.clone()),
+                scale: stated.and_then(|band| band.scale),
+                offset: stated.and_then(|band| band.offset),
+                unit: stated.and_then(|band| band.unit.clone()),
             };
             let Some(known) = stored.get_mut(band) else {
                 continue;
@@ -195,8 +197,7 @@ impl ImageCube {
             .collect()
     }
 
-    /// Returns the bytes that a window takes while it is read, its samples included. Opens files that were not
-    /// opened before.
+    /// Returns the peak bytes of reading a window, including its samples. Opens files that are not open yet.
     pub(crate) async fn bytes<T: BlockSample>(&self, window: Window) -> Result<u64> {
         Ok(self.0.plan::<T>(window, 0).await?.bytes)
     }
@@ -213,16 +214,16 @@ impl ImageCube {
 
 impl Stored {
     fn check(&self, other: &Self) -> Result<()> {
-        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        let differs = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         if other.dtype != self.dtype {
-            return wrong(format!(
-                "its samples are {}, the first's are {}: take physical values",
+            return differs(format!(
+                "its samples are {}, those of the first file {}: load physical values",
                 other.dtype, self.dtype
             ));
         }
         if (other.scale, other.offset) != (self.scale, self.offset) {
-            return wrong(format!(
-                "its values are samples x {} + {}, the first's are samples x {} + {}: take physical values",
+            return differs(format!(
+                "its values are samples x {} + {}, those of the first file samples x {} + {}: load physical values",
                 other.scale.unwrap_or(1.0),
                 other.offset.unwrap_or(0.0),
                 self.scale.unwrap_or(1.0),
@@ -234,23 +235,24 @@ impl Stored {
 }
 
 impl<O: Sample + Send + Sync + 'static> Apply<O> {
-    /// Returns the names of the bands that are made.
+    /// Returns the names of the result's bands.
     pub(crate) fn names(&self) -> &[String] {
         &self.options.names
     }
 
-    /// Returns what is made for each date, if that is what bands are.
+    /// Returns the names of the variables, if the bands of the result are their time steps.
     pub(crate) fn dated(&self) -> Option<&[String]> {
         self.each_date.as_deref()
     }
 
-    /// Sets the value of pixels without data, unless there is none to set.
+    /// Sets the nodata value, if there is one to set.
     pub(crate) fn with_nodata(mut self, nodata: Option<f64>) -> Self {
         self.options.nodata = nodata.or(self.options.nodata);
         self
     }
 
-    /// Returns what, beside grid, dates and items, decides about the samples. Of a closure that cannot be told.
+    /// Returns the options that, beside grid, time steps and items, determine the samples. Two closures cannot be told
+    /// apart: both are named `a closure`.
     pub(crate) fn made(&self) -> Value {
         let mut made = self.cube.made();
         made["computed"] = json!(self.how.as_deref().unwrap_or("a closure"));
@@ -258,7 +260,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         made
     }
 
-    /// Returns the bytes that a window takes while it is computed, beside what is made.
+    /// Returns the peak bytes of computing a window, without those of the result.
     pub(crate) async fn bytes(&self, window: Window) -> Result<u64> {
         let inner = Arc::clone(&self.cube.0);
         Ok((self.plan)(inner, window, self.options.halo).await?.bytes)

@@ -1,4 +1,4 @@
-//! How the work went.
+//! The report of a computation, and the inputs that it lacks.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::{
     geo::Window,
 };
 
-/// Pixels of an image that are missing, though the catalogue lists them.
+/// An input that could not be read, though the catalogue lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissingInput {
@@ -15,11 +15,11 @@ pub struct MissingInput {
     pub item: String,
     /// The asset's key.
     pub asset: String,
-    /// The block, in pixels of the cube's grid; none is all of the image.
+    /// The block, in pixels of the cube's grid; none if the complete image is missing.
     pub window: Option<Window>,
-    /// What kind of error it is.
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// What the reader said.
+    /// The message of the error.
     pub message: String,
 }
 
@@ -45,17 +45,17 @@ impl fmt::Display for MissingInput {
     }
 }
 
-/// How the work went.
+/// The report of a computation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApplyReport {
     /// Blocks that were computed.
     pub blocks: u64,
-    /// Pixels of images that are missing, in the order of the blocks.
+    /// Inputs that could not be read, in the order of the blocks.
     pub missing_inputs: Vec<MissingInput>,
 }
 
-/// Names what could not be read.
+/// Returns an error whose message names item, asset and block.
 pub(super) fn named(err: &Error, item: &str, asset: &str, window: Option<&Window>) -> Error {
     let block = window.map(|window| format!(", block {window}"));
     let block = block.unwrap_or_default();
@@ -63,7 +63,7 @@ pub(super) fn named(err: &Error, item: &str, asset: &str, window: Option<&Window
     said_again(err, message)
 }
 
-/// Returns an error of the same kind and place.
+/// Returns an error with another message, of the same kind and location.
 pub(super) fn said_again(err: &Error, message: impl Into<String>) -> Error {
     let again = Error::new(err.kind(), message);
     match err.location() {

@@ -1,4 +1,4 @@
-//! Computing a cube block by block: blocks are loaded while others are computed, and come in their order.
+//! Computing a cube block by block: blocks are loaded while others are computed, and are returned in order.
 
 use std::{
     fmt,
@@ -27,11 +27,11 @@ use crate::{
     session::Share,
 };
 
-/// The largest side of a block that is not chosen.
+/// The largest default side of a block, in pixels.
 const LARGEST_BLOCK: u32 = 1024;
-/// The least one: a tile of a COG.
+/// The smallest default side of a block, in pixels: the usual tile of a COG.
 const LEAST_BLOCK: u32 = 512;
-/// A block that takes no more is not too large, whatever the tiles are.
+/// A block of at most so many bytes keeps the largest side, whatever the tiles are.
 const SMALL_BYTES: u64 = 64 << 20;
 
 pub(super) type Compute<O> =
@@ -42,16 +42,16 @@ pub(super) type Planning = Arc<
         + Sync,
 >;
 
-/// What is to be computed of a cube: nothing is read before it is asked for the result.
+/// A lazy computation over a cube: nothing is read before a result is requested.
 ///
 /// Dropping the future of a result cancels it.
-#[must_use = "nothing is computed before a result is asked for"]
+#[must_use = "nothing is computed before a result is requested"]
 pub struct Apply<O> {
     pub(super) cube: ImageCube,
     pub(super) options: ApplyOptions,
-    /// What computes it, in words; none of a closure.
+    /// The computation in words, such as `median`; none for a closure.
     pub(super) how: Option<String>,
-    /// What is made for each date, if that is what bands are.
+    /// The names of the variables, if the bands of the result are their time steps.
     pub(super) each_date: Option<Vec<String>>,
     pub(super) plan: Planning,
     pub(super) compute: Compute<O>,
@@ -72,11 +72,11 @@ impl<O> fmt::Debug for Apply<O> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Computed<O> {
-    /// Where it lies in the cube's grid.
+    /// Its window in the cube's grid.
     pub window: Window,
     /// (band, y, x).
     pub samples: Array3<O>,
-    /// Pixels of images that are missing in it.
+    /// The inputs that could not be read for it.
     pub missing_inputs: Vec<MissingInput>,
 }
 
@@ -89,11 +89,11 @@ impl ImageCube {
     /// row, and do not depend on how many threads there are.
     ///
     /// ```
-    /// # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, BandSource, date};
+    /// # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
     /// use rss_core::apply::{ApplyOptions, Block, ImageCubeOptions};
     /// # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
     /// # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
-    /// # let dea = BandSource::api(&bed.stac_url())?.like(&DEA);
+    /// # let dea = Source::api(&bed.stac_url())?.like(&DEA);
     /// # let found = ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
     /// #     .session(session.clone())
     /// #     .canonical_bands(["red", "nir"])
@@ -107,7 +107,7 @@ impl ImageCube {
     /// });
     /// let (raster, report) = session.compute(ndvi)?;
     /// assert_eq!(raster.pixels.shape()[0], cube.steps().len());
-    /// assert!(report.missing inputs.is_empty());
+    /// assert!(report.missing_inputs.is_empty());
     /// # Ok::<_, anyhow::Error>(())
     /// ```
     pub fn apply<T, O, F>(&self, options: ApplyOptions, compute: F) -> Apply<O>
@@ -116,8 +116,9 @@ impl ImageCube {
         O: Sample + Send + Sync + 'static,
         F: Fn(&Block<T>) -> Result<Array3<O>> + Send + Sync + 'static,
     {
-        // The samples of blocks that are done: new memory takes longer than what is written to it. No more than
-        // there were blocks under way at once, which the budget counts.
+        // Buffers of blocks that are done, for reuse: new memory costs more time than the samples written to it.
+        // There are never more of them than blocks were computed at once, and the budget counted those. An error of
+        // the closure drops its buffer, but ends the computation as well.
         let spare: Mutex<Vec<Vec<T>>> = Mutex::default();
         Apply {
             cube: self.clone(),
@@ -135,19 +136,19 @@ impl ImageCube {
                 let named =
                     |err: Error| said_again(&err, format!("block {window}: {}", err.message()));
                 let made = compute(&block)
-                    .and_then(|made| cut(&block, made))
+                    .and_then(|made| crop(&block, made))
                     .map_err(named)?;
-                let (room, _) = block.data.into_raw_vec_and_offset();
+                let (buffer, _) = block.data.into_raw_vec_and_offset();
                 spare
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
-                    .push(room);
+                    .push(buffer);
                 Ok((made, missing_inputs))
             }),
         }
     }
 
-    /// Reduces all dates to one, each band by itself. Bands keep their names.
+    /// Reduces the time axis, band by band. Bands keep their names.
     pub fn reduce(&self, reducer: Reducer, options: ApplyOptions) -> Apply<f32> {
         let options = self.named(options);
         let work = self.apply(options, move |block: &Block<f32>| {
@@ -162,7 +163,7 @@ impl ImageCube {
         work.told(reducer.to_string())
     }
 
-    /// Reduces all bands to one, each date by itself. The bands of the result are the dates, by their labels.
+    /// Reduces the band axis, time step by time step. The bands of the result are the time steps, by their labels.
     pub fn reduce_bands(&self, reducer: Reducer, mut options: ApplyOptions) -> Apply<f32> {
         if options.names.is_empty() {
             options.names = self.steps().iter().map(|step| step.label.clone()).collect();
@@ -180,7 +181,8 @@ impl ImageCube {
         work.each_date([reducer.to_string()])
     }
 
-    /// Makes the geometric median of all dates: the bands of a pixel stay together. Bands keep their names.
+    /// Computes the geometric median over time: the bands of a pixel are reduced together, as one vector. Bands
+    /// keep their names.
     pub fn geomedian(&self, geomedian: Geomedian, options: ApplyOptions) -> Apply<f32> {
         let options = self.named(options);
         let work = self.apply(options, move |block: &Block<f32>| {
@@ -200,8 +202,8 @@ impl ImageCube {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the window is not in the grid, or samples cannot be had as `T`; what the
-    /// files' stores answer.
+    /// [`ErrorKind::InvalidInput`] if the window is outside the grid, or samples cannot be loaded as `T`; errors of
+    /// the files' stores.
     pub async fn read<T: BlockSample>(
         &self,
         window: Window,
@@ -216,9 +218,9 @@ impl ImageCube {
             .await?
     }
 
-    /// Returns the side of blocks: what was chosen, else 1024, or 512 where one of 1024 for each thread and one
-    /// more are not thought to fit the budget. It is 512 too where tiles are no larger and the block is: memory
-    /// that is written again and again is faster than new memory.
+    /// Returns the side of blocks, in pixels: the option, else 1024 or 512. It is 512 where a block of 1024 for each
+    /// thread and one more would exceed the budget, and where the block would be larger than [`SMALL_BYTES`] but the
+    /// files' tiles are at most 512: writing to memory that is reused is faster than to new memory.
     pub(super) async fn block_side(&self, options: &ApplyOptions) -> Result<u32> {
         if let Some(side) = options.block {
             return match side > 0 && side.is_multiple_of(16) {
@@ -231,6 +233,7 @@ impl ImageCube {
         }
         let settings = self.0.session.settings();
         let layers = self.steps().len() as u64 * self.bands().len() as u64;
+        // An estimate before any file is opened: 8 bytes a sample.
         let bytes = u64::from(LARGEST_BLOCK).pow(2) * layers * 8;
         let at_once = settings.cpu_threads.max(1) as u64 + 1;
         let fits = bytes.saturating_mul(at_once) <= settings.budget_bytes;
@@ -239,7 +242,7 @@ impl ImageCube {
     }
 }
 
-/// Takes a task down with the one that waits for it.
+/// A task that is aborted when the future that waits for it is dropped.
 struct Held<T>(JoinHandle<T>);
 
 impl<T> Drop for Held<T> {
@@ -249,16 +252,16 @@ impl<T> Drop for Held<T> {
 }
 
 impl<O: Sample + Send + Sync + 'static> Apply<O> {
-    /// Returns the cube that it is computed of.
+    /// Returns the cube that it is computed from.
     pub fn cube(&self) -> &ImageCube {
         &self.cube
     }
 
-    /// Says that each of `names` is made for each date: the bands are all dates of the first, then all of the
-    /// next. Bands without a name of their own are called so: `ndvi 2021-01-03`.
+    /// Declares that the result has a band for each of `names` and each time step: all time steps of the first
+    /// name, then all of the next. Unless the options name the bands, they are named like `ndvi 2021-01-03`.
     ///
-    /// A result that is written as Zarr is then an array (time, y, x) for each name, and not one of a single
-    /// date for each band.
+    /// Written as Zarr, such a result is an array (time, y, x) for each name, instead of an array of a single time
+    /// step for each band.
     pub fn each_date(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         if self.options.names.is_empty() {
@@ -273,7 +276,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         self
     }
 
-    /// Says what computes it.
+    /// Describes the computation, for the metadata of the result.
     pub(super) fn told(mut self, how: String) -> Self {
         self.how = Some(how);
         self
@@ -285,12 +288,12 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         self.options.nodata.or(usual)
     }
 
-    /// Returns the blocks, row by row. The memory of one is given back when the next is asked for.
+    /// Returns the blocks, row by row. A block's share of the budget is released when it is returned.
     ///
     /// # Errors
     ///
-    /// Of the first item: [`ErrorKind::InvalidInput`] if a block cannot be of this size; of each, what the
-    /// closure or the files' stores answer, with block, item and asset.
+    /// In place of the first block: [`ErrorKind::InvalidInput`] if blocks cannot have this size. In place of any
+    /// block: errors of the closure or of the files' stores, with block, item and asset.
     pub fn blocks(self) -> impl Stream<Item = Result<Computed<O>>> + Send {
         let blocks = async move {
             let side = self.cube.block_side(&self.options).await?;
@@ -300,8 +303,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         stream::once(blocks).try_flatten()
     }
 
-    /// Returns what `finish` makes of each block and its number, in their order. It runs where the block was
-    /// computed.
+    /// Returns the result of `finish` for each block and its index, in order. `finish` runs on the CPU thread that
+    /// computed the block.
     fn each<R: Send + 'static>(
         self,
         windows: Vec<Window>,
@@ -310,7 +313,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         let finish = Arc::new(finish);
         let blocks = windows.len() as u64;
         let inner = Arc::clone(&self.cube.0);
-        // One for each thread, and two that are fetched meanwhile.
+        // One block for each thread, and two that are fetched meanwhile.
         let at_once = inner.session.settings().cpu_threads.max(1) + 2;
         let nodata = self.gaps();
         let (plan, compute, halo) = (self.plan, self.compute, self.options.halo);
@@ -321,7 +324,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 let session = inner.session.clone();
                 async move {
                     let plan = planning.await?;
-                    // In the order of the blocks: the one that is due never waits for one that comes later.
+                    // Shares are taken in the order of the blocks (`then` runs one future at a time). Later blocks
+                    // keep their share until they are returned, so the block that is due must have its own first.
                     let budget = session.settings().budget_bytes;
                     if plan.bytes > budget {
                         return Err(too_large(&window, plan.bytes, budget));
@@ -338,7 +342,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 let (inner, compute) = (Arc::clone(&inner), Arc::clone(&compute));
                 let finish = Arc::clone(&finish);
                 let task = planned.map(|(number, window, plan, share)| {
-                    // On its own: it goes on while the one before is written.
+                    // A task of its own is polled while the caller writes the block before: fetches hold permits,
+                    // and a future that nobody polls would never release them.
                     Held(tokio::spawn(async move {
                         let finish = move |computed| finish(number, computed);
                         let made = made_of(inner, window, plan, compute, nodata, finish).await?;
@@ -353,6 +358,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                     })?
                 }
             })
+            // The share is released here, when the block is handed over: until then its samples are in memory.
             .buffered(at_once)
             .map_ok(move |(made, share): (R, Option<Share>)| {
                 let blocks_done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -367,12 +373,12 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
             })
     }
 
-    /// Computes everything into memory.
+    /// Computes the complete result in memory.
     ///
     /// # Errors
     ///
     /// As of [`Apply::blocks`]; [`ErrorKind::InvalidInput`] if blocks differ in their number of bands, or the
-    /// result does not fit memory.
+    /// result does not fit in memory.
     pub async fn raster(self) -> Result<(Raster, ApplyReport)> {
         let grid = self.cube.grid().clone();
         let nodata = self.nodata();
@@ -403,7 +409,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         Ok((raster, report))
     }
 
-    /// Returns what NaN becomes, if that is not what it stays.
+    /// Returns the value that replaces NaN, if there is one.
     pub(super) fn gaps(&self) -> Option<f64> {
         self.options.nodata.filter(|_| O::DTYPE.is_float())
     }
@@ -423,7 +429,7 @@ impl ApplyReport {
     }
 }
 
-/// Loads what a block needs, computes it, and returns what `finish` makes of that. NaN becomes `nodata`.
+/// Loads and computes a block, replaces NaN by `nodata`, and returns the result of `finish`.
 pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static>(
     inner: Arc<Inner>,
     window: Window,
@@ -453,19 +459,19 @@ pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static
     made.await?
 }
 
-/// A result in memory. Each block is written into it where it was computed, in whatever order that is.
+/// A result in memory. Each block is written into it by the thread that computed it, in any order.
 struct Whole<O> {
     size: Size,
     windows: Vec<Window>,
-    /// Made when the first block is here: how many bands there are is not known before.
+    /// Allocated with the first block: the number of bands is not known before.
     begun: Mutex<Option<Begun<O>>>,
 }
 
 struct Begun<O> {
     rest: Rest<O>,
     bands: usize,
-    /// Of each block, a place in each band.
-    places: Vec<Vec<Slot<O>>>,
+    /// For each block, its slot in each band; empty once it is taken.
+    slots: Vec<Vec<Slot<O>>>,
 }
 
 impl<O: Sample> Whole<O> {
@@ -477,23 +483,25 @@ impl<O: Sample> Whole<O> {
         }
     }
 
-    /// Writes a block, unless it has another number of bands than the first one that came.
+    /// Writes a block, unless its number of bands differs from that of the first one written.
     fn add(&self, number: usize, samples: &Array3<O>) -> Result<()> {
         let bands = samples.dim().0;
-        let places = {
+        // The lock is held only to take the slots. They do not overlap, so threads copy samples in parallel.
+        let slots = {
             let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
             let begun = match &mut *begun {
                 Some(begun) => begun,
                 none => none.insert(self.begin(bands)?),
             };
-            match begun.places.get_mut(number) {
-                Some(places) if begun.bands == bands => std::mem::take(places),
+            match begun.slots.get_mut(number) {
+                Some(slots) if begun.bands == bands => std::mem::take(slots),
+                // Nothing is lost: `check_bands` fails for such a block when the stream returns it.
                 _ => Vec::new(),
             }
         };
-        for (mut place, plane) in places.into_iter().zip(samples.outer_iter()) {
+        for (mut slot, plane) in slots.into_iter().zip(samples.outer_iter()) {
             for (row, samples) in plane.rows().into_iter().enumerate() {
-                let Some(out) = place.row(row) else { continue };
+                let Some(out) = slot.row(row) else { continue };
                 match samples.to_slice() {
                     Some(samples) => out.copy_from_slice(samples),
                     None => out
@@ -514,27 +522,28 @@ impl<O: Sample> Whole<O> {
         };
         let wanted: Vec<Wanted> = blocks.flat_map(wanted).collect();
         let canvas = Canvas::new(bands, Window::whole(self.size))?;
-        let (rest, places) = canvas.split(&wanted)?;
-        let mut places = places.into_iter();
+        let (rest, slots) = canvas.split(&wanted)?;
+        let mut slots = slots.into_iter();
         let of_blocks = self.windows.iter();
-        let places = of_blocks.map(|_| places.by_ref().take(bands).collect());
+        let slots = of_blocks.map(|_| slots.by_ref().take(bands).collect());
         Ok(Begun {
             bands,
-            places: places.collect(),
+            slots: slots.collect(),
             rest,
         })
     }
 
-    /// Returns all of it, (band, y, x).
+    /// Returns the complete array, (band, y, x).
     fn join(&self) -> Result<Array3<O>> {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let Begun { rest, places, .. } = begun.take().ok_or_else(|| {
+        let Begun { rest, slots, .. } = begun.take().ok_or_else(|| {
             Error::new(
                 ErrorKind::InvalidInput,
-                "a grid without pixels: nothing was computed",
+                "the grid has no pixels: nothing was computed",
             )
         })?;
-        drop(places);
+        // Slots share the memory of the canvas, which can be joined only when none is left.
+        drop(slots);
         rest.join()
     }
 }
@@ -543,7 +552,7 @@ fn too_large(window: &Window, bytes: u64, budget: u64) -> Error {
     Error::new(
         ErrorKind::InvalidInput,
         format!(
-            "block {window} takes {} MB, more than the budget of {} MB: choose smaller blocks, fewer dates or \
+            "block {window} takes {} MB, more than the budget of {} MB: choose smaller blocks, fewer time steps or \
              bands, or a larger budget",
             bytes / 1_000_000,
             budget / 1_000_000
@@ -561,10 +570,11 @@ pub(super) fn check_bands(expected: usize, found: usize, window: &Window) -> Res
     }
 }
 
-/// Checks the size of what was made of a block, and cuts the halo off.
-fn cut<T, O: Sample>(block: &Block<T>, made: Array3<O>) -> Result<Array3<O>> {
+/// Checks the size of a closure's result, and crops the halo.
+fn crop<T, O: Sample>(block: &Block<T>, made: Array3<O>) -> Result<Array3<O>> {
     let (_, rows, cols) = made.dim();
     let (window, seen) = (block.window, block.seen);
+    // Without the halo already: a closure may crop it itself, with `Block::without_halo`.
     if (rows, cols) == (window.height as usize, window.width as usize) {
         return Ok(made);
     }
@@ -572,7 +582,7 @@ fn cut<T, O: Sample>(block: &Block<T>, made: Array3<O>) -> Result<Array3<O>> {
         return Err(Error::new(
             ErrorKind::InvalidInput,
             format!(
-                "the closure made {rows} rows and {cols} columns, expected {} and {}",
+                "the closure returned {rows} rows and {cols} columns, expected {} and {}",
                 window.height, window.width
             ),
         ));

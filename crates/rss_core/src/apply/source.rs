@@ -1,4 +1,4 @@
-//! One band of one image: where its file is, and how its pixels come onto the cube's grid.
+//! One band of one image: the location of its file, and the warp of its pixels onto the cube's grid.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) struct BandSource {
     pub(super) asset: String,
     pub(super) location: Location,
     pub(super) header_bytes: Option<u64>,
-    /// What the catalogue says of the samples; none of masks, and where it does not matter.
+    /// Scale, offset and nodata by the catalogue; none for masks, and where raw samples are loaded without them.
     pub(super) said: Option<BandValues>,
     /// The nodata value that the catalogue states.
     pub(super) nodata: Option<f64>,
@@ -37,7 +37,7 @@ pub(super) struct BandSource {
     pub(super) open: OnceCell<Result<Opened, Error>>,
 }
 
-/// An open file, and the way from a level of it to the cube's grid.
+/// An open file, and the warp from one of its levels to the cube's grid.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) reader: Arc<dyn RasterReader>,
@@ -47,14 +47,14 @@ pub(super) struct Opened {
     pub(super) nodata: Option<f64>,
 }
 
-/// What the samples of a file mean.
+/// Scale, offset and nodata of the samples of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meaning {
     pub(super) scaling: Scaling,
     pub(super) nodata: Option<f64>,
 }
 
-/// Pixels of a source that a block is made of.
+/// Pixels that were read from a source, and their window in its level.
 #[derive(Debug)]
 pub(super) struct SourceWindow {
     pub(super) pixels: Pixels,
@@ -62,8 +62,7 @@ pub(super) struct SourceWindow {
 }
 
 impl BandSource {
-    /// Opens the file, once. What fails stays failed: a file that is not there is not asked for again by
-    /// each block.
+    /// Opens the file, once. A failure is cached too: otherwise each block would request a missing file again.
     pub(super) async fn opened(&self, session: &Session, grid: &GeoBox) -> Result<&Opened> {
         let opened = self
             .open
@@ -74,7 +73,7 @@ impl BandSource {
             .map_err(|err| said_again(err, err.message()))
     }
 
-    /// Opens the file's header, once, unless it failed.
+    /// Opens the file's header, once. A failure is not cached here, so that a second call tries again.
     pub(super) async fn reader(&self, session: &Session) -> Result<&Arc<dyn RasterReader>> {
         let options = OpenOptions {
             header_bytes: self.header_bytes,
@@ -84,12 +83,12 @@ impl BandSource {
         self.reader.get_or_try_init(open).await
     }
 
-    /// Returns the file's grid, as its header says it.
+    /// Returns the grid of the file's full resolution, from its header.
     pub(super) async fn grid(&self, session: &Session) -> Result<GeoBox> {
         self.reader(session).await?.profile().level_geobox(0)
     }
 
-    /// Opens the file for a grid.
+    /// Opens the file, and chooses the level to read and the warp for a grid.
     pub(super) async fn open(&self, session: &Session, grid: &GeoBox) -> Result<Opened> {
         let reader = Arc::clone(self.reader(session).await?);
         let profile = reader.profile();
@@ -117,7 +116,8 @@ impl BandSource {
         })
     }
 
-    /// Returns what the samples of the file mean, by catalogue and file.
+    /// Returns scale, offset and nodata. Those of the catalogue come first, then those of the file. Integers without
+    /// a scale in either are refused as physical values: whether a DN is a reflectance is a guess.
     pub(super) fn meaning(&self, profile: &Profile) -> Result<Meaning> {
         let stated = profile.bands.first();
         let scaling = match (&self.said, self.values) {
@@ -127,7 +127,7 @@ impl BandSource {
                 let offset = stated.and_then(|band| band.offset);
                 if scale.or(offset).is_none() && !profile.dtype.is_float() {
                     let message = format!(
-                        "no item, manifest or file states what samples of {} mean: give a manifest, or load raw samples",
+                        "no item, manifest or file states the scale of {} samples: give a manifest, or load raw ones",
                         profile.dtype
                     );
                     return Err(Error::new(ErrorKind::InvalidInput, message).at(&self.location));
@@ -139,6 +139,7 @@ impl BandSource {
             }
             (Some(said), Values::Physical) => said.scaling,
         };
+        // Catalogues state values such as -9999 for uint8 bands, which no sample can equal: such a value is ignored.
         let holds = |nodata: &f64| profile.dtype.holds(*nodata);
         let nodata = self.nodata.filter(holds).or(profile.nodata.filter(holds));
         Ok(Meaning { scaling, nodata })
@@ -146,12 +147,12 @@ impl BandSource {
 }
 
 impl Opened {
-    /// Returns the pixels of the file that a window of the grid is made of; none where they do not touch.
+    /// Returns the window of the level that a window of the grid is resampled from; none where they do not touch.
     pub(super) fn window(&self, target: &Window) -> Option<Window> {
         self.warp.source_window(target)
     }
 
-    /// Returns the bytes of these pixels.
+    /// Returns the decoded bytes of a window of the level.
     pub(super) fn bytes(&self, window: &Window) -> u64 {
         let sample = self.reader.profile().dtype.size() as u64;
         u64::from(window.width) * u64::from(window.height) * sample
@@ -168,7 +169,7 @@ impl Opened {
         let dtype = self.reader.profile().dtype;
         let message = match (T::takes(dtype, self.scaling), T::DTYPE.is_float()) {
             (true, false) if self.nodata.is_some_and(|own| nodata != Some(own)) => format!(
-                "its nodata value is {}, the cube's is {}: load float32",
+                "its nodata value is {}, that of the cube is {}: load float32",
                 shown(self.nodata),
                 shown(nodata)
             ),
@@ -185,6 +186,7 @@ impl Opened {
         Err(Error::new(ErrorKind::InvalidInput, message).at(self.reader.location()))
     }
 
+    /// Reads a window of the level: the first band, as each asset of a cube is one band.
     pub(super) async fn read(&self, window: Window) -> Result<SourceWindow> {
         let request = ReadRequest::new()
             .with_window(window)
@@ -197,8 +199,7 @@ impl Opened {
         })
     }
 
-    /// Puts a part onto a window of the grid, with `fill` where there is no data, and returns how many pixels have
-    /// some.
+    /// Warps a part onto a window of the grid, with `fill` as nodata, and returns the number of valid pixels.
     pub(super) fn lay<T: BlockSample>(
         &self,
         part: &SourceWindow,
@@ -209,7 +210,7 @@ impl Opened {
         if let Some((window, [row, col])) = self.warp.copied(target)
             && window == part.window
         {
-            // Nothing is resampled: no array in between is needed.
+            // The grids are aligned: samples are converted straight into the block, without an array in between.
             let rows = row..row + window.height as usize;
             let cols = col..col + window.width as usize;
             if out.dim() != (rows.len(), cols.len()) {
@@ -223,13 +224,13 @@ impl Opened {
         out.fill(fill);
         let made = T::of(&part.pixels, self.scaling, self.nodata);
         let (pixels, nodata) = match &made {
-            // What is not valid is NaN.
+            // Conversion made nodata NaN.
             Some(made) => (made.view(), None),
             None => {
                 let view = part.pixels.view::<T>().ok_or_else(|| {
                     Error::new(
                         ErrorKind::InvalidInput,
-                        "samples of another type than the block's",
+                        "the samples have another dtype than the block",
                     )
                 })?;
                 (view.index_axis_move(Axis(0), 0), self.nodata)
@@ -244,7 +245,7 @@ impl Opened {
         self.warp.resample(&source, target, out)
     }
 
-    /// Returns what a mask says of the pixels of a window of the grid.
+    /// Returns the verdicts of a mask on the pixels of a window of the grid; no data where `part` is none.
     pub(super) fn verdicts(
         &self,
         mask: &BandMask,
@@ -255,6 +256,7 @@ impl Opened {
         let Some(part) = part else {
             return Ok(Array2::from_elem(shape, Verdict::NoData));
         };
+        // Bits are decoded before the warp, and the verdicts resampled by nearest.
         let verdicts = mask.verdicts(&part.pixels, 0, self.nodata)?;
         let bytes = verdicts.mapv(|verdict| verdict as u8);
         let source = warp::SourcePixels {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A named thing of the metadata: a codec, a chunk grid, an encoding of keys.
+/// A codec, a chunk grid or a chunk key encoding of the metadata.
 #[derive(Debug)]
 pub(crate) struct Extension<'a> {
     pub(crate) name: &'a str,
@@ -31,12 +31,12 @@ impl<'a> Extension<'a> {
         })
     }
 
-    /// Returns a text of the configuration.
+    /// Returns a string of the configuration.
     pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
         self.configuration.get(key).and_then(Value::as_str)
     }
 
-    /// Returns a level of the configuration, or the usual one.
+    /// Returns a compression level of the configuration, or the default one.
     pub(crate) fn level(&self, key: &str, usual: i32) -> i32 {
         let level = self.configuration.get(key).and_then(Value::as_i64);
         level
@@ -62,7 +62,7 @@ pub(crate) fn list<'a>(value: &'a Value, what: &str) -> Result<Vec<Extension<'a>
     let Value::Array(values) = value else {
         return Err(Error::new(
             ErrorKind::Corrupt,
-            format!("`{what}` is no list"),
+            format!("`{what}` is not a list"),
         ));
     };
     values
@@ -71,7 +71,7 @@ pub(crate) fn list<'a>(value: &'a Value, what: &str) -> Result<Vec<Extension<'a>
         .collect()
 }
 
-/// Reads one whole number for each axis.
+/// Reads a list of one non-negative integer for each axis.
 pub(crate) fn lengths(value: Option<&Value>, rank: usize) -> Option<Vec<u64>> {
     let lengths: Option<Vec<u64>> = value?.as_array()?.iter().map(Value::as_u64).collect();
     lengths.filter(|lengths| lengths.len() == rank)

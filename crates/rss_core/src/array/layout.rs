@@ -1,4 +1,4 @@
-//! How a cube is cut into chunks and shards.
+//! How a cube is split into chunks and shards.
 
 use std::{fmt, str::FromStr};
 
@@ -8,14 +8,14 @@ use crate::{
     raster::DataType,
 };
 
-/// What a cube is read for.
+/// The access pattern of a cube.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Use {
-    /// Both: some dates of a part of the area.
+    /// Both: some time steps of a part of the area.
     #[default]
     Balanced,
-    /// All dates at a storage.
+    /// All dates at a point.
     TimeSeries,
     /// An area at one date.
     Maps,
@@ -34,7 +34,9 @@ impl Use {
         }
     }
 
-    /// Returns the chunk for samples of two bytes, and how many chunks a shard has on each axis.
+    /// Returns the chunk shape for samples of two bytes, and how many chunks a shard has along each axis.
+    ///
+    /// A chunk is long along the axes that one read covers and short along the others: 64 to 512 KiB of samples.
     /// `docs/CUBES.md` has the measurements.
     fn shapes(self) -> (Block, Block) {
         let block = |time, y, x| Block { time, y, x };
@@ -67,7 +69,7 @@ impl FromStr for Use {
     }
 }
 
-/// Samples of a chunk or a shard along the axes of a cube; along the axis of bands it is always one.
+/// The shape of a chunk or a shard of a cube; along the band axis it is always one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Dates.
@@ -126,24 +128,24 @@ pub enum Arrangement {
     Stacked,
 }
 
-/// How a cube is cut and compressed.
+/// How a cube is chunked, sharded and compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
-    /// What the cube is read for: the usual chunks and shards.
+    /// The access pattern of the cube, which decides the default chunks and shards.
     pub for_use: Use,
     /// Whether bands share an array.
     pub arrangement: Arrangement,
-    /// The chunk, instead of the usual one.
+    /// The chunk shape, instead of the default one.
     pub chunk: Option<Block>,
-    /// The shard, instead of the usual one: a whole number of chunks.
+    /// The shard shape, instead of the default one: a whole number of chunks.
     pub shard: Option<Block>,
     /// How chunks are compressed.
     pub codec: Codec,
 }
 
 impl Layout {
-    /// Makes the usual layout of a use.
+    /// Makes the default layout of a use.
     pub fn new(for_use: Use) -> Self {
         Self {
             for_use,
@@ -179,17 +181,17 @@ impl Layout {
         self
     }
 
-    /// Returns chunk and shard of an array of a type over `height` x `width` pixels.
+    /// Returns the chunk and shard shapes of an array of a dtype over `height` x `width` pixels.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if a shard is no whole number of chunks, or has more than 1 GiB.
+    /// [`ErrorKind::InvalidInput`] if a shard is not a whole number of chunks, or has more than 1 GiB.
     pub(crate) fn blocks(&self, dtype: DataType, height: u32, width: u32) -> Result<[Block; 2]> {
-        /// The most bytes of a shard: it is written whole.
+        /// The most bytes of a shard, which is encoded in memory and written as one object.
         const MOST: u64 = 1 << 30;
         let (usual, times) = self.for_use.shapes();
         let chunk = self.chunk.unwrap_or_else(|| {
-            // Small samples make large chunks, and the other way round: the bytes stay about the same.
+            // Smaller samples get larger chunks and vice versa, so that a chunk keeps about the same bytes.
             let (grow, shrink) = match dtype.size() {
                 1 => (2, 1),
                 2 => (1, 1),
@@ -198,7 +200,7 @@ impl Layout {
             };
             let side = |usual: u64, all: u32| {
                 let side = usual * grow / shrink;
-                // A small area needs no chunk that is mostly empty.
+                // A chunk of a small area would be mostly fill values.
                 side.min(u64::from(all).next_multiple_of(16).max(16))
             };
             Block {
@@ -217,19 +219,19 @@ impl Layout {
                 x: along(chunk.x, times.x, width),
             }
         });
-        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         let whole = shard
             .axes()
             .into_iter()
             .zip(chunk.axes())
             .all(|(shard, chunk)| shard.is_multiple_of(chunk));
         if !whole {
-            return wrong(format!(
-                "shard {shard} is no whole number of chunks {chunk} (TIME,Y,X)"
+            return invalid(format!(
+                "shard {shard} is not a whole number of chunks {chunk} (TIME,Y,X)"
             ));
         }
         if shard.bytes(dtype).is_none_or(|bytes| bytes > MOST) {
-            return wrong(format!(
+            return invalid(format!(
                 "shard {shard} of {dtype} has more than 1 GiB: choose a smaller one"
             ));
         }
@@ -265,7 +267,7 @@ mod tests {
             .unwrap_err();
         assert!(
             err.message()
-                .contains("shard 4,100,150 is no whole number of chunks 4,100,100")
+                .contains("shard 4,100,150 is not a whole number of chunks 4,100,100")
         );
         let err = layout
             .with_chunk(block("1,16384,16384"))

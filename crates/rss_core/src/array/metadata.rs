@@ -16,24 +16,24 @@ use crate::{
 /// The most axes of an array.
 const MAX_RANK: usize = 32;
 
-/// What an array is.
+/// The metadata of an array.
 #[derive(Clone, Debug)]
 pub(crate) struct Metadata {
     pub(crate) shape: Vec<u64>,
     pub(crate) dtype: DataType,
-    /// Samples of an object, axis by axis: of a shard where chunks lie in shards.
+    /// The chunk shape of the metadata, which is the shape of one object: a shard, where there are shards.
     pub(crate) grid: Vec<u64>,
     pub(crate) keys: Keys,
-    /// The bytes of a sample that is not stored, little-endian.
+    /// The fill value's bytes, little-endian.
     pub(crate) fill: Vec<u8>,
-    /// The same as a number; of a complex one its real part.
+    /// The fill value as a number; of a complex one its real part.
     pub(crate) fill_number: f64,
     pub(crate) chain: Chain,
     pub(crate) dimensions: Vec<Option<String>>,
     pub(crate) attributes: Members,
 }
 
-/// How the object of a chunk is called.
+/// The chunk key encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     has_prefix: bool,
@@ -85,7 +85,7 @@ impl Metadata {
         }
     }
 
-    /// Returns what is written of a new array.
+    /// Returns the `zarr.json` of a new array.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "zarr_format": 3,
@@ -142,8 +142,8 @@ impl Metadata {
             "v2" => (false, "."),
             other => return Err(unsupported(format!("chunk key encoding `{other}`"))),
         };
-        let said = document.get("fill_value").unwrap_or(&Value::Null);
-        let fill = fill_value(said, dtype)?;
+        let fill = document.get("fill_value").unwrap_or(&Value::Null);
+        let fill = fill_value(fill, dtype)?;
         Ok(Self {
             chain: Chain::parse(
                 document.get("codecs").unwrap_or(&Value::Null),
@@ -171,10 +171,10 @@ impl Metadata {
     pub(crate) fn parse_v2(document: &Value, attributes: Option<Value>) -> Result<Self> {
         let shape = shape_of(document)?;
         let rank = shape.len();
-        let said = document.get("dtype").and_then(Value::as_str);
-        let (dtype, big_endian) = said
-            .and_then(|said| {
-                let (order, name) = said.split_at_checked(1)?;
+        let dtype = document.get("dtype").and_then(Value::as_str);
+        let (dtype, big_endian) = dtype
+            .and_then(|dtype| {
+                let (order, name) = dtype.split_at_checked(1)?;
                 let dtype = match name {
                     "b1" | "u1" => DataType::U8,
                     "i1" => DataType::I8,
@@ -193,8 +193,8 @@ impl Metadata {
                 Some((dtype, order == ">"))
             })
             .ok_or_else(|| {
-                let said = document.get("dtype").unwrap_or(&Value::Null);
-                unsupported(format!("samples of type {said}"))
+                let dtype = document.get("dtype").unwrap_or(&Value::Null);
+                unsupported(format!("dtype {dtype}"))
             })?;
         if let Some(Value::Array(filters)) = document.get("filters")
             && !filters.is_empty()
@@ -205,8 +205,9 @@ impl Metadata {
             .filter(|grid| !grid.contains(&0))
             .ok_or_else(|| corrupt(format!("`chunks` is not {rank} lengths")))?;
         let fill = match document.get("fill_value") {
+            // In v2 null means that samples never written are undefined; they are read as 0.
             None | Some(Value::Null) => [0.0; 2],
-            Some(said) => fill_value(said, dtype)?,
+            Some(value) => fill_value(value, dtype)?,
         };
         let separator = document.get("dimension_separator").and_then(Value::as_str);
         let fortran = document.get("order").and_then(Value::as_str) == Some("F");
@@ -225,6 +226,7 @@ impl Metadata {
             },
             fill: sample_bytes(dtype, fill),
             fill_number: fill[0],
+            // v2 has no dimension names; xarray stores them in this attribute.
             dimensions: match attributes
                 .get("_ARRAY_DIMENSIONS")
                 .and_then(Value::as_array)
@@ -251,11 +253,11 @@ fn shape_of(document: &Value) -> Result<Vec<u64>> {
         Some(Value::Array(shape)) if shape.len() <= MAX_RANK => shape.len(),
         _ => {
             return Err(corrupt(format!(
-                "`shape` is no list of at most {MAX_RANK} lengths"
+                "`shape` is not a list of at most {MAX_RANK} lengths"
             )));
         }
     };
-    lengths(document.get("shape"), rank).ok_or_else(|| corrupt("`shape` is no list of lengths"))
+    lengths(document.get("shape"), rank).ok_or_else(|| corrupt("`shape` is not a list of lengths"))
 }
 
 fn names_of(document: &Value, rank: usize) -> Vec<Option<String>> {
@@ -268,18 +270,18 @@ fn names_of(document: &Value, rank: usize) -> Vec<Option<String>> {
     }
 }
 
-fn dtype_of(said: &Value) -> Result<DataType> {
-    let known = match said.as_str() {
+fn dtype_of(value: &Value) -> Result<DataType> {
+    let known = match value.as_str() {
         Some("bool") => Some(DataType::U8),
         Some(name) => name.parse().ok(),
         None => None,
     };
-    known.ok_or_else(|| unsupported(format!("samples of type {said}")))
+    known.ok_or_else(|| unsupported(format!("dtype {value}")))
 }
 
 /// Reads a fill value: the parts of a complex number, or a number and 0.
-fn fill_value(said: &Value, dtype: DataType) -> Result<[f64; 2]> {
-    let part = |said: &Value| match said {
+fn fill_value(value: &Value, dtype: DataType) -> Result<[f64; 2]> {
+    let part = |value: &Value| match value {
         Value::Number(number) => number.as_f64(),
         Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
         Value::String(text) => match text.as_str() {
@@ -287,6 +289,7 @@ fn fill_value(said: &Value, dtype: DataType) -> Result<[f64; 2]> {
             "Infinity" => Some(f64::INFINITY),
             "-Infinity" => Some(f64::NEG_INFINITY),
             other => {
+                // Zarr v3 allows the bits of a float in hexadecimal, for NaNs other than the default one.
                 let bits = u64::from_str_radix(other.strip_prefix("0x")?, 16).ok()?;
                 match dtype {
                     DataType::F32 | DataType::C64 => {
@@ -299,19 +302,19 @@ fn fill_value(said: &Value, dtype: DataType) -> Result<[f64; 2]> {
         },
         _ => None,
     };
-    let parts = match (said, dtype) {
+    let parts = match (value, dtype) {
         (Value::Array(parts), DataType::C64 | DataType::C128) => match parts.as_slice() {
             [re, im] => part(re).zip(part(im)).map(|(re, im)| [re, im]),
             _ => None,
         },
-        _ => part(said).map(|re| [re, 0.0]),
+        _ => part(value).map(|re| [re, 0.0]),
     };
     parts
         .filter(|parts| dtype.holds(parts[0]))
-        .ok_or_else(|| corrupt(format!("fill value {said} is no {dtype}")))
+        .ok_or_else(|| corrupt(format!("fill value {value} is not a value of {dtype}")))
 }
 
-/// Returns a number as the metadata says it.
+/// Returns a fill value as JSON, which has no NaN or infinity: Zarr spells them as text.
 fn fill_json(dtype: DataType, value: f64) -> Value {
     let float = |value: f64| match value {
         value if value.is_nan() => json!("NaN"),

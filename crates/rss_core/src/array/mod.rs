@@ -1,8 +1,9 @@
-//! [Zarr v3](https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html) arrays: opening, reading and writing boxes.
+//! [Zarr v3](https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html) arrays: opening, reading and writing
+//! regions.
 //!
-//! [`metadata`] understands `zarr.json`, [`codec`] the chain of codecs, [`shard`] a shard's index, [`region`] which
-//! chunks a box touches; [`storage`] is the folder, bucket or [`icechunk`] repository that holds the objects. What is
-//! stored in arrays is not the business here: `cube` knows dates and bands.
+//! [`metadata`] parses `zarr.json`, [`codec`] runs the codec chain, [`shard`] reads a shard's index, [`region`] finds
+//! the chunks that a region touches; [`storage`] is the folder, bucket or [`icechunk`] repository that holds the
+//! objects. Dates and bands are left to `cube`.
 
 mod codec;
 mod extension;
@@ -46,27 +47,27 @@ use crate::{
     store::Object,
 };
 
-/// Bytes of shard indexes that an open array keeps.
+/// Bytes of shard indexes that an open array caches.
 const MOST_INDEX_BYTES: usize = 64 << 20;
 /// Shards that an open array keeps open.
 const MOST_SHARDS: usize = 512;
 
 /// An array of samples, of any rank, in chunks.
 ///
-/// Cheap to clone; clones share what is known of shards.
+/// Cheap to clone; clones share the cache of shard indexes.
 #[derive(Clone, Debug)]
 pub struct Array(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     storage: Storage,
-    /// The array's path in the hierarchy; empty if it is the whole.
+    /// The array's path in the hierarchy; empty if the array is its root.
     path: String,
     metadata: Metadata,
     kept: Mutex<ShardCache>,
 }
 
-/// Shards that were opened.
+/// Open shards with their indexes.
 #[derive(Debug, Default)]
 struct ShardCache {
     shards: HashMap<Vec<u64>, Arc<Shard>>,
@@ -86,8 +87,8 @@ impl Array {
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::InvalidInput`] if it is a group,
-    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if its metadata cannot be read, and what the
-    /// store answers.
+    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if its metadata cannot be read, and errors of the
+    /// store.
     pub async fn open(session: &Session, root: impl Into<Root>) -> Result<Self> {
         Self::open_in(Storage::at(session, &root.into()).await?, "").await
     }
@@ -96,17 +97,17 @@ impl Array {
     pub(crate) async fn open_in(storage: Storage, path: &str) -> Result<Self> {
         let location = storage.locate(path);
         let metadata = match storage.read(&below(path, "zarr.json")).await? {
-            Some(document) => parse(&document).and_then(|said| Metadata::parse(&said)),
+            Some(document) => parse(&document).and_then(|json| Metadata::parse(&json)),
             None => match storage.read(&below(path, ".zarray")).await? {
                 Some(document) => {
                     let attributes = storage.read(&below(path, ".zattrs")).await?;
-                    let attributes = attributes.map(|said| parse(&said)).transpose();
+                    let attributes = attributes.map(|bytes| parse(&bytes)).transpose();
                     attributes
                         .and_then(|attributes| Metadata::parse_v2(&parse(&document)?, attributes))
                 }
                 None => Err(Error::new(
                     ErrorKind::NotFound,
-                    "no Zarr array: neither zarr.json nor .zarray is there",
+                    "no Zarr array: neither zarr.json nor .zarray exists",
                 )),
             },
         };
@@ -135,12 +136,12 @@ impl Array {
         }))
     }
 
-    /// Makes a new, empty array at a location.
+    /// Creates a new, empty array at a location.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the spec cannot be, or an array or group is there already; what the
-    /// store answers.
+    /// [`ErrorKind::InvalidInput`] if the spec is invalid, or an array or group exists there; errors of the
+    /// store.
     pub async fn create(
         session: &Session,
         root: impl Into<Root>,
@@ -152,7 +153,8 @@ impl Array {
         let storage = Storage::make(session, &root).await?;
         let turn = storage.begin().await?;
         if storage.read("zarr.json").await?.is_some() {
-            let message = "something is there already: a new array needs a storage of its own";
+            let message =
+                "an array or group exists already: a new array needs a location of its own";
             return Err(Error::new(ErrorKind::InvalidInput, message).at(location));
         }
         storage
@@ -163,17 +165,17 @@ impl Array {
         Self::unwritten(storage, "", spec)
     }
 
-    /// Returns the samples of each axis.
+    /// Returns the shape: the length of each axis in samples.
     pub fn shape(&self) -> &[u64] {
         &self.0.metadata.shape
     }
 
-    /// Returns the type of the samples.
+    /// Returns the dtype of the samples.
     pub fn dtype(&self) -> DataType {
         self.0.metadata.dtype
     }
 
-    /// Returns the samples of a chunk, axis by axis: what is decoded at least.
+    /// Returns the shape of a chunk, the smallest part that can be decoded.
     pub fn chunk(&self) -> &[u64] {
         match self.0.metadata.chain.as_shards() {
             Some(sharding) => &sharding.chunk,
@@ -181,13 +183,13 @@ impl Array {
         }
     }
 
-    /// Returns the samples of a shard, axis by axis; none where each chunk is an object of its own.
+    /// Returns the shape of a shard; none where each chunk is an object of its own.
     pub fn shard(&self) -> Option<&[u64]> {
         let sharded = self.0.metadata.chain.as_shards();
         sharded.map(|_| self.0.metadata.grid.as_slice())
     }
 
-    /// Returns what a sample is that was never written; of a complex one the real part.
+    /// Returns the fill value, which samples have that were never written; of a complex array its real part.
     pub fn fill(&self) -> f64 {
         self.0.metadata.fill_number
     }
@@ -197,7 +199,7 @@ impl Array {
         &self.0.metadata.dimensions
     }
 
-    /// Returns what else the array's metadata says.
+    /// Returns the attributes of the array's metadata.
     pub fn attributes(&self) -> &serde_json::Map<String, Value> {
         &self.0.metadata.attributes
     }
@@ -220,7 +222,7 @@ impl Array {
         Err(Error::new(
             ErrorKind::InvalidInput,
             format!(
-                "its samples are {}, asked for as {}",
+                "its samples are {}, requested as {}",
                 self.dtype(),
                 T::DTYPE
             ),
@@ -252,8 +254,8 @@ impl Array {
         below(&self.0.path, &self.0.metadata.keys.key(shard))
     }
 
-    /// Returns a shard, opening it where it was not read before. A chunk outside of any shard is a shard
-    /// of one chunk without an index.
+    /// Returns a shard from the cache, or opens it. In an array without shards each chunk is treated as a shard of
+    /// one chunk without an index.
     async fn shard_at(
         &self,
         key: &[u64],
@@ -287,10 +289,11 @@ impl Array {
                 Some(Arc::new(Shard { object, index }))
             }
         };
-        // What is not there may be written later: it is asked for again.
+        // An absent shard is not cached: it may be written later, so the next read requests it again.
         if let Some(shard) = &shard {
             let mut kept = self.kept();
             kept.bytes += shard.index.bytes();
+            // Past a limit the complete cache is dropped; shards that are read again are opened again.
             if kept.bytes > MOST_INDEX_BYTES || kept.shards.len() >= MOST_SHARDS {
                 kept.shards.clear();
                 kept.bytes = shard.index.bytes();
@@ -315,7 +318,7 @@ fn with_scratch<R>(work: impl FnOnce(&mut Scratch) -> Result<R>) -> Result<R> {
     }
     SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => work(&mut scratch),
-        // A task of the same thread has it.
+        // Already borrowed further up this thread's stack.
         Err(_) => work(&mut Scratch::default()),
     })
 }
@@ -335,7 +338,7 @@ pub(crate) fn below(path: &str, key: &str) -> String {
 
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value> {
     serde_json::from_slice(bytes)
-        .map_err(|err| Error::new(ErrorKind::Corrupt, "metadata that is no JSON").with_source(err))
+        .map_err(|err| Error::new(ErrorKind::Corrupt, "metadata is not JSON").with_source(err))
 }
 
 pub(crate) fn to_bytes(document: &Value) -> Bytes {

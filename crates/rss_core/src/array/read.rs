@@ -1,4 +1,4 @@
-//! Reading: which bytes a box needs, fetching them, decoding them into their positions.
+//! Reading: planning the byte ranges of a region, fetching them, decoding them into the output.
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
@@ -19,40 +19,39 @@ use crate::{
     store::{Disk, Fetch, Merge, coalesce},
 };
 
-/// Reads of a file of this machine that decode no more than this are done where they are called: to
-/// wake another thread takes longer.
+/// Reads of a local file that decode no more than this run on the caller's thread: waking another thread takes
+/// longer.
 const HERE_BYTES: usize = 512 << 10;
-/// Bytes of a file of this machine that are read at once: they stay in a processor's cache until they
-/// are decoded.
+/// Bytes of a local file that one read takes, so that they are still in the CPU cache when they are decoded.
 const DISK_BYTES: u64 = 512 << 10;
 
-/// A run of bytes of one shard, and the parts of chunks in it.
+/// One merged byte range of a shard, and the parts of chunks in it.
 struct Unit {
     shard: Arc<Shard>,
     fetch: Fetch,
     wanted: Vec<Wanted>,
 }
 
-/// A part of a chunk that is read, and where its bytes are.
+/// The part of a chunk that is read, and the byte range of the chunk.
 struct Wanted {
     range: Range<u64>,
     chunk: Vec<u64>,
     part: ChunkProjection,
 }
 
-/// A chunk, counted from the first of its shard, and the part of it that is read.
+/// A chunk's index within its shard, and the part of it that is read.
 type Inside = (Vec<u64>, ChunkProjection);
 
 impl Array {
-    /// Reads a box: a range of samples for each axis. What was never written is the fill value.
+    /// Reads a region: a range of samples for each axis. Samples that were never written are the fill value.
     ///
-    /// Costs one request for each run of neighbouring chunks, and one for each shard that was not read
-    /// before. Dropping the future cancels it.
+    /// Costs one request for each run of neighbouring chunks, and one for each shard whose index is not cached.
+    /// Dropping the future cancels it.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if a range is empty or ends outside of the array, or `T` is not its
-    /// type; [`ErrorKind::Corrupt`], which names shard and chunk; what the store answers.
+    /// dtype; [`ErrorKind::Corrupt`], which names shard and chunk; errors of the store.
     pub async fn read<T>(&self, ranges: &[Range<u64>]) -> Result<ArrayD<T>>
     where
         T: Sample + Send + Sync + 'static,
@@ -61,7 +60,8 @@ impl Array {
             self.check_type::<T>()?;
             let region = Region::checked(ranges, self.shape())?;
             match self.read_region(&region).await {
-                // A shard was replaced since its index was read: what is kept of it is gone.
+                // A shard was replaced since its index was read: `read_region` has dropped the cached indexes, and
+                // the second attempt reads the new ones. A shard replaced again meanwhile is an error.
                 Err(err) if err.kind() == ErrorKind::Changed => self.read_region(&region).await,
                 done => done,
             }
@@ -69,8 +69,8 @@ impl Array {
         read.await.map_err(|err| self.named(err))
     }
 
-    /// Reads a box as [`Array::read`] does, in the array's own type: as (all axes before the last two, rows,
-    /// columns), where there are fewer axes of one row.
+    /// Reads a region as [`Array::read`] does, in the array's own dtype, as (all axes before the last two flattened,
+    /// rows, columns). An array of one axis becomes one row.
     ///
     /// # Errors
     ///
@@ -117,7 +117,8 @@ impl Array {
             let units = units.into_iter().map(|unit| (unit, None)).collect();
             return session.cpu(move || array.decode(units, output)).await?;
         }
-        // Requests go on while what has come is decoded.
+        // Later requests run while the bytes that have arrived are decoded. Each request is a task of its own, since
+        // it holds a share of the byte budget: left unpolled during the decoding, it would keep others from theirs.
         let at_once = session.settings().requests_per_host.max(1);
         let mut arriving = stream::iter(units)
             .map(|unit| {
@@ -133,7 +134,7 @@ impl Array {
                     let guard = AbortOnDrop(task.abort_handle());
                     let done = task.await;
                     drop(guard);
-                    done.map_err(|_| Error::new(ErrorKind::Unavailable, "a request was lost"))?
+                    done.map_err(|_| Error::new(ErrorKind::Unavailable, "a request panicked"))?
                 }
             })
             .buffer_unordered(at_once)
@@ -165,8 +166,8 @@ impl Array {
         Ok(output)
     }
 
-    /// Checks what a read takes against the session's limit: neither a user's slip nor a file that claims
-    /// to be huge must take all memory.
+    /// Checks the size of a read against the session's limit: neither a typing error nor metadata that claims a huge
+    /// shape may exhaust the memory.
     fn check_size(&self, region: &Region) -> Result<()> {
         /// The most chunks of one read.
         const MOST_CHUNKS: u64 = 1 << 24;
@@ -186,7 +187,7 @@ impl Array {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
                     format!(
-                        "{what} of {} {} samples is past the session's limit of {most} bytes",
+                        "{what} of {} {} samples exceeds the session's limit of {most} bytes",
                         shape.join(" x "),
                         self.dtype()
                     ),
@@ -200,14 +201,14 @@ impl Array {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "a read of up to {chunks} chunks, expected at most {MOST_CHUNKS}: read less at once"
+                    "a read of up to {chunks} chunks, expected at most {MOST_CHUNKS}: read a smaller region"
                 ),
             ));
         }
         Ok(())
     }
 
-    /// Finds out which bytes a region needs.
+    /// Finds the byte ranges that a region needs, and merges neighbours.
     async fn plan(&self, region: &Region) -> Result<Vec<Unit>> {
         let metadata = &self.0.metadata;
         let sharding = metadata.chain.as_shards();
@@ -228,7 +229,7 @@ impl Array {
                 chunks.push((inside, part));
             }
         }
-        // Many shards are opened at once; one that is known waits for nothing.
+        // Shards are opened concurrently; those with a cached index cost no request.
         let mut opened = Vec::with_capacity(by_shard.len());
         if let [(key, _)] = by_shard.as_slice() {
             opened.push(self.shard_at(key, sharding, &counts).await?);
@@ -280,7 +281,7 @@ impl Array {
         Ok(units)
     }
 
-    /// Decodes units into the output. Bytes that are not here are read from disk.
+    /// Decodes units into the output. Units without bytes are read from the local file.
     fn decode<T>(
         &self,
         units: Vec<(Unit, Option<Bytes>)>,
@@ -309,7 +310,10 @@ impl Array {
                 None => {
                     let disk: Option<&Disk> = unit.shard.object.disk();
                     let disk = disk.ok_or_else(|| {
-                        Error::new(ErrorKind::Unavailable, "bytes that were not fetched")
+                        Error::new(
+                            ErrorKind::Unavailable,
+                            "the bytes of a chunk were not fetched",
+                        )
                     })?;
                     disk.with(&unit.fetch.range, |bytes| {
                         self.decode_unit(unit, bytes, positions, &chunk)
@@ -374,7 +378,7 @@ impl Array {
     }
 }
 
-/// A request that ends with the future that waits for it.
+/// Aborts a request's task when the future that waits for it is dropped: tokio tasks outlive their handles.
 struct AbortOnDrop(tokio::task::AbortHandle);
 
 impl Drop for AbortOnDrop {

@@ -1,4 +1,4 @@
-//! Boxes of an array of any rank: which chunks they touch, and copies between a chunk and a part of the
+//! Regions of an array of any rank: which chunks they touch, and copies between a chunk and a part of the
 //! output. No IO.
 
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::{
     raster::Sample,
 };
 
-/// A box of samples: where it starts and how long it is, axis by axis.
+/// A region of an array: its offset and shape, axis by axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) start: Vec<u64>,
@@ -24,9 +24,9 @@ impl Region {
     ///
     /// [`ErrorKind::InvalidInput`] if a range is empty or ends outside, or their number is not the rank.
     pub(crate) fn checked(ranges: &[Range<u64>], shape: &[u64]) -> Result<Self> {
-        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         if ranges.len() != shape.len() {
-            return wrong(format!(
+            return invalid(format!(
                 "{} ranges for an array of {} axes, expected one for each",
                 ranges.len(),
                 shape.len()
@@ -34,8 +34,8 @@ impl Region {
         }
         for (axis, (range, &length)) in ranges.iter().zip(shape).enumerate() {
             if range.start >= range.end || range.end > length {
-                return wrong(format!(
-                    "{}..{} of axis {axis} is not a part of its {length} samples",
+                return invalid(format!(
+                    "{}..{} of axis {axis} is empty or outside of its {length} samples",
                     range.start, range.end
                 ));
             }
@@ -46,8 +46,8 @@ impl Region {
         })
     }
 
-    /// Returns the part of this region that lies in the chunk at `index` of a grid, if there is one:
-    /// in samples of the chunk, and where it goes in the region.
+    /// Returns the part of this region that lies in the chunk at `index` of a chunk grid, if there is one: its
+    /// offset in the chunk, and its offset in the region.
     fn part(&self, index: &[u64], grid: &[u64]) -> Option<ChunkProjection> {
         let mut part = ChunkProjection {
             from: Vec::with_capacity(index.len()),
@@ -109,7 +109,8 @@ pub(crate) struct ChunkProjection {
 }
 
 impl ChunkProjection {
-    /// Returns the samples of the chunk, in its order, between which all of the part lies.
+    /// Returns the smallest range of samples of the chunk, in C order, that holds the part. Blosc decodes only the
+    /// blocks of this range.
     pub(crate) fn span(&self, chunk: &[usize]) -> Range<usize> {
         let (mut first, mut last) = (0, 0);
         for ((from, shape), chunk) in self.from.iter().zip(&self.shape).zip(chunk) {
@@ -126,6 +127,7 @@ fn to_memory(number: u64) -> Option<usize> {
 
 /// Returns every index below `counts`, the last axis fastest.
 pub(crate) fn indices(counts: Vec<u64>) -> impl Iterator<Item = Vec<u64>> {
+    // An axis of length 0 leaves no index at all.
     let none = counts.contains(&0);
     let mut next = (!none).then(|| vec![0; counts.len()]);
     std::iter::from_fn(move || {
@@ -146,7 +148,8 @@ pub(crate) fn indices(counts: Vec<u64>) -> impl Iterator<Item = Vec<u64>> {
     })
 }
 
-/// Returns how many samples a shape holds, if they fit memory as samples of `size` bytes.
+/// Returns how many samples a shape holds, if samples of `size` bytes fit memory: a Rust allocation holds at most
+/// `isize::MAX` bytes.
 pub(crate) fn length_of(shape: &[u64], size: usize) -> Result<usize> {
     shape
         .iter()
@@ -164,8 +167,8 @@ pub(crate) fn length_of(shape: &[u64], size: usize) -> Result<usize> {
         })
 }
 
-/// Cuts an output into the positions of parts, which do not overlap and come sorted by `to`, axis by axis.
-/// Places are returned in the order of the parts.
+/// Splits an output into one mutable view for each part, in the order of the parts, so that threads can decode
+/// into them without a lock. The parts must not overlap, and form a grid along each axis.
 pub(crate) fn cut<'a, T>(
     output: ArrayViewMutD<'a, T>,
     parts: &[&ChunkProjection],
@@ -176,10 +179,10 @@ pub(crate) fn cut<'a, T>(
     positions
         .into_iter()
         .collect::<Option<_>>()
-        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "two chunks have the same position"))
+        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "two chunks overlap in the output"))
 }
 
-/// Cuts along one axis, then each piece along the next.
+/// Splits along one axis, then each piece along the next.
 fn split<'a, T>(
     mut view: ArrayViewMutD<'a, T>,
     parts: &[&ChunkProjection],
@@ -198,6 +201,7 @@ fn split<'a, T>(
     for group in order.chunk_by(|&a, &b| parts[a].to[axis] == parts[b].to[axis]) {
         let part = parts[group[0]];
         let (start, length) = (part.to[axis], part.shape[axis]);
+        // Parts that overlap or end outside leave their views unset, which `cut` reports.
         if start < gone || start - gone + length > view.len_of(Axis(axis)) {
             return;
         }
@@ -209,7 +213,7 @@ fn split<'a, T>(
     }
 }
 
-/// Copies a part of a chunk into its position. `bytes` are the chunk's samples, little-endian, in C order.
+/// Copies a part of a chunk into its view of the output. `bytes` are the chunk's samples, little-endian, in C order.
 pub(crate) fn paste<T: Sample>(
     position: ArrayViewMutD<'_, T>,
     bytes: &[u8],
@@ -250,6 +254,7 @@ fn fill<T: Sample>(
                 None => T::get_le(&mut position, from),
             }
         }
+        // The last axis is contiguous in the chunk, so rows are copied as slices.
         (2, &[stride, _]) => {
             let mut rows = position.into_dimensionality::<Ix2>().ok()?;
             let width = rows.ncols();
@@ -271,8 +276,8 @@ fn fill<T: Sample>(
     Some(())
 }
 
-/// Copies samples into a chunk's bytes, little-endian, in C order. What the samples do not reach keeps
-/// its bytes.
+/// Copies samples into a chunk's bytes, little-endian, in C order. Bytes beyond the samples, in a chunk at the
+/// array's edge, stay as they are.
 pub(crate) fn collect<T: Sample>(samples: &ArrayViewD<'_, T>, chunk: &[usize], bytes: &mut [u8]) {
     let size = T::DTYPE.size();
     if samples.shape() == chunk
@@ -309,7 +314,7 @@ fn put<T: Sample>(samples: &ArrayViewD<'_, T>, strides: &[usize], bytes: &mut [u
     }
 }
 
-/// Returns the part of samples that lies in the chunk at `index` of a grid that starts where they do.
+/// Returns the part of samples that lies in the chunk at `index` of a chunk grid with the same origin.
 pub(crate) fn piece<'a, T>(
     samples: &'a ArrayViewD<'_, T>,
     index: &[u64],

@@ -1,22 +1,22 @@
-//! Where a hierarchy begins.
+//! The root of a Zarr hierarchy.
 
 use super::icechunk::Icechunk;
 use crate::location::Location;
 
 /// Where an array or a cube is: a folder or prefix of its own, or an [Icechunk](Icechunk) repository.
 ///
-/// What takes one takes a [`Location`] or an [`Icechunk`] as it stands, by reference too.
+/// Functions that take one also take a [`Location`] or an [`Icechunk`], by value or by reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Root {
     /// Objects below a location.
     Objects(Location),
-    /// A group of a version of a repository.
+    /// A group in a version of a repository.
     Icechunk(Icechunk),
 }
 
 impl Root {
-    /// Returns where its objects are.
+    /// Returns the location of its objects.
     pub fn location(&self) -> &Location {
         match self {
             Self::Objects(location) => location,

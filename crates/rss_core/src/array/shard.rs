@@ -1,4 +1,4 @@
-//! Shards: many chunks in one object, with an index of where each lies.
+//! Shards: many chunks in one object, with an index of their offsets and lengths.
 //!
 //! [The `sharding_indexed` codec](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html):
 //! an index of offset and length, 64 bits each, one pair for each chunk in C order, all ones where a chunk is
@@ -15,13 +15,13 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// Offset and length of a chunk that is not stored.
+/// Offset and length of a chunk that is not stored: all bits set, as the codec's specification defines.
 const ABSENT: u64 = u64::MAX;
 
-/// How chunks lie in a shard.
+/// The configuration of the sharding codec.
 #[derive(Clone, Debug)]
 pub(crate) struct Sharding {
-    /// Samples of a chunk, axis by axis.
+    /// The shape of a chunk.
     pub(crate) chunk: Vec<u64>,
     pub(crate) inner: Chain,
     at_start: bool,
@@ -29,12 +29,12 @@ pub(crate) struct Sharding {
     big_endian: bool,
 }
 
-/// Where the chunks of one shard lie.
+/// The byte ranges of the chunks of one shard.
 #[derive(Debug)]
 pub(crate) struct Index {
     /// In C order; none where the chunk is not stored.
     chunks: Vec<Option<Range<u64>>>,
-    /// Chunks of each axis.
+    /// Chunks along each axis.
     counts: Vec<u64>,
 }
 
@@ -54,10 +54,10 @@ impl Sharding {
     }
 
     pub(crate) fn parse(codec: &Extension<'_>, rank: usize, sample: usize) -> Result<Self> {
-        let said = codec.configuration;
-        let inner = said
+        let configuration = codec.configuration;
+        let inner = configuration
             .get("codecs")
-            .ok_or_else(|| corrupt("shards that say nothing of their codecs"))?;
+            .ok_or_else(|| corrupt("`sharding_indexed` without `codecs`"))?;
         let mut sharding = Self {
             chunk: codec.lengths("chunk_shape", rank)?,
             inner: Chain::parse(inner, rank, sample)?,
@@ -69,7 +69,7 @@ impl Sharding {
             has_checksum: false,
             big_endian: false,
         };
-        let index = said.get("index_codecs").unwrap_or(&Value::Null);
+        let index = configuration.get("index_codecs").unwrap_or(&Value::Null);
         for (number, codec) in extension::list(index, "index_codecs")?.iter().enumerate() {
             match (number, codec.name) {
                 (0, "bytes" | "endian") => {
@@ -79,7 +79,7 @@ impl Sharding {
                 (_, name) => {
                     return Err(Error::new(
                         ErrorKind::Unsupported,
-                        format!("a shard's index by codec `{name}`: expected bytes, crc32c"),
+                        format!("index codec `{name}` of a shard, expected bytes, crc32c"),
                     ));
                 }
             }
@@ -87,7 +87,7 @@ impl Sharding {
         Ok(sharding)
     }
 
-    /// Returns true if [`write_index`] makes the index that this says.
+    /// Returns true if [`write_index`] writes an index of this configuration.
     pub(crate) fn is_plain(&self) -> bool {
         !self.at_start && self.has_checksum && !self.big_endian
     }
@@ -111,7 +111,9 @@ impl Sharding {
             .zip(&self.chunk)
             .all(|(shard, chunk)| shard.is_multiple_of(*chunk));
         if !whole {
-            return Err(corrupt("shards that are no whole number of chunks"));
+            return Err(corrupt(
+                "a shard shape that is not a whole number of chunks",
+            ));
         }
         Ok(shard
             .iter()
@@ -120,16 +122,16 @@ impl Sharding {
             .collect())
     }
 
-    /// Returns the bytes of the index, and whether they are the first of the object.
+    /// Returns the length of the index in bytes, and whether it is at the start of the object.
     pub(crate) fn index_bytes(&self, counts: &[u64]) -> Result<(u64, bool)> {
         let checksum = if self.has_checksum { 4 } else { 0 };
         counts
             .iter()
             .try_fold(16_u64, |bytes, count| bytes.checked_mul(*count))
-            // An index of more than this is no index: 64 million chunks in one object.
+            // 64 million chunks in one object: damaged metadata must not allocate more than this.
             .filter(|&bytes| bytes <= 1 << 30)
             .map(|bytes| (bytes + checksum, self.at_start))
-            .ok_or_else(|| corrupt("shards of too many chunks"))
+            .ok_or_else(|| corrupt("more than 2^26 chunks in a shard"))
     }
 
     /// Reads an index. `size` is that of the object.
@@ -137,16 +139,16 @@ impl Sharding {
         let (expected, _) = self.index_bytes(&counts)?;
         if bytes.len() as u64 != expected {
             return Err(corrupt(format!(
-                "the shard has {size} bytes, its index alone {expected}"
+                "the shard has {size} bytes, fewer than the {expected} of its index"
             )));
         }
         let pairs = if self.has_checksum {
             let Some((pairs, sum)) = bytes.split_last_chunk::<4>() else {
-                return Err(corrupt("a shard's index that is cut short"));
+                return Err(corrupt("the shard's index is truncated"));
             };
             if crc32c(pairs) != u32::from_le_bytes(*sum) {
                 return Err(corrupt(
-                    "the checksum (crc32c) of the shard's index is wrong",
+                    "the checksum (crc32c) of the shard's index does not match",
                 ));
             }
             pairs
@@ -166,10 +168,11 @@ impl Sharding {
                 chunks.push(None);
                 continue;
             }
+            // A range outside of the object would fail as a request; here it is reported as corrupt.
             let end = offset.checked_add(length).filter(|&end| end <= size);
             let end = end.ok_or_else(|| {
                 corrupt(format!(
-                    "chunk {position} of the shard lies at {offset} + {length}, outside of its {size} bytes"
+                    "chunk {position} of the shard is at {offset} + {length}, outside of its {size} bytes"
                 ))
             })?;
             chunks.push(Some(offset..end));
@@ -177,7 +180,7 @@ impl Sharding {
         Ok(Index { chunks, counts })
     }
 
-    /// Decodes all of a shard that lies inside another chunk.
+    /// Decodes a complete shard that is nested in a chunk of another shard, or lies behind other codecs.
     pub(crate) fn decode_all(&self, bytes: &[u8], shape: &Shape<'_>) -> Result<Vec<u8>> {
         let axes: Vec<u64> = shape.axes.iter().map(|&axis| axis as u64).collect();
         let counts = self.counts(&axes)?;
@@ -187,8 +190,8 @@ impl Sharding {
             true => 0,
             false => size.saturating_sub(length),
         };
-        let said = slice(bytes, &(at..at.saturating_add(length).min(size)));
-        let index = self.read_index(said.unwrap_or_default(), counts.clone(), size)?;
+        let index = slice(bytes, &(at..at.saturating_add(length).min(size)));
+        let index = self.read_index(index.unwrap_or_default(), counts.clone(), size)?;
         let total = shape.bytes()?;
         let mut out: Vec<u8> = shape.fill.iter().copied().cycle().take(total).collect();
         let chunk: Vec<usize> = self
@@ -218,7 +221,7 @@ fn slice<'a>(bytes: &'a [u8], range: &Range<u64>) -> Option<&'a [u8]> {
     bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
-/// Copies a chunk to its position among the samples of a shard.
+/// Copies a chunk into the samples of its shard.
 fn copy(samples: &[u8], position: &[u64], chunk: &Shape<'_>, shard: &[usize], out: &mut [u8]) {
     let row = chunk.axes.last().copied().unwrap_or(1) * chunk.sample;
     let outer = chunk.axes.split_last().map_or(&[][..], |(_, outer)| outer);
@@ -244,7 +247,7 @@ impl Index {
         }
     }
 
-    /// Returns where a chunk lies; none where it is not stored.
+    /// Returns the byte range of a chunk; none where it is not stored.
     pub(crate) fn find(&self, chunk: &[u64]) -> Option<Range<u64>> {
         let mut position = 0;
         for (at, count) in chunk.iter().zip(&self.counts) {
@@ -259,7 +262,7 @@ impl Index {
     }
 }
 
-/// Writes the index of chunks that lie one after the other, in C order. None is one that is not stored.
+/// Writes the index of chunks that are stored one after the other, in C order. None is a chunk that is not stored.
 pub(crate) fn write_index(lengths: &[Option<u64>]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(lengths.len() * 16 + 4);
     let mut at = 0_u64;

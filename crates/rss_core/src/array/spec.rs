@@ -1,4 +1,4 @@
-//! What a new array is.
+//! The description of a new array.
 
 use serde_json::Value;
 
@@ -13,31 +13,30 @@ use crate::{
     raster::DataType,
 };
 
-/// What a new array is.
+/// The description of a new array: shape, dtype, chunks, shards, codec, fill value, names and attributes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ArraySpec {
-    /// Samples of each axis.
+    /// The length of each axis in samples.
     pub shape: Vec<u64>,
-    /// The type of the samples.
+    /// The dtype of the samples.
     pub dtype: DataType,
-    /// Samples of a shard, axis by axis: a whole number of chunks. None makes each chunk an object of
-    /// its own.
+    /// The shape of a shard: a whole number of chunks along each axis. None makes each chunk an object of its own.
     pub shard: Option<Vec<u64>>,
-    /// Samples of a chunk, axis by axis.
+    /// The shape of a chunk.
     pub chunk: Vec<u64>,
     /// How chunks are compressed.
     pub codec: Codec,
-    /// What a sample is that was never written.
+    /// The fill value: the value of samples that were never written.
     pub fill: f64,
     /// The name of each axis.
     pub dimensions: Vec<String>,
-    /// What else is said of the array.
+    /// Attributes of the array's metadata.
     pub attributes: serde_json::Map<String, Value>,
 }
 
 impl ArraySpec {
-    /// Describes an array of a shape in chunks of another.
+    /// Describes an array by its shape, its dtype and the shape of its chunks.
     pub fn new(shape: impl Into<Vec<u64>>, dtype: DataType, chunk: impl Into<Vec<u64>>) -> Self {
         let shape = shape.into();
         Self {
@@ -66,7 +65,7 @@ impl ArraySpec {
         self
     }
 
-    /// Sets what a sample is that was never written.
+    /// Sets the fill value.
     #[must_use]
     pub fn with_fill(mut self, fill: f64) -> Self {
         self.fill = fill;
@@ -87,48 +86,51 @@ impl ArraySpec {
         self
     }
 
-    /// Checks what was chosen.
+    /// Checks the description.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`], which names the number that cannot be and says what can.
+    /// [`ErrorKind::InvalidInput`], which names the invalid value and states what was expected.
     pub(crate) fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         let rank = self.shape.len();
         let shard = self.shard.as_ref().unwrap_or(&self.chunk);
         for (what, lengths) in [("shard", shard), ("chunk", &self.chunk)] {
             if lengths.len() != rank {
-                return wrong(format!(
+                return invalid(format!(
                     "a {what} of {} axes for an array of {rank}",
                     lengths.len()
                 ));
             }
             if lengths.contains(&0) {
-                return wrong(format!("a {what} of length 0"));
+                return invalid(format!("a {what} of length 0"));
             }
         }
         if self.dimensions.len() != rank {
-            return wrong(format!(
+            return invalid(format!(
                 "{} names of axes for an array of {rank}",
                 self.dimensions.len()
             ));
         }
         for (axis, (shard, chunk)) in shard.iter().zip(&self.chunk).enumerate() {
             if !shard.is_multiple_of(*chunk) {
-                return wrong(format!(
-                    "a shard of {shard} along axis {axis} is no whole number of chunks of {chunk}"
+                return invalid(format!(
+                    "a shard of {shard} along axis {axis} is not a whole number of chunks of {chunk}"
                 ));
             }
         }
         if !self.dtype.holds(self.fill) {
-            return wrong(format!("fill value {} is no {}", self.fill, self.dtype));
+            return invalid(format!(
+                "fill value {} is not a value of {}",
+                self.fill, self.dtype
+            ));
         }
         region::length_of(shard, self.dtype.size())?;
         self.codec.check()?;
         Ok(())
     }
 
-    /// Returns the metadata as it is written.
+    /// Returns the metadata as the JSON that is written.
     pub(crate) fn document(&self) -> Result<Value> {
         self.check()?;
         Ok(self.metadata().to_json())

@@ -1,4 +1,4 @@
-//! Where the objects of a hierarchy lie: a folder of this machine, a prefix of a bucket, or a repository.
+//! The storage of a hierarchy's objects: a local folder, a prefix of a bucket, or an Icechunk repository.
 
 use std::{
     fs,
@@ -25,9 +25,10 @@ use crate::{
     store::{self, Object},
 };
 
-/// Where a write that is under way says what it writes.
+/// The key of the journal of a write under way; see `docs/decisions/005-cube-journal.md`.
 pub(crate) const JOURNAL: &str = ".rss-write.json";
-/// The folder of files that are being written, below a hierarchy's own.
+/// The folder of files that are being written. It is below the hierarchy's own folder, so that both are on one file
+/// system and a rename is atomic.
 const PARTIAL: &str = ".partial";
 
 /// A hierarchy's storage, and the session that reaches it.
@@ -35,16 +36,16 @@ const PARTIAL: &str = ".partial";
 pub(crate) struct Storage {
     pub(crate) session: Session,
     pub(crate) base: Location,
-    /// Who keeps the objects, if not the store that holds the base.
+    /// The Icechunk repository and the group in it, if the objects are not plain objects below `base`.
     repository: Option<(Repository, String)>,
 }
 
-/// A write that is under way. Without a repository it is nothing: each object is seen when it is written.
+/// A write under way. Without a repository it does nothing: each object is visible as soon as it is written.
 #[derive(Debug)]
 pub(crate) struct Turn(Option<RepositoryTurn>);
 
 impl Turn {
-    /// Shows readers what was written, all at once.
+    /// Commits, so that readers see everything that was written at once.
     pub(crate) async fn publish(&self, message: &str) -> Result<()> {
         match &self.0 {
             Some(turn) => turn.publish(message).await,
@@ -54,12 +55,12 @@ impl Turn {
 }
 
 impl Storage {
-    /// Opens a place that is there. Costs no request but of a repository.
+    /// Opens a storage that exists. Costs requests only for a repository.
     pub(crate) async fn at(session: &Session, root: &Root) -> Result<Self> {
         Self::find(session, root, Missing::Fail).await
     }
 
-    /// Opens a storage, making what has to be there before anything can be written.
+    /// Opens a storage for writing; a repository that does not exist is created.
     pub(crate) async fn make(session: &Session, root: &Root) -> Result<Self> {
         Self::find(session, root, Missing::Make).await
     }
@@ -83,12 +84,12 @@ impl Storage {
         })
     }
 
-    /// Begins a write that leaves alone what a stopped one has left.
+    /// Begins a write that ignores the checkpoint of an interrupted one.
     pub(crate) async fn begin(&self) -> Result<Turn> {
         self.turn(Stopped::Leave).await
     }
 
-    /// Begins a write, or goes on with one that was stopped: what it has left can be read.
+    /// Begins a write, or resumes an interrupted one from its last checkpoint.
     pub(crate) async fn go_on(&self) -> Result<Turn> {
         self.turn(Stopped::GoOn).await
     }
@@ -105,16 +106,16 @@ impl Storage {
         self.repository.is_some()
     }
 
-    /// Returns what a journal of this place says of a write: all of it, or a digest where it is kept in a
-    /// list of commits that every reader fetches.
-    pub(crate) fn journal_of(&self, said: Value) -> Value {
+    /// Returns the journal in the form this storage keeps. A repository keeps a digest: the journal is a property of
+    /// a commit, and every reader fetches the list of commits.
+    pub(crate) fn journal_of(&self, journal: Value) -> Value {
         match &self.repository {
-            Some(_) => json!({"sha256": store::hex(&Sha256::digest(said.to_string()))}),
-            None => said,
+            Some(_) => json!({"sha256": store::hex(&Sha256::digest(journal.to_string()))}),
+            None => journal,
         }
     }
 
-    /// Names what a user removes to forget a stopped write.
+    /// Names what a user removes to discard an interrupted write.
     pub(crate) fn journal_name(&self) -> String {
         match &self.repository {
             Some((repository, _)) => format!("branch `{}`", repository.work_branch()),
@@ -132,7 +133,7 @@ impl Storage {
             false => format!("{group}/{key}"),
         };
         let path = path::Path::parse(key.trim_end_matches('/')).map_err(|err| {
-            Error::new(ErrorKind::InvalidInput, "a key that a store cannot name").with_source(err)
+            Error::new(ErrorKind::InvalidInput, "not a valid object key").with_source(err)
         })?;
         Ok((repository.keys(), path))
     }
@@ -142,7 +143,7 @@ impl Storage {
         location.as_local().filter(|_| self.repository.is_none())
     }
 
-    /// Returns where the object of a key lies.
+    /// Returns the location of the object of a key.
     pub(crate) fn locate(&self, key: &str) -> Location {
         match key {
             "" => self.base.clone(),
@@ -150,12 +151,12 @@ impl Storage {
         }
     }
 
-    /// Reads a small object; none where there is none.
+    /// Reads a small object; none if it does not exist.
     pub(crate) async fn read(&self, key: &str) -> Result<Option<Bytes>> {
         let location = self.locate(key);
         let read = async {
             if let Some(path) = self.file(&location) {
-                // Metadata: shorter to read than to hand to another thread.
+                // Metadata is small: reading it here takes less time than a blocking task.
                 return match fs::read(path) {
                     Ok(bytes) => Ok(Some(bytes.into())),
                     Err(err) if is_absent(&err) => Ok(None),
@@ -178,7 +179,7 @@ impl Storage {
         read.await.map_err(|err: Error| err.at(&location))
     }
 
-    /// Opens an object and reads its first or its last bytes; none where there is none.
+    /// Opens an object and reads its first or last bytes with the same request; none if it does not exist.
     pub(crate) async fn open(
         &self,
         key: &str,
@@ -186,6 +187,7 @@ impl Storage {
         at_start: bool,
     ) -> Result<Option<(Object, Bytes)>> {
         let location = self.locate(key);
+        // A key of a repository is no object of its own: it is read through the version's keys.
         if self.repository.is_some() {
             let (store, path) = self.reach(key)?;
             let range = match at_start {
@@ -210,7 +212,8 @@ impl Storage {
         }
     }
 
-    /// Writes an object, whole or not at all, from pieces that lie one after the other.
+    /// Writes an object atomically from consecutive pieces: a file is written below `.partial/` and renamed, an
+    /// object is one PUT. Neither is conditional; see `docs/decisions/005-cube-journal.md`.
     pub(crate) async fn write(&self, key: &str, pieces: Vec<Bytes>) -> Result<()> {
         let location = self.locate(key);
         let write = async {
@@ -220,7 +223,10 @@ impl Storage {
                 return tokio::task::spawn_blocking(write)
                     .await
                     .map_err(|_| {
-                        Error::new(ErrorKind::Unavailable, "a task of the file system was lost")
+                        Error::new(
+                            ErrorKind::Unavailable,
+                            "a file system task panicked or was cancelled",
+                        )
                     })?
                     .map_err(|err| store::of_io(&err));
             }
@@ -248,7 +254,10 @@ impl Storage {
             return tokio::task::spawn_blocking(walk)
                 .await
                 .map_err(|_| {
-                    Error::new(ErrorKind::Unavailable, "a task of the file system was lost")
+                    Error::new(
+                        ErrorKind::Unavailable,
+                        "a file system task panicked or was cancelled",
+                    )
                 })?
                 .map_err(|err: io::Error| store::of_io(&err).at(&location));
         }
@@ -265,7 +274,7 @@ impl Storage {
             .await
     }
 
-    /// Removes an object; that there is none is no error.
+    /// Removes an object. It is no error if the object does not exist.
     pub(crate) async fn remove(&self, key: &str) -> Result<()> {
         use object_store::ObjectStoreExt;
         let location = self.locate(key);
@@ -282,8 +291,9 @@ impl Storage {
         }
     }
 
-    /// Removes what a write that was killed left of files that it had not finished.
+    /// Removes the unfinished files of an interrupted write.
     pub(crate) async fn clean(&self) -> Result<()> {
+        // A bucket has none: a PUT that does not complete leaves no object.
         let Some(base) = self.file(&self.base) else {
             return Ok(());
         };
@@ -310,6 +320,7 @@ fn write_file(path: &Path, partial: &Path, pieces: &[Bytes]) -> io::Result<()> {
     for piece in pieces {
         file.write_all(piece)?;
     }
+    // Not synced: a power cut may leave an empty file under the final name.
     file.persist(path)?;
     Ok(())
 }
@@ -325,6 +336,7 @@ fn walk(folder: &Path, base: &Path, keys: &mut Vec<(String, u64)>) -> io::Result
         let path = entry.path();
         let kind = entry.file_type()?;
         if kind.is_dir() {
+            // Unfinished files are no keys: a resume must not take them for shards.
             if entry.file_name() != PARTIAL {
                 walk(&path, base, keys)?;
             }

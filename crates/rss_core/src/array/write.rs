@@ -1,4 +1,4 @@
-//! Writing: encoding shards, each whole.
+//! Writing: encoding complete shards.
 
 use std::sync::Arc;
 
@@ -14,19 +14,20 @@ use crate::{
 };
 
 impl Array {
-    /// Writes a box that starts at `start`, in whole shards: it starts and ends where shards do, or at the
-    /// array's end. Each shard is written once, whole; what holds the fill value alone is not stored.
+    /// Writes a region of complete shards at offset `start`: it starts and ends at shard boundaries, or at the
+    /// array's end. Each shard is one object, written once; chunks and shards of nothing but the fill value are not
+    /// stored.
     ///
-    /// In an Icechunk repository it is one commit; writes of one array wait for each other.
+    /// In an Icechunk repository it is one commit; writes of one array handle wait for each other.
     ///
-    /// Shards are encoded by all CPU threads. Memory: what is compressed of the shards under way, at most
+    /// Shards are encoded by all CPU threads. Memory: the compressed bytes of the shards under way, at most
     /// one for each thread.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the box is not made of whole shards, or `T` is not the array's type;
-    /// [`ErrorKind::Unsupported`] if others laid the array out as it is not laid out here; what the store
-    /// answers.
+    /// [`ErrorKind::InvalidInput`] if the region is not made of complete shards, or `T` is not the array's dtype;
+    /// [`ErrorKind::Unsupported`] if the array was written by others with codecs that are not written here; errors
+    /// of the store.
     pub async fn write<T>(&self, start: &[u64], samples: ArrayD<T>) -> Result<()>
     where
         T: Sample + Send + Sync + 'static,
@@ -75,7 +76,7 @@ impl Array {
         turn.publish(&message).await
     }
 
-    /// Stores an encoded shard; one without chunks is removed.
+    /// Stores an encoded shard. One without chunks is removed, so that a shard of an earlier write cannot remain.
     pub(crate) async fn put(&self, key: &[u64], pieces: Option<Vec<Bytes>>) -> Result<()> {
         let name = self.key_of(key);
         self.kept().shards.remove(key);
@@ -85,12 +86,12 @@ impl Array {
         }
     }
 
-    /// Returns the first shard of a box and how many it is on each axis.
+    /// Returns the index of a region's first shard, and the number of shards along each axis.
     fn whole_shards(&self, start: &[u64], shape: &[usize]) -> Result<(Vec<u64>, Vec<u64>)> {
         let grid = &self.0.metadata.grid;
-        let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
         if start.len() != grid.len() || shape.len() != grid.len() {
-            return wrong(format!(
+            return invalid(format!(
                 "samples of {} axes for an array of {}",
                 shape.len(),
                 grid.len()
@@ -102,8 +103,8 @@ impl Array {
                 && (end.is_multiple_of(grid[axis]) || end == self.shape()[axis])
                 && end <= self.shape()[axis];
             if !whole || shape[axis] == 0 {
-                return wrong(format!(
-                    "samples {}..{end} of axis {axis} are not whole shards of {} of its {} samples",
+                return invalid(format!(
+                    "samples {}..{end} of axis {axis} are not complete shards of {} of its {} samples",
                     start[axis],
                     grid[axis],
                     self.shape()[axis]
@@ -123,16 +124,16 @@ impl Array {
         Ok((first, counts))
     }
 
-    /// Encodes the samples of one shard, which may be fewer at the array's end. None if all are the fill
+    /// Encodes the samples of one shard, which may be fewer at the array's end. None if all samples are the fill
     /// value.
     pub(crate) fn encode<T>(&self, samples: &ArrayViewD<'_, T>) -> Result<Option<Vec<Bytes>>>
     where
         T: Sample + Send + Sync,
     {
-        /// Bytes of samples that one task encodes.
+        /// Bytes of samples that one rayon task encodes.
         const TASK_BYTES: usize = 1 << 20;
-        /// Of a shard's samples, this part is encoded in several ways before: so many bytes, of one chunk no
-        /// more than a block.
+        /// The part of a shard's samples that is encoded beforehand with several settings, to choose among them; its
+        /// limits in bytes, in all and of one chunk.
         const PROBED_PART: usize = 64;
         const LEAST_PROBE: usize = 128 << 10;
         const MOST_PROBE: usize = 512 << 10;
@@ -158,7 +159,7 @@ impl Array {
             region::collect(&part, &chunk, buffer);
             *buffer != empty
         };
-        // What the codec leaves open is tried on chunks from all over the shard.
+        // Settings that the codec leaves open are tried on chunks from all over the shard.
         let enough = (bytes * chunks.len() / PROBED_PART).clamp(LEAST_PROBE, MOST_PROBE);
         let part = bytes.clamp(1, enough.min(CHUNK_PROBE));
         let probes = (enough / part).clamp(1, 4).min(chunks.len());
@@ -167,7 +168,7 @@ impl Array {
             let mut buffer = Vec::new();
             let first = chunks.len() * probe / probes;
             let last = chunks.len() * (probe + 1) / probes;
-            // From the middle on: the edges of images are empty more often.
+            // Start in the middle of each stretch: chunks at the edges of images are more often empty.
             let (low, high) = chunks[first..last].split_at((last - first) / 2);
             let mut order = high.iter().chain(low);
             if order.any(|index| fill_chunk(index, &mut buffer)) {
@@ -176,7 +177,7 @@ impl Array {
             }
         }
         if found.is_empty() {
-            // All chunks were looked at.
+            // No chunk holds anything but the fill value: the stretches cover all chunks.
             return Ok(None);
         }
         let chain = chain.tuned(&found)?;
@@ -185,7 +186,7 @@ impl Array {
         let encoded: Vec<(Vec<u8>, Vec<Option<u64>>)> = chunks
             .par_chunks(task)
             .map(|chunks| {
-                // Room for the worst case, of which what is not used is not touched.
+                // Capacity for the worst case: pages that are never written take no memory.
                 let mut out = Vec::with_capacity((bytes + bytes / 64 + 64) * chunks.len());
                 let mut lengths = Vec::with_capacity(chunks.len());
                 let mut buffer = Vec::new();
@@ -217,7 +218,7 @@ impl Array {
     }
 }
 
-/// Says which samples were written.
+/// Returns the commit message: which samples were written.
 fn message(start: &[u64], shape: &[usize]) -> String {
     let ranges: Vec<String> = start
         .iter()

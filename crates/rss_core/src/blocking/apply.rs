@@ -1,4 +1,4 @@
-//! The blocking forms of cubes that are computed.
+//! The blocking forms of [`apply`](crate::apply): image cubes, samples and results.
 
 use crate::{
     apply::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Session {
-    /// Puts what a search found on one grid and waits; see [`ImageCube::of`].
+    /// Opens the images of a search as a cube on one grid and waits; see [`ImageCube::of`].
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Session {
         self.wait(cube.read(window))
     }
 
-    /// Takes the values of images at points and waits; see [`sample::points`].
+    /// Samples images at points and waits; see [`sample::points`].
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Session {
         self.wait(sample::points(found, points, options))
     }
 
-    /// Makes statistics of zones of images and waits; see [`sample::zones`].
+    /// Computes zonal statistics of images and waits; see [`sample::zones`].
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ impl Session {
         self.wait(writer::save(self, location, raster, options))
     }
 
-    /// Begins a COG whose writes wait; see [`Cog::create`].
+    /// Creates a COG whose writes block; see [`Cog::create`].
     ///
     /// ```
     /// use rss_core::{
@@ -70,7 +70,7 @@ impl Session {
     }
 }
 
-/// A COG that is being written, whose writes wait.
+/// A COG under way, whose writes block.
 #[derive(Debug)]
 pub struct OpenCog {
     cog: Cog,
@@ -87,7 +87,7 @@ impl OpenCog {
         self.session.wait(self.cog.write(window, pixels))
     }
 
-    /// Writes the rest, and gives the file its name; see [`Cog::finish`].
+    /// Writes the remaining tiles and overviews, and moves the file to its final name; see [`Cog::finish`].
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl OpenCog {
         self.session.wait(self.cog.finish())
     }
 
-    /// Gives up; see [`Cog::abort`].
+    /// Aborts the write; see [`Cog::abort`].
     ///
     /// # Errors
     ///

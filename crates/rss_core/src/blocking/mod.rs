@@ -1,4 +1,4 @@
-//! The blocking forms of the calls that wait.
+//! The blocking forms of the async calls, for programs without a runtime of their own.
 
 mod apply;
 #[cfg(feature = "cog")]
@@ -27,11 +27,11 @@ use crate::{
 };
 
 impl Session {
-    /// Runs a future to its end on this session's own runtime.
+    /// Runs a future to completion on this session's own runtime.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if called inside an async runtime, where blocking would stop
+    /// [`ErrorKind::InvalidInput`] if called inside an async runtime, where blocking would stall
     /// other tasks: await the async form there.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         if tokio::runtime::Handle::try_current().is_ok() {
@@ -43,7 +43,7 @@ impl Session {
         self.runtime()?.block_on(future)
     }
 
-    /// Makes the next reads cold; see [`reader::clear_caches`].
+    /// Clears caches, so that the next reads are cold; see [`reader::clear_caches`].
     ///
     /// # Errors
     ///
@@ -65,8 +65,8 @@ impl Session {
         self.wait(reader::read_many(self, reads, options))
     }
 
-    /// Gathers tiles of many files: an iterator of rows, each of which is waited for; see
-    /// [`gather::gather`]. Tiles go on arriving between two rows.
+    /// Gathers tiles of many files as an iterator that blocks until the next row; see
+    /// [`gather::gather`]. Requests continue between two calls of `next`.
     ///
     /// ```
     /// use rss_core::{Location, Session, gather};
@@ -126,7 +126,7 @@ impl Session {
     }
 }
 
-/// The rows of a gather, each waited for. Dropping it cancels what is under way.
+/// The rows of a gather, as a blocking iterator. Dropping it cancels the requests under way.
 #[derive(Debug)]
 pub struct GatherRows {
     rows: gather::Gather,
@@ -134,7 +134,7 @@ pub struct GatherRows {
 }
 
 impl GatherRows {
-    /// Returns how it went so far; see [`gather::Gather::report`].
+    /// Returns the report so far; see [`gather::Gather::report`].
     pub fn report(&self) -> gather::Report {
         self.rows.report()
     }
@@ -144,7 +144,7 @@ impl Iterator for GatherRows {
     type Item = gather::Row;
 
     fn next(&mut self) -> Option<gather::Row> {
-        // Started outside an async runtime; moved into one, it ends.
+        // Inside an async runtime `wait` refuses to block, and the iterator ends: `next` has no error to return.
         self.session
             .wait(async { Ok(self.rows.next().await) })
             .ok()
@@ -254,7 +254,7 @@ impl QueryResult {
         self.session().wait(self.download_async(dir.as_ref()))
     }
 
-    /// Fetches files in any way and waits; see [`QueryResult::get_with_async`].
+    /// Fetches files as the options state and waits; see [`QueryResult::get_with_async`].
     ///
     /// # Errors
     ///
@@ -283,7 +283,7 @@ impl QueryResult {
     }
 }
 
-/// An open raster whose reads wait.
+/// An open raster whose reads block.
 #[derive(Clone, Debug)]
 pub struct OpenRaster {
     reader: Arc<dyn RasterReader>,
@@ -291,7 +291,7 @@ pub struct OpenRaster {
 }
 
 impl OpenRaster {
-    /// Returns what the file says of itself.
+    /// Returns the file's profile: size, CRS, dtype, overviews, bands.
     pub fn profile(&self) -> &Profile {
         self.reader.profile()
     }
@@ -301,13 +301,13 @@ impl OpenRaster {
         self.reader.backend()
     }
 
-    /// Returns why GDAL reads a file that was opened with [`Backend::Auto`]; see
+    /// Returns the reason why GDAL reads a file that was opened with [`Backend::Auto`]; see
     /// [`RasterReader::fallback`].
     pub fn fallback(&self) -> Option<&Error> {
         self.reader.fallback()
     }
 
-    /// Returns what an index keeps of this file and waits; see [`RasterReader::entry`].
+    /// Returns the index entry of this file and waits; see [`RasterReader::entry`].
     ///
     /// # Errors
     ///
@@ -330,7 +330,7 @@ impl OpenRaster {
         self.session.wait(self.reader.read(request))
     }
 
-    /// Reads which pixels hold data; see [`RasterReader::read_mask`].
+    /// Reads the mask of valid pixels; see [`RasterReader::read_mask`].
     ///
     /// # Errors
     ///

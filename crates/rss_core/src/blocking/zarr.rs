@@ -1,4 +1,4 @@
-//! The blocking forms of cubes and arrays.
+//! The blocking forms of Zarr cubes and arrays.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ impl Session {
         self.wait(Cube::create(self, root, images, options))
     }
 
-    /// Adds dates to a cube and waits; see [`Cube::append`].
+    /// Appends time steps to a cube and waits; see [`Cube::append`].
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Session {
         self.wait(Cube::append(self, root, images, options))
     }
 
-    /// Opens a cube whose reads wait; see [`Cube::open`].
+    /// Opens a cube whose reads block; see [`Cube::open`].
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Session {
         })
     }
 
-    /// Opens an array whose reads wait; see [`Array::open`].
+    /// Opens an array whose reads block; see [`Array::open`].
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Session {
         })
     }
 
-    /// Makes a new array whose reads and writes wait; see [`Array::create`].
+    /// Creates a new array whose reads and writes block; see [`Array::create`].
     ///
     /// ```
     /// use ndarray::ArrayD;
@@ -95,7 +95,7 @@ impl Session {
     }
 }
 
-/// An open cube whose reads wait.
+/// An open cube whose reads block.
 #[derive(Clone, Debug)]
 pub struct OpenCube {
     cube: Cube,
@@ -103,12 +103,12 @@ pub struct OpenCube {
 }
 
 impl OpenCube {
-    /// Returns the cube, for what it says of itself and for use in async code.
+    /// Returns the cube, for its metadata and for use in async code.
     pub fn cube(&self) -> &Cube {
         &self.cube
     }
 
-    /// Reads a window of a band at some dates; see [`Cube::read`].
+    /// Reads a window of a band at some time steps; see [`Cube::read`].
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl OpenCube {
         self.session.wait(read)
     }
 
-    /// Reads all dates of a band at pixels; see [`Cube::read_series`].
+    /// Reads the time series of a band at pixels; see [`Cube::read_series`].
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl OpenCube {
     }
 }
 
-/// An open array whose reads and writes wait.
+/// An open array whose reads and writes block.
 #[derive(Clone, Debug)]
 pub struct OpenArray {
     array: Array,
@@ -164,12 +164,12 @@ pub struct OpenArray {
 }
 
 impl OpenArray {
-    /// Returns the array, for what it says of itself and for use in async code.
+    /// Returns the array, for its metadata and for use in async code.
     pub fn array(&self) -> &Array {
         &self.array
     }
 
-    /// Reads a box; see [`Array::read`].
+    /// Reads a region; see [`Array::read`].
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl OpenArray {
         self.session.wait(self.array.read(ranges))
     }
 
-    /// Writes a box of whole shards; see [`Array::write`].
+    /// Writes a region of complete shards; see [`Array::write`].
     ///
     /// # Errors
     ///

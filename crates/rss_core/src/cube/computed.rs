@@ -1,4 +1,5 @@
-//! Samples of a cube or a result of [`apply`](crate::apply): put on a grid, masked, scaled or computed.
+//! Computed samples: an image cube or a result of [`apply`](crate::apply), resampled onto a grid, masked, scaled or
+//! computed.
 
 use std::{ops::Range, sync::Arc};
 
@@ -21,7 +22,7 @@ use crate::{
     raster::{DataType, Pixels, Sample},
 };
 
-/// Runs `$body` with `$type` the Rust type of a data type that blocks can have.
+/// Runs `$body` with `$type` as the Rust type of a dtype that blocks can have: blocks are real numbers.
 macro_rules! with_block_type {
     ($dtype:expr, $type:ident => $body:expr) => {
         with_block_type!(@ $dtype, $type, $body, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64,
@@ -70,8 +71,8 @@ impl<O: Sample + Send + Sync + 'static> From<Apply<O>> for Images {
 }
 
 impl apply::ImageCube {
-    /// Writes all dates and bands as a new stored cube: [`Cube::create`] with this cube's session. Bands have
-    /// their names; raw samples keep the files' type and nodata value, physical ones are float32 and NaN.
+    /// Writes all time steps and bands as a new stored cube: [`Cube::create`] with this cube's session. Bands keep
+    /// their names; raw samples keep the files' dtype and nodata value, physical values are float32 with NaN.
     ///
     /// ```
     /// # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Location, Session, Source, date};
@@ -95,7 +96,7 @@ impl apply::ImageCube {
     ///     .reflectance();
     /// let cube = apply::ImageCube::of(&found, &options).await?;
     /// let written = cube.zarr(&location, &zarr::CubeOptions::new()).await?;
-    /// assert_eq!((written.steps, written.missing inputs.len()), (4, 0));
+    /// assert_eq!((written.steps, written.missing_inputs.len()), (4, 0));
     /// let stored = zarr::Cube::open(&session, &location).await?;
     /// let red = stored.read::<f32>("red", 0..4, None, 0).await?;
     /// assert_eq!(red.dim().2, cube.grid().size.width as usize);
@@ -112,9 +113,9 @@ impl apply::ImageCube {
 }
 
 impl<O: Sample + Send + Sync + 'static> Apply<O> {
-    /// Computes everything into a new stored cube: [`Cube::create`] with the cube's session. Each band is an
-    /// array of its name, of one date: that of the first image, with the items of all. Where
-    /// [`Apply::each_date`] says that bands are dates, each of its names is an array of all dates.
+    /// Computes everything into a new stored cube: [`Cube::create`] with the cube's session. Each band becomes an
+    /// array of its name with one time step: the time of the first image, with the items of all. With
+    /// [`Apply::each_date`] the bands are time steps, and each name becomes an array of all of them.
     ///
     /// # Errors
     ///
@@ -125,28 +126,28 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     }
 }
 
-/// Checks that a grid can be said in a cube.
+/// Checks that a cube can describe a grid: it needs a CRS and a geotransform without rotation.
 fn check_grid(grid: &GeoBox) -> Result<()> {
-    let placed = Lattice::of(grid);
-    placed.map(|_| ()).map_err(|err| {
-        let message = format!("the grid of what is computed: {}", err.message());
+    let lattice = Lattice::of(grid);
+    lattice.map(|_| ()).map_err(|err| {
+        let message = format!("the grid of the computed samples: {}", err.message());
         Error::new(err.kind(), message)
     })
 }
 
-/// Returns a chosen nodata value as samples hold it.
+/// Returns a chosen nodata value rounded to the dtype.
 fn held(nodata: f64, dtype: DataType, band: &str) -> Result<f64> {
     let rounded = dtype.rounded(nodata);
     match dtype.holds(nodata) && rounded.is_finite() == nodata.is_finite() {
         true => Ok(rounded),
         false => Err(Error::new(
             ErrorKind::InvalidInput,
-            format!("band {band}: nodata {nodata} is no {dtype}"),
+            format!("band {band}: nodata {nodata} is not a value of {dtype}"),
         )),
     }
 }
 
-/// The samples of a cube.
+/// The samples of an image cube.
 struct OfCube {
     cube: apply::ImageCube,
     bands: Vec<CubeBand>,
@@ -180,7 +181,7 @@ impl OfCube {
                 None => {
                     let own = band.nodata.filter(|&nodata| dtype.holds(nodata));
                     let own = own.filter(|_| of_files.is_some());
-                    // A missing float is NaN, whatever it was in the files.
+                    // Physical values drop the files' nodata value; floats without one mark missing pixels by NaN.
                     own.or(dtype.is_float().then_some(f64::NAN))
                 }
             };
@@ -208,7 +209,7 @@ impl OfCube {
         })
     }
 
-    /// Returns the type of a part's bands.
+    /// Returns the dtype of a part's bands.
     fn dtype(&self, part: &Hyperslab) -> DataType {
         let band = part.bands.first().and_then(|&band| self.bands.get(band));
         band.map_or(DataType::F32, |band| band.dtype)
@@ -288,7 +289,7 @@ impl Samples for OfCube {
         let cube = self.cube.part(part.times.clone(), &part.bands)?;
         let dtype = self.dtype(part);
         let read = with_block_type!(dtype, T => cube.bytes::<T>(part.window).await)?;
-        // Bands are put apart beside what was read.
+        // The bands are split into copies while the samples that were read are still in memory.
         let apart = match part.bands.len() {
             1 => 0,
             _ => part.len() * dtype.size() as u64,
@@ -301,7 +302,7 @@ impl Samples for OfCube {
     }
 }
 
-/// The samples of a result.
+/// The samples of a result of `apply`.
 struct OfResult<O> {
     work: Apply<O>,
     bands: Vec<CubeBand>,
@@ -314,7 +315,8 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
         check_grid(cube.grid())?;
         let names = work.dated().unwrap_or_else(|| work.names()).to_vec();
         if names.is_empty() {
-            let message = "a result without names cannot be arrays: ApplyOptions::with_names gives its bands some";
+            let message =
+                "bands without names cannot be written as arrays: set ApplyOptions::with_names";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         check_names(&names)?;
@@ -333,7 +335,7 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
             }],
             (None, None) => Vec::new(),
         };
-        // One value for all bands: of floats it is what NaN becomes.
+        // A result has one nodata value for all bands; in floats it replaces NaN.
         let name = names.first().map_or("", String::as_str);
         let nodata = match chosen.of(name) {
             Some(nodata) => Some(held(nodata, O::DTYPE, name)?),
@@ -359,7 +361,7 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
         })
     }
 
-    /// Returns the bands of the result that are some dates of a band.
+    /// Returns the layers of the result that hold some time steps of a band.
     fn layers(&self, band: usize, times: &Range<usize>) -> Range<usize> {
         let first = band * self.steps.len();
         first + times.start..first + times.end
@@ -385,7 +387,7 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
     }
 
     fn together(&self) -> Together {
-        Together::Storage
+        Together::Window
     }
 
     fn missing_inputs(&self) -> Option<Vec<MissingInput>> {
@@ -394,6 +396,7 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
     }
 
     async fn bytes(&self, part: &Hyperslab) -> Result<u64> {
+        // A result is computed for all bands and time steps of the window, whichever part of it is written.
         let all = Hyperslab {
             bands: (0..self.bands.len()).collect(),
             times: 0..self.steps.len(),

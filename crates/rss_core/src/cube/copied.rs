@@ -1,4 +1,4 @@
-//! Samples of images that share their pixels: read from the files, put beside each other, not changed.
+//! Copied samples: images whose pixels lie on one grid, read from the files and mosaicked without resampling.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::{
     reader::ReadRequest,
 };
 
-/// Windows of images that one part reads at once.
+/// Windows of images that one part reads concurrently.
 const READS: usize = 8;
 
 #[async_trait::async_trait]
@@ -52,7 +52,7 @@ impl Samples for CubePlan {
         let size = part.bands.first().and_then(|&band| self.bands.get(band));
         let samples = part.len() * size.map_or(1, |band| band.dtype.size() as u64);
         let dates = part.times.len().max(1);
-        // Windows as they are read, compressed and not.
+        // The output, and for each read under way its compressed and its decoded bytes.
         Ok(samples + samples / dates as u64 * 2 * READS.min(dates) as u64)
     }
 
@@ -90,20 +90,20 @@ impl CubePlan {
                 reads.push((time, source, part, position));
             }
         }
-        // In the order of the images: of two that cover a pixel the first shows.
+        // `buffered` keeps the order of the images: where two cover a pixel, the first valid sample wins.
         let mut arriving = stream::iter(reads)
             .map(|(time, source, part, position)| async move {
                 let raster = read_part(&source, &part).await?;
                 Ok::<_, Error>((time, source.nodata, part, position, raster))
             })
             .buffered(READS);
-        // What earlier images of each date cover.
+        // The windows that earlier images of each time step cover.
         let mut covered: Vec<Vec<[Range<usize>; 2]>> = vec![Vec::new(); shape.0];
         while let Some((time, nodata, part, [row, col], raster)) = arriving.try_next().await? {
             let Some(view) = raster.view::<T>() else {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
-                    "samples of another type than the file's",
+                    "the window's samples differ in dtype from the file's profile",
                 ));
             };
             let view = view.index_axis(Axis(0), 0);
@@ -114,7 +114,7 @@ impl CubePlan {
             if covered.is_empty() && same {
                 position.assign(&view);
             } else {
-                let hidden = |sample: &T, nodata: Option<f64>| {
+                let is_nodata = |sample: &T, nodata: Option<f64>| {
                     let number = sample.number();
                     number.is_nan() || nodata == Some(number)
                 };
@@ -128,8 +128,8 @@ impl CubePlan {
                 ndarray::Zip::indexed(&mut position)
                     .and(&view)
                     .for_each(|(y, x), out, sample| {
-                        let is_free = hidden(out, nodata_here) || is_free(y, x);
-                        if is_free && !hidden(sample, nodata) {
+                        let is_free = is_nodata(out, nodata_here) || is_free(y, x);
+                        if is_free && !is_nodata(sample, nodata) {
                             *out = *sample;
                         }
                     });
@@ -149,11 +149,11 @@ async fn read_part(source: &ImageBand, part: &Window) -> Result<Pixels> {
         }
         Open::Memory(raster) => with_type!(raster.pixels.dtype(), T => {
             let view = raster.pixels.view::<T>();
-            let view = view.ok_or_else(|| Error::new(ErrorKind::Corrupt, "pixels of another type"))?;
+            let view = view.ok_or_else(|| Error::new(ErrorKind::Corrupt, "pixels of another dtype"))?;
             let (row, col) = (part.row as usize, part.col as usize);
             let (height, width) = (part.height as usize, part.width as usize);
-            let cut = view.slice(s![0..1, row..row + height, col..col + width]);
-            Ok(T::wrap(cut.to_owned()))
+            let window = view.slice(s![0..1, row..row + height, col..col + width]);
+            Ok(T::wrap(window.to_owned()))
         }),
     }
 }

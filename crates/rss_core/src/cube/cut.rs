@@ -1,4 +1,4 @@
-//! How a cube is cut: into levels, arrays, shards and chunks.
+//! How a cube is divided into levels, arrays, shards and chunks.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     raster::Resampling,
 };
 
-/// How a cube is cut, as its group says it.
+/// The division of a cube, as stored in the group's attribute `rss:layout`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut {
     pub(super) layout: Layout,
@@ -19,7 +19,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Returns what the group says: all but chunks and shards, which the arrays say.
+    /// Returns the attribute: everything but chunk and shard shapes, which the arrays' metadata holds.
     pub(super) fn to_json(self, bands: &[CubeBand]) -> Value {
         let names: Vec<&str> = bands.iter().map(|band| band.name.as_str()).collect();
         json!({
@@ -31,22 +31,22 @@ impl Cut {
         })
     }
 
-    pub(super) fn parse(said: &Value) -> Option<Self> {
-        let arrangement = match said.get("stacked")?.as_bool()? {
+    pub(super) fn parse(attribute: &Value) -> Option<Self> {
+        let arrangement = match attribute.get("stacked")?.as_bool()? {
             true => Arrangement::Stacked,
             false => Arrangement::Bands,
         };
         Some(Self {
             layout: Layout::default()
-                .with_codec(said.get("codec")?.as_str()?.parse().ok()?)
+                .with_codec(attribute.get("codec")?.as_str()?.parse().ok()?)
                 .with_arrangement(arrangement),
-            overviews: usize::try_from(said.get("overviews")?.as_u64()?).ok()?,
-            resampling: said.get("resampling")?.as_str()?.parse().ok()?,
+            overviews: usize::try_from(attribute.get("overviews")?.as_u64()?).ok()?,
+            resampling: attribute.get("resampling")?.as_str()?.parse().ok()?,
         })
     }
 }
 
-/// Returns the path of a level: a cube without overviews is one group.
+/// Returns the path of a level's group: a cube without overviews has its arrays in the root.
 pub(super) fn level_path(level: usize, overviews: usize) -> String {
     match overviews {
         0 => String::new(),
@@ -54,7 +54,7 @@ pub(super) fn level_path(level: usize, overviews: usize) -> String {
     }
 }
 
-/// Returns the arrays of a level.
+/// Returns the names and specs of the arrays of a level.
 pub(super) fn specs(
     bands: &[CubeBand],
     cut: &Cut,
@@ -84,7 +84,7 @@ pub(super) fn specs(
                     return Err(Error::new(
                         ErrorKind::InvalidInput,
                         format!(
-                            "bands {} and {} differ in type, nodata or scale: they cannot share an array",
+                            "bands {} and {} differ in dtype, nodata or scale: they cannot share an array",
                             first.name, band.name
                         ),
                     ));

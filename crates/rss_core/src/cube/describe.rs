@@ -1,7 +1,7 @@
-//! What a cube says of itself, so that others understand it: arrays, coordinates, conventions.
+//! The metadata and coordinates of a cube, by which other readers understand it.
 //!
 //! Names and units are those of the [CF conventions](https://cfconventions.org): coordinates of pixel
-//! centres, `grid_mapping`, `scale_factor`, `add_offset`, `_FillValue`. The group says the same again as
+//! centres, `grid_mapping`, `scale_factor`, `add_offset`, `_FillValue`. The groups repeat the grid as
 //! GeoZarr does: `spatial:`, `proj:` and `multiscales` of the
 //! [Zarr conventions](https://github.com/zarr-conventions).
 
@@ -15,41 +15,41 @@ use crate::{
     raster::DataType,
 };
 
-/// The array that says what the CRS is.
+/// The array whose attributes hold the CRS: CF's `grid_mapping`, under the name that rioxarray looks for.
 pub(super) const GRID: &str = "spatial_ref";
 /// The array of all bands.
 pub(super) const STACK: &str = "data";
-/// The coordinate that names the items of each date: of several, with commas between.
+/// The coordinate that holds the item ids of each time step, separated by commas.
 pub(super) const ITEM: &str = "item";
-/// The attribute of the group that says how the cube is cut: what an append goes on with.
+/// The group's attribute with the layout, which an append continues.
 pub(super) const LAYOUT: &str = "rss:layout";
 
-/// The attribute of the group that says what the samples are made by, where they are not those of the files.
+/// The group's attribute with the provenance of computed samples; copied samples have none.
 pub(super) const MADE: &str = "rss:made";
 
-/// What a band is.
+/// The metadata of a band.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CubeBand {
     /// Its name.
     pub name: String,
-    /// The type of its samples.
+    /// The dtype of its samples.
     pub dtype: DataType,
-    /// The value of samples without data, if there is one.
+    /// The nodata value, if there is one.
     pub nodata: Option<f64>,
-    /// What a sample is multiplied with.
+    /// The scale: a value is sample x scale + offset.
     pub scale: Option<f64>,
-    /// What is then added.
+    /// The offset.
     pub offset: Option<f64>,
     /// The unit of the values.
     pub unit: Option<String>,
 }
 
-/// One date of a cube.
+/// One time step of a cube.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TimeStep {
-    /// When its first image was taken.
+    /// The acquisition time of its first image.
     pub time: DateTime<Utc>,
     /// The ids of its images' items.
     pub items: Vec<String>,
@@ -57,31 +57,32 @@ pub struct TimeStep {
 
 /// Returns the attributes of a band's array.
 pub(super) fn band_attributes(band: &CubeBand, grid: &GeoBox) -> Map<String, Value> {
-    let mut said = Map::new();
-    said.insert("grid_mapping".to_owned(), GRID.into());
-    // Makes xarray find the CRS without being asked to.
+    let mut attributes = Map::new();
+    attributes.insert("grid_mapping".to_owned(), GRID.into());
+    // xarray decodes `grid_mapping` only on request; listed here, `spatial_ref` becomes a coordinate by default.
     let coordinates = format!("{ITEM} {GRID}");
-    said.insert("coordinates".to_owned(), coordinates.into());
-    // GDAL looks for the CRS here.
+    attributes.insert("coordinates".to_owned(), coordinates.into());
+    // GDAL reads the CRS from `_CRS`.
     if let Some(code) = grid.crs.as_ref().and_then(crate::geo::Crs::epsg) {
         let url = format!("http://www.opengis.net/def/crs/EPSG/0/{code}");
-        said.insert("_CRS".to_owned(), json!({"url": url}));
+        attributes.insert("_CRS".to_owned(), json!({"url": url}));
     }
     if let Some(nodata) = band.nodata {
-        said.insert("_FillValue".to_owned(), fill_attribute(band.dtype, nodata));
+        attributes.insert("_FillValue".to_owned(), fill_attribute(band.dtype, nodata));
     }
     for (name, value) in [("scale_factor", band.scale), ("add_offset", band.offset)] {
         if let Some(value) = value {
-            said.insert(name.to_owned(), json!(value));
+            attributes.insert(name.to_owned(), json!(value));
         }
     }
     if let Some(unit) = &band.unit {
-        said.insert("units".to_owned(), json!(unit));
+        attributes.insert("units".to_owned(), json!(unit));
     }
-    said
+    attributes
 }
 
-/// Returns a fill value as xarray writes it in Zarr v3: a float as the base64 of its eight bytes.
+/// Returns a fill value as xarray writes `_FillValue` in Zarr v3: a float as the base64 of its bytes as a
+/// little-endian float64, since JSON has no NaN.
 fn fill_attribute(dtype: DataType, value: f64) -> Value {
     match dtype {
         DataType::F32 | DataType::F64 => json!(base64(value.to_le_bytes())),
@@ -97,7 +98,7 @@ fn fill_attribute(dtype: DataType, value: f64) -> Value {
 /// Returns eight bytes in [base64](https://www.rfc-editor.org/rfc/rfc4648#section-4).
 fn base64(bytes: [u8; 8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    // Eight bytes are eleven letters: 64 bits and two of nothing.
+    // A base64 character holds 6 bits, so 64 bits need 11 characters: two zero bits pad them to 66.
     let bits = u128::from(u64::from_be_bytes(bytes)) << 2;
     let letters = (0..11).rev().map(|at| {
         let position = usize::try_from((bits >> (at * 6)) & 63).unwrap_or(0);
@@ -106,12 +107,12 @@ fn base64(bytes: [u8; 8]) -> String {
     letters.chain(['=']).collect()
 }
 
-/// Undoes [`fill_attribute`].
-pub(super) fn fill_of_attribute(said: &Value) -> Option<f64> {
-    if let Some(number) = said.as_f64() {
+/// Reads what [`fill_attribute`] writes.
+pub(super) fn fill_of_attribute(value: &Value) -> Option<f64> {
+    if let Some(number) = value.as_f64() {
         return Some(number);
     }
-    let text = said.as_str()?.strip_suffix('=')?;
+    let text = value.as_str()?.strip_suffix('=')?;
     let mut bits = 0_u128;
     for letter in text.bytes() {
         let position = match letter {
@@ -141,7 +142,7 @@ struct Coordinate {
 }
 
 impl Coordinates {
-    /// Makes the coordinates of a grid and its dates; of bands too, where they share an array.
+    /// Makes the coordinates of a grid and its time steps; of bands too, where they share an array.
     pub(super) fn of(
         grid: &GeoBox,
         steps: &[TimeStep],
@@ -170,19 +171,19 @@ impl Coordinates {
             })
         };
         let size = grid.size;
-        let numbers = |name, dtype, chunk: Vec<u8>, said| Coordinate {
+        let numbers = |name, dtype, chunk: Vec<u8>, attributes| Coordinate {
             name,
-            document: coordinate(name, dtype, chunk.len() / 8, said),
+            document: coordinate(name, dtype, chunk.len() / 8, attributes),
             chunk: Some(chunk),
         };
-        let texts = |name, along, texts: Vec<String>, said| Coordinate {
+        let texts = |name, along, texts: Vec<String>, attributes| Coordinate {
             name,
-            document: coordinate(along, "string", texts.len(), said),
+            document: coordinate(along, "string", texts.len(), attributes),
             chunk: Some(vlen_utf8(&texts)),
         };
         let times = steps.iter();
         let times = times.flat_map(|step| step.time.timestamp_millis().to_le_bytes());
-        let said = json!({
+        let time = json!({
             "standard_name": "time",
             "units": "milliseconds since 1970-01-01",
             "calendar": "proleptic_gregorian",
@@ -192,7 +193,7 @@ impl Coordinates {
         let mut arrays = vec![
             numbers("x", "float64", centres(g[0], g[1], size.width), axis("X")),
             numbers("y", "float64", centres(g[3], g[5], size.height), axis("Y")),
-            numbers("time", "int64", times.collect(), said),
+            numbers("time", "int64", times.collect(), time),
             texts(
                 ITEM,
                 "time",
@@ -202,8 +203,8 @@ impl Coordinates {
         ];
         if arrangement == Arrangement::Stacked {
             let names = bands.iter().map(|band| band.name.clone()).collect();
-            let said = json!({"long_name": "name of the band"});
-            arrays.push(texts("band", "band", names, said));
+            let band = json!({"long_name": "name of the band"});
+            arrays.push(texts("band", "band", names, band));
         }
         arrays.push(Coordinate {
             name: GRID,
@@ -213,7 +214,8 @@ impl Coordinates {
         Self { arrays }
     }
 
-    /// Writes the samples.
+    /// Writes the chunks, one of each coordinate. An append replaces them while the old metadata is in force: readers
+    /// fail until the root's `zarr.json` is written, see `docs/decisions/005-cube-journal.md`.
     pub(super) async fn write(&self, storage: &Storage, level: &str) -> Result<()> {
         for array in &self.arrays {
             if let Some(chunk) = &array.chunk {
@@ -233,7 +235,7 @@ impl Coordinates {
     }
 }
 
-/// Returns the metadata of a coordinate along one axis: one chunk, plain enough for every reader.
+/// Returns the metadata of a coordinate along one axis: one chunk without compression, which every reader decodes.
 fn coordinate(along: &str, dtype: &str, length: usize, attributes: Value) -> Value {
     let (fill, codec) = match dtype {
         "string" => (json!(""), json!({"name": "vlen-utf8"})),
@@ -256,7 +258,7 @@ fn coordinate(along: &str, dtype: &str, length: usize, attributes: Value) -> Val
     })
 }
 
-/// Returns the metadata of an array without axes, of which only the attributes matter.
+/// Returns the metadata of an array without axes: it carries attributes only, as CF's grid mapping variable.
 fn scalar(attributes: Map<String, Value>) -> Value {
     let mut document = coordinate("", "int64", 0, Value::Object(attributes));
     document["shape"] = json!([]);
@@ -265,8 +267,8 @@ fn scalar(attributes: Map<String, Value>) -> Value {
     document
 }
 
-/// Returns the bytes of texts: their number, then of each its length and its UTF-8. This is the codec
-/// [`vlen-utf8`](https://numcodecs.readthedocs.io/en/stable/other/vlen.html).
+/// Encodes texts by the codec [`vlen-utf8`](https://numcodecs.readthedocs.io/en/stable/other/vlen.html): their
+/// number, then the length and the UTF-8 of each.
 fn vlen_utf8(texts: &[String]) -> Vec<u8> {
     let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
     let mut bytes = number(texts.len()).to_vec();
@@ -277,7 +279,7 @@ fn vlen_utf8(texts: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Undoes [`vlen_utf8`]; none if the bytes are no texts.
+/// Decodes [`vlen_utf8`]; none if the bytes are invalid.
 pub(super) fn texts_of(bytes: &[u8]) -> Option<Vec<String>> {
     let number = |at: usize| {
         let four = bytes.get(at..at.checked_add(4)?)?;
@@ -295,8 +297,9 @@ pub(super) fn texts_of(bytes: &[u8]) -> Option<Vec<String>> {
     Some(texts)
 }
 
-fn attributes(said: &[(&str, Value)]) -> Map<String, Value> {
-    said.iter()
+fn attributes(entries: &[(&str, Value)]) -> Map<String, Value> {
+    entries
+        .iter()
         .map(|(name, value)| ((*name).to_owned(), value.clone()))
         .collect()
 }
@@ -306,34 +309,35 @@ fn is_geographic(grid: &GeoBox) -> bool {
     wkt.is_some_and(|wkt| {
         ["GEOGCS", "GEOGCRS", "GEODCRS"]
             .iter()
-            .any(|kind| wkt.trim_start().starts_with(kind))
+            .any(|keyword| wkt.trim_start().starts_with(keyword))
     })
 }
 
 fn grid_attributes(grid: &GeoBox) -> Map<String, Value> {
-    let mut said = Map::new();
+    let mut attributes = Map::new();
     if let Some(crs) = &grid.crs {
         let wkt = crs.to_wkt().map_or_else(|| crs.to_string(), str::to_owned);
-        said.insert("crs_wkt".to_owned(), json!(wkt));
-        said.insert(GRID.to_owned(), json!(wkt));
+        // CF's name of the WKT, and the one that GDAL and rioxarray write.
+        attributes.insert("crs_wkt".to_owned(), json!(wkt));
+        attributes.insert(GRID.to_owned(), json!(wkt));
     }
     if let Some(GeoTransform(numbers)) = grid.transform {
         let numbers = numbers.map(|number| number.to_string());
-        said.insert("GeoTransform".to_owned(), json!(numbers.join(" ")));
+        attributes.insert("GeoTransform".to_owned(), json!(numbers.join(" ")));
     }
-    said
+    attributes
 }
 
-/// Returns what a group of arrays says of their grid.
+/// Returns the attributes of the group of one level: its grid.
 pub(super) fn level_attributes(grid: &GeoBox) -> Map<String, Value> {
-    let mut said = crs_attributes(grid);
-    said.extend(place_attributes(grid));
-    said.insert("spatial:registration".to_owned(), json!("pixel"));
-    said.insert("zarr_conventions".to_owned(), conventions(false));
-    said
+    let mut attributes = crs_attributes(grid);
+    attributes.extend(spatial_attributes(grid));
+    attributes.insert("spatial:registration".to_owned(), json!("pixel"));
+    attributes.insert("zarr_conventions".to_owned(), conventions(false));
+    attributes
 }
 
-/// Returns what the group of several levels says.
+/// Returns the attributes of the root of a cube with overviews.
 pub(super) fn levels_attributes(
     levels: &[(&str, &GeoBox)],
     resampling: &str,
@@ -341,12 +345,12 @@ pub(super) fn levels_attributes(
     let Some((_, finest)) = levels.first() else {
         return Map::new();
     };
-    let mut said = crs_attributes(finest);
+    let mut root = crs_attributes(finest);
     let mut layout = Vec::with_capacity(levels.len());
     let mut finer: Option<&str> = None;
     for (path, grid) in levels {
         let mut item = attributes(&[("asset", json!(path))]);
-        // Of (time, y, x): time is as it was.
+        // The axes are (time, y, x); overviews do not downsample time.
         let scale = if finer.is_some() { 2.0 } else { 1.0 };
         let transform = json!({"scale": [1.0, scale, scale], "translation": [0.0, 0.0, 0.0]});
         item.insert("transform".to_owned(), transform);
@@ -354,31 +358,33 @@ pub(super) fn levels_attributes(
             item.insert("derived_from".to_owned(), json!(finer));
             item.insert("resampling_method".to_owned(), json!(resampling));
         }
-        let position = place_attributes(grid).into_iter();
-        item.extend(position.filter(|(name, _)| name != "spatial:bbox"));
+        let spatial = spatial_attributes(grid).into_iter();
+        item.extend(spatial.filter(|(name, _)| name != "spatial:bbox"));
         layout.push(Value::Object(item));
         finer = Some(path);
     }
-    said.insert("multiscales".to_owned(), json!({"layout": layout}));
-    said.insert("zarr_conventions".to_owned(), conventions(true));
-    said
+    root.insert("multiscales".to_owned(), json!({"layout": layout}));
+    root.insert("zarr_conventions".to_owned(), conventions(true));
+    root
 }
 
 fn crs_attributes(grid: &GeoBox) -> Map<String, Value> {
-    let mut said = attributes(&[
+    let mut crs_attributes = attributes(&[
         ("Conventions", json!("CF-1.11")),
         ("spatial:dimensions", json!(["y", "x"])),
     ]);
     if let Some(crs) = &grid.crs {
         match crs.epsg() {
-            Some(code) => said.insert("proj:code".to_owned(), json!(format!("EPSG:{code}"))),
-            None => said.insert("proj:wkt2".to_owned(), json!(crs.to_string())),
+            Some(code) => {
+                crs_attributes.insert("proj:code".to_owned(), json!(format!("EPSG:{code}")))
+            }
+            None => crs_attributes.insert("proj:wkt2".to_owned(), json!(crs.to_string())),
         };
     }
     if let Some(bbox) = bbox(grid) {
-        said.insert("spatial:bbox".to_owned(), json!(bbox));
+        crs_attributes.insert("spatial:bbox".to_owned(), json!(bbox));
     }
-    said
+    crs_attributes
 }
 
 fn bbox(grid: &GeoBox) -> Option<[f64; 4]> {
@@ -388,18 +394,18 @@ fn bbox(grid: &GeoBox) -> Option<[f64; 4]> {
     Some([x.min(far_x), y.min(far_y), x.max(far_x), y.max(far_y)])
 }
 
-fn place_attributes(grid: &GeoBox) -> Map<String, Value> {
+fn spatial_attributes(grid: &GeoBox) -> Map<String, Value> {
     let size = grid.size;
-    let mut said = attributes(&[("spatial:shape", json!([size.height, size.width]))]);
+    let mut spatial = attributes(&[("spatial:shape", json!([size.height, size.width]))]);
     if let Some(GeoTransform(g)) = grid.transform {
-        // The order of an affine matrix, row by row; GDAL's begins with the origin.
+        // An affine matrix in row-major order, as rasterio's; GDAL's geotransform begins with the origin.
         let affine = json!([g[1], g[2], g[0], g[4], g[5], g[3]]);
-        said.insert("spatial:transform".to_owned(), affine);
+        spatial.insert("spatial:transform".to_owned(), affine);
     }
-    said
+    spatial
 }
 
-/// Returns which conventions the attributes follow.
+/// Returns the declaration of the conventions that the attributes follow.
 fn conventions(has_levels: bool) -> Value {
     let entry = |name: &str, uuid: &str, description: &str| {
         json!({
@@ -449,7 +455,7 @@ pub(super) fn halved(grid: &GeoBox) -> GeoBox {
     }
 }
 
-/// A group's document, with the metadata of all below it.
+/// Returns a group's `zarr.json`, with the consolidated metadata of everything below it.
 pub(super) fn group(attributes: Map<String, Value>, below: &[(String, Value)]) -> Value {
     let mut document = json!({
         "zarr_format": 3,
@@ -481,7 +487,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fill_value_is_said_as_xarray_says_it() {
+    fn a_fill_value_is_written_as_xarray_writes_it() {
         // base64.standard_b64encode(struct.pack("<d", value))
         assert_eq!(
             fill_attribute(DataType::F32, f64::NAN),
@@ -493,8 +499,8 @@ mod tests {
         );
         assert_eq!(fill_attribute(DataType::I16, -999.0), json!(-999));
         for value in [0.0, -9999.0, 1e300, f64::INFINITY] {
-            let said = fill_attribute(DataType::F64, value);
-            assert_eq!(fill_of_attribute(&said), Some(value));
+            let attribute = fill_attribute(DataType::F64, value);
+            assert_eq!(fill_of_attribute(&attribute), Some(value));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a write adds: all of a new cube, or the dates that an append finds missing.
+//! The samples that a write adds: all of a new cube, or the time steps that an append finds new.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -18,20 +18,20 @@ use crate::{
     session::Session,
 };
 
-/// What is to be written: a source, of which an append leaves out the first dates.
+/// The source of a write, of which an append skips the first time steps.
 pub(super) struct Fresh {
     pub(super) source: Arc<dyn Samples>,
-    /// Dates of the source that the cube has already.
+    /// Time steps of the source that the cube has already.
     pub(super) skipped: usize,
 }
 
 impl Fresh {
-    /// Opens what is to be written and checks that it fits the cube that is there. None if all of it is in the
-    /// cube already; and how many images are.
+    /// Opens the images and checks that they fit the existing cube. Returns the source, none if the cube has all of it
+    /// already, and the number of images that the cube has.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`], which says what does not fit; what opening the images gives.
+    /// [`ErrorKind::InvalidInput`], which states what does not fit; errors of opening the images.
     pub(super) async fn of(
         session: &Session,
         images: Images,
@@ -77,28 +77,31 @@ impl Fresh {
             let there = cube.attributes().get(MADE).unwrap_or(&Value::Null);
             let made = source.made();
             if *there != made {
-                let message =
-                    format!("the cube's samples are made by {there}, those to add by {made}");
+                let message = format!(
+                    "the cube's samples were computed by {there}, those to append by {made}"
+                );
                 return Err(Error::new(ErrorKind::InvalidInput, message));
             }
         }
         Ok((Some(Self { source, skipped }), known))
     }
 
-    /// Returns the dates that are to be written, as a cube keeps them: to the millisecond.
+    /// Returns the time steps to write. A cube stores milliseconds: without the truncation a resumed write would not
+    /// match its journal, nor an append the time steps of the cube.
     pub(super) fn steps(&self) -> Vec<TimeStep> {
         let steps = self.source.steps().into_iter().skip(self.skipped);
-        let kept = |step: TimeStep| TimeStep {
+        let truncated = |step: TimeStep| TimeStep {
             time: step.time.trunc_subsecs(3),
             items: step.items,
         };
-        steps.map(kept).collect()
+        steps.map(truncated).collect()
     }
 }
 
-/// Returns how many dates, the first ones, are there already, and how many images these have.
+/// Returns how many of the first time steps the cube has already, and how many images these have. New time steps may
+/// only follow them: a cube grows at its end.
 fn known_of(steps: &[TimeStep], there: &HashSet<&str>) -> Result<(usize, usize)> {
-    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     let (mut skipped, mut known) = (0, 0);
     for (number, step) in steps.iter().enumerate() {
         let (old, new): (Vec<&String>, Vec<&String>) = step
@@ -107,15 +110,15 @@ fn known_of(steps: &[TimeStep], there: &HashSet<&str>) -> Result<(usize, usize)>
             .partition(|item| there.contains(item.as_str()));
         match (old.first(), new.first()) {
             (Some(old), Some(new)) => {
-                return wrong(format!(
-                    "the date {} has item {old}, which is in the cube, and {new}, which is not: a date is \
-                     written at once",
+                return invalid(format!(
+                    "time step {} has item {old}, which is in the cube, and {new}, which is not: a time \
+                     step is written at once",
                     step.time
                 ));
             }
             (Some(_), None) if number > skipped => {
-                return wrong(format!(
-                    "the date {} is in the cube already, an earlier one is not",
+                return invalid(format!(
+                    "time step {} is in the cube already, an earlier one is not",
                     step.time
                 ));
             }
@@ -129,21 +132,21 @@ fn known_of(steps: &[TimeStep], there: &HashSet<&str>) -> Result<(usize, usize)>
     Ok((skipped, known))
 }
 
-/// Checks that what is computed fits the cube that it is to be added to.
+/// Checks that computed samples have the grid and the bands of the cube they are appended to.
 fn check_alike(source: &dyn Samples, cube: &Cube) -> Result<()> {
-    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     let (grid, expected) = (source.grid(), cube.grid());
     if Lattice::of(expected)?.extent(&grid).ok() != Some(Lattice::of(expected)?.extent(expected)?) {
-        return wrong(format!(
-            "the images are put on {grid}, the cube lies on {expected}"
+        return invalid(format!(
+            "the images are on the grid {grid}, the cube is on {expected}"
         ));
     }
-    let said = |bands: &[CubeBand]| {
-        let said = bands.iter().map(|band| match band.nodata {
-            Some(nodata) => format!("{} of {} without data {nodata}", band.name, band.dtype),
-            None => format!("{} of {}", band.name, band.dtype),
+    let described = |bands: &[CubeBand]| {
+        let bands = bands.iter().map(|band| match band.nodata {
+            Some(nodata) => format!("{} ({}, nodata {nodata})", band.name, band.dtype),
+            None => format!("{} ({})", band.name, band.dtype),
         });
-        said.collect::<Vec<_>>().join(", ")
+        bands.collect::<Vec<_>>().join(", ")
     };
     let values = |bands: &[CubeBand]| {
         let values = bands.iter();
@@ -152,11 +155,11 @@ fn check_alike(source: &dyn Samples, cube: &Cube) -> Result<()> {
             .collect::<Vec<_>>()
     };
     let (bands, there) = (source.bands(), cube.bands());
-    if said(bands) != said(there) || values(bands) != values(there) {
-        return wrong(format!(
-            "the images make {}, the cube has {}",
-            said(bands),
-            said(there)
+    if described(bands) != described(there) || values(bands) != values(there) {
+        return invalid(format!(
+            "the bands of the images are {}, those of the cube {}",
+            described(bands),
+            described(there)
         ));
     }
     Ok(())

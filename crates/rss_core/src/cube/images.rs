@@ -1,4 +1,4 @@
-//! What a cube is made of: images, each of a date, with a file for each band.
+//! The images of a cube: each has a time, and a file or raster for each band.
 
 use chrono::{DateTime, Utc};
 
@@ -11,29 +11,29 @@ use crate::{
     stac,
 };
 
-/// One image of a cube: when it was taken, and where the pixels of its bands are.
+/// One image of a cube: its acquisition time, and the sources of its bands' pixels.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CubeImage {
-    /// What it is called: the id of its STAC item.
+    /// The id of its STAC item.
     pub id: String,
-    /// When it was taken.
+    /// The acquisition time.
     pub time: DateTime<Utc>,
     /// Its bands, by the names that they have in the cube.
     pub bands: Vec<(String, ImagePixels)>,
-    /// Degrees east of its middle, if that is known: the sun says which day it is there.
+    /// The longitude of its centre in degrees, if known: it decides the solar day.
     pub longitude: Option<f64>,
 }
 
-/// Where the pixels of a band are.
+/// The source of a band's pixels.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ImagePixels {
-    /// In a file, in its first band.
+    /// The first band of a file.
     File(Location),
-    /// In a file, in a band counted from 1.
+    /// A band of a file, counted from 1.
     BandOf(Location, usize),
-    /// In memory, in the first band.
+    /// The first band of a raster in memory.
     Memory(std::sync::Arc<Raster>),
 }
 
@@ -71,7 +71,7 @@ impl CubeImage {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if an item has no date, or an href cannot be one.
+    /// [`ErrorKind::InvalidInput`] if an item has no datetime, or an href is invalid.
     pub fn of(found: &QueryResult) -> Result<Vec<Self>> {
         let stores = found.session().stores();
         let mut images = Vec::with_capacity(found.len());
@@ -81,7 +81,7 @@ impl CubeImage {
             let time = taken.ok_or_else(|| {
                 Error::new(
                     ErrorKind::InvalidInput,
-                    format!("item {} has no date", item.id),
+                    format!("item {} has no datetime", item.id),
                 )
             })?;
             let mut image = Self::new(&item.id, time);
@@ -96,7 +96,7 @@ impl CubeImage {
         Ok(images)
     }
 
-    /// Returns the longitude of the image's middle in degrees, from its grid if nothing else says it.
+    /// Returns the longitude of the image's centre in degrees, computed from its grid if the item does not state it.
     pub(super) fn middle(&self, grid: &GeoBox) -> Result<f64> {
         if let Some(longitude) = self.longitude {
             return Ok(longitude);

@@ -1,4 +1,7 @@
-//! Cubes: images of one grid and many dates, as arrays (time, y, x) with what it takes to understand them.
+//! Cubes: images on one grid at many times, as arrays (time, y, x) with coordinates and CF and GeoZarr metadata.
+//!
+//! `write` holds the protocol of a write, `fresh` finds what it adds, `samples` is the source of its samples (`copied`
+//! from aligned images or `computed` by `apply`), `shards` computes and encodes shards, `describe` writes the metadata.
 
 mod computed;
 mod copied;
@@ -34,7 +37,7 @@ use crate::{
     session::Session,
 };
 
-/// An open cube. Cheap to clone; clones share what is known of shards.
+/// An open cube. Cheap to clone; clones share the cache of shard indexes.
 #[derive(Clone, Debug)]
 pub struct Cube {
     location: Location,
@@ -71,29 +74,31 @@ fn ranges(
     ranges
 }
 
-/// Drops the axis of bands, of which there is one.
+/// Drops the band axis of samples of one band.
 fn without_band<T>(samples: ArrayD<T>, arrangement: Arrangement) -> Result<Array3<T>> {
     let samples = match arrangement {
         Arrangement::Stacked => samples.index_axis_move(Axis(1), 0),
         Arrangement::Bands => samples,
     };
-    samples
-        .into_dimensionality::<Ix3>()
-        .map_err(|err| Error::new(ErrorKind::Corrupt, "an array of other axes").with_source(err))
+    samples.into_dimensionality::<Ix3>().map_err(|err| {
+        Error::new(ErrorKind::Corrupt, "an array whose axes are not time, y, x").with_source(err)
+    })
 }
 
 impl Cube {
-    /// Writes a new cube, a shard at a time. A write that was stopped, by whatever, goes on when it is called
-    /// again with the same images and options; until it is done nothing can be opened.
+    /// Writes a new cube, shard by shard. An interrupted write, a killed process too, resumes when it is called
+    /// again with the same images and options: shards that exist are kept, and the others written. It trusts that
+    /// the files have not changed meanwhile. The cube cannot be opened until the write is complete.
     ///
-    /// [`CubeImage`]s are copied: they share their pixels. A cube or a result of [`apply`](crate::apply) lies on any
-    /// grid, and is computed shard by shard as it would be block by block: all of its steps are taken. A
-    /// result is one date, the first one's, of all items, unless
-    /// [`Apply::each_date`](crate::apply::Apply::each_date) says that its bands are dates.
+    /// [`CubeImage`]s are copied, so they must be aligned to one grid. A cube or a result of [`apply`](crate::apply)
+    /// may be on any grid, and is computed shard by shard with all of its time steps. A result becomes one time step
+    /// with the time of its first image and the items of all, unless its bands are time steps by
+    /// [`Apply::each_date`](crate::apply::Apply::each_date).
     ///
-    /// Costs one request for each file's header and those of its tiles; each shard is written once, whole.
-    /// Shards are made side by side within the session's
-    /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may go on at a storage.
+    /// Costs one request for each file's header and those of its tiles; each shard is written once.
+    /// Shards are computed concurrently within the session's
+    /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may run at a location at a time: two
+    /// are not detected.
     ///
     /// ```
     /// use rss_core::{Location, Session, zarr::{Cube, CubeOptions, CubeImage}};
@@ -120,9 +125,9 @@ impl Cube {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if images do not fit together, naming the one and how it differs, if an
-    /// option cannot be, or a group or other write is there; what reading the files, computing and writing
-    /// the shards give.
+    /// [`ErrorKind::InvalidInput`] if images do not fit together, naming the image and the difference, if an
+    /// option is invalid, or if another group or an interrupted write of other images exists at the location; errors
+    /// of reading the files, computing and writing the shards.
     pub async fn create(
         session: &Session,
         root: impl Into<Root>,
@@ -132,15 +137,20 @@ impl Cube {
         write::create(session, &root.into(), images.into(), options).await
     }
 
-    /// Adds images to a cube as later dates. Those that are in it already are left out. Readers see the
-    /// cube as it was until all is written. Layout and grid are the cube's; of `options` what makes a date
-    /// and who is told of progress counts. What is computed must be so as the cube was: on its grid, with the
-    /// same mask, values and formula.
+    /// Appends images to a cube as later time steps. Images that are in it already are left out. Layout and grid are
+    /// the cube's; of `options` only the grouping and the progress callback apply. Computed samples must have the
+    /// cube's provenance: its grid, with the same mask, values and formula.
+    ///
+    /// While shards are written, readers see the cube as it was. At the end the coordinates are replaced before the
+    /// root's `zarr.json`: in between [`Cube::open`] fails, and a crash there leaves a cube that neither readers nor
+    /// `append` can open. In an Icechunk repository an append is one commit, and readers see all of it or nothing.
+    ///
+    /// An interrupted append resumes like [`Cube::create`], trusting that the files have not changed.
     ///
     /// # Errors
     ///
-    /// As [`Cube::create`]; [`ErrorKind::NotFound`] if no cube is there; [`ErrorKind::InvalidInput`] if an
-    /// image is not later than the cube's last date, or made in another way.
+    /// As [`Cube::create`]; [`ErrorKind::NotFound`] if there is no cube; [`ErrorKind::InvalidInput`] if an
+    /// image is not later than the cube's last time step, or has another provenance.
     pub async fn append(
         session: &Session,
         root: impl Into<Root>,
@@ -155,7 +165,7 @@ impl Cube {
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::Unsupported`] if it is a group without
-    /// what makes a cube: [`Array::open`] opens its arrays.
+    /// a cube's metadata: [`Array::open`] opens its arrays.
     pub async fn open(session: &Session, root: impl Into<Root>) -> Result<Self> {
         Self::open_in(&Storage::at(session, &root.into()).await?).await
     }
@@ -163,8 +173,9 @@ impl Cube {
     async fn open_in(storage: &Storage) -> Result<Self> {
         let opened = async {
             let document = storage.read("zarr.json").await?;
-            let document = document
-                .ok_or_else(|| Error::new(ErrorKind::NotFound, "no cube: no zarr.json is there"))?;
+            let document = document.ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, "no cube: zarr.json does not exist")
+            })?;
             let document = parse(&document)?;
             Self::of(storage, &document).await
         };
@@ -178,7 +189,7 @@ impl Cube {
         let foreign = |what: &str| {
             Error::new(
                 ErrorKind::Unsupported,
-                format!("a group that is no cube of this library: {what}"),
+                format!("a group that is not a cube of this library: {what}"),
             )
         };
         if document.get("node_type").and_then(Value::as_str) != Some("group") {
@@ -188,20 +199,23 @@ impl Cube {
             Some(Value::Object(attributes)) => attributes.clone(),
             _ => Map::new(),
         };
-        let said = attributes
+        let layout = attributes
             .get(describe::LAYOUT)
-            .ok_or_else(|| foreign("it does not say how it is cut"))?;
-        let overviews = said.get("overviews").and_then(Value::as_u64).unwrap_or(0);
+            .ok_or_else(|| foreign("it has no attribute rss:layout"))?;
+        let overviews = layout.get("overviews").and_then(Value::as_u64).unwrap_or(0);
         let overviews = usize::try_from(overviews).unwrap_or(0);
-        let arrangement = match said.get("stacked").and_then(Value::as_bool) {
+        let arrangement = match layout.get("stacked").and_then(Value::as_bool) {
             Some(true) => Arrangement::Stacked,
             _ => Arrangement::Bands,
         };
-        let names: Option<Vec<String>> = said.get("bands").and_then(Value::as_array).map(|names| {
+        let names = layout.get("bands").and_then(Value::as_array);
+        let names: Option<Vec<String>> = names.map(|names| {
             let names = names.iter().filter_map(Value::as_str);
             names.map(str::to_owned).collect()
         });
-        let names = names.ok_or_else(|| foreign("it does not name its bands"))?;
+        let names = names.ok_or_else(|| foreign("its rss:layout has no bands"))?;
+        // All metadata comes from the root's document, not from the arrays' own: it is one request, and an append
+        // replaces the arrays' documents before the root.
         let metadata = document
             .pointer("/consolidated_metadata/metadata")
             .ok_or_else(|| foreign("it has no consolidated metadata"))?;
@@ -211,6 +225,7 @@ impl Cube {
                 .ok_or_else(|| foreign(&format!("it has no array {path}")))
         };
         let mut levels = Vec::with_capacity(overviews + 1);
+        // A side of 32 bits can be halved 32 times, so a larger number is damaged metadata.
         for number in 0..=overviews.min(64) {
             let path = cut::level_path(number, overviews);
             let arrays = match arrangement {
@@ -236,17 +251,18 @@ impl Cube {
             .iter()
             .enumerate()
             .filter_map(|(number, name)| {
-                let storage = match arrangement {
+                let position = match arrangement {
                     Arrangement::Bands => number,
                     Arrangement::Stacked => 0,
                 };
-                let (_, array) = first?.get(storage)?;
+                let (_, array) = first?.get(position)?;
                 Some(band_of(name, array))
             })
             .collect();
         let time = below(&cut::level_path(0, overviews), "time");
         let array = Array::of_document(storage.clone(), &time, find(&time)?)?;
         let item = below(&cut::level_path(0, overviews), describe::ITEM);
+        // `Array` has no string dtype, so the one chunk of `item` is decoded here.
         let items = storage.read(&below(&item, "c/0")).await?;
         let items = items.as_deref().and_then(describe::texts_of);
         let steps = steps_of(&array, &items.unwrap_or_default()).await?;
@@ -265,7 +281,7 @@ impl Cube {
         &self.bands
     }
 
-    /// Returns the dates.
+    /// Returns the time steps.
     pub fn steps(&self) -> &[TimeStep] {
         &self.steps
     }
@@ -280,7 +296,7 @@ impl Cube {
         self.levels.iter().map(|level| &level.grid).collect()
     }
 
-    /// Returns what the group says of itself.
+    /// Returns the attributes of the root group.
     pub fn attributes(&self) -> &Map<String, Value> {
         &self.attributes
     }
@@ -316,11 +332,11 @@ impl Cube {
         self.bands.iter().position(|one| one.name == band)
     }
 
-    /// Reads a window of a band at some dates: (time, y, x). Without a window it is all of the level.
+    /// Reads a window of a band at some time steps: (time, y, x). Without a window it reads the complete level.
     ///
     /// # Errors
     ///
-    /// As [`Array::read`], and [`ErrorKind::InvalidInput`] if there is no such level, band, date or window.
+    /// As [`Array::read`], and [`ErrorKind::InvalidInput`] if there is no such level, band, time step or window.
     pub async fn read<T>(
         &self,
         band: &str,
@@ -342,7 +358,7 @@ impl Cube {
         without_band(array.read(&ranges).await?, self.arrangement)
     }
 
-    /// Reads a window of a band as a raster, with its grid and nodata value: each date is a band of it.
+    /// Reads a window of a band as a raster, with its grid and nodata value: each time step is a band of it.
     ///
     /// # Errors
     ///
@@ -371,8 +387,8 @@ impl Cube {
         })
     }
 
-    /// Reads all dates of a band at pixels (column, row): (pixel, time). Chunks that hold several of them
-    /// are read once for each.
+    /// Reads the time series of a band at pixels: (pixel, time). A chunk that holds several of the pixels is read
+    /// once for each.
     ///
     /// # Errors
     ///
@@ -398,24 +414,24 @@ impl Cube {
             .await?;
         let samples: Vec<T> = series.iter().flat_map(|one| one.iter().copied()).collect();
         Array2::from_shape_vec((pixels.len(), times), samples).map_err(|err| {
-            Error::new(ErrorKind::Corrupt, "series of other lengths").with_source(err)
+            Error::new(ErrorKind::Corrupt, "time series of different lengths").with_source(err)
         })
     }
 }
 
-/// A pixel of a grid, counted from its top left.
+/// A pixel of a grid, counted from 0 at its top left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PixelIndex {
-    /// Its column.
+    /// The column.
     pub col: u32,
-    /// Its row.
+    /// The row.
     pub row: u32,
 }
 
-/// Reads a grid from what `spatial_ref` says and the shape of an array.
+/// Reads a grid from the attributes of `spatial_ref` and the shape of an array.
 fn grid_of(document: &Value, shape: &[u64]) -> Option<GeoBox> {
-    let said = document.get("attributes")?;
-    let numbers: Vec<f64> = said
+    let attributes = document.get("attributes")?;
+    let numbers: Vec<f64> = attributes
         .get("GeoTransform")?
         .as_str()?
         .split_ascii_whitespace()
@@ -424,7 +440,7 @@ fn grid_of(document: &Value, shape: &[u64]) -> Option<GeoBox> {
     let [.., height, width] = shape else {
         return None;
     };
-    let wkt = said.get("crs_wkt")?.as_str()?;
+    let wkt = attributes.get("crs_wkt")?.as_str()?;
     Some(GeoBox {
         size: Size {
             width: u32::try_from(*width).ok()?,
@@ -438,7 +454,8 @@ fn grid_of(document: &Value, shape: &[u64]) -> Option<GeoBox> {
     })
 }
 
-/// Returns the EPSG code that well-known text ends with, or that stands in its storage.
+/// Returns the EPSG code of well-known text from its final `AUTHORITY`, or of `EPSG:CODE`, which is stored for a CRS
+/// whose WKT is not known.
 fn epsg_of(wkt: &str) -> Option<u32> {
     let code = match wkt.strip_prefix("EPSG:") {
         Some(code) => code,
@@ -451,15 +468,20 @@ fn epsg_of(wkt: &str) -> Option<u32> {
 }
 
 fn band_of(name: &str, array: &Array) -> CubeBand {
-    let said = array.attributes();
-    let number = |key: &str| said.get(key).and_then(Value::as_f64);
+    let attributes = array.attributes();
+    let number = |key: &str| attributes.get(key).and_then(Value::as_f64);
     CubeBand {
         name: name.to_owned(),
         dtype: array.dtype(),
-        nodata: said.get("_FillValue").and_then(describe::fill_of_attribute),
+        nodata: attributes
+            .get("_FillValue")
+            .and_then(describe::fill_of_attribute),
         scale: number("scale_factor"),
         offset: number("add_offset"),
-        unit: said.get("units").and_then(Value::as_str).map(str::to_owned),
+        unit: attributes
+            .get("units")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
     }
 }
 
@@ -470,8 +492,10 @@ async fn steps_of(time: &Array, items: &[String]) -> Result<Vec<TimeStep>> {
         .iter()
         .enumerate()
         .map(|(number, &millis)| {
-            let time: DateTime<Utc> = DateTime::from_timestamp_millis(millis)
-                .ok_or_else(|| Error::new(ErrorKind::Corrupt, format!("time {millis} is none")))?;
+            let time: DateTime<Utc> = DateTime::from_timestamp_millis(millis).ok_or_else(|| {
+                let message = format!("time {millis} ms is out of range");
+                Error::new(ErrorKind::Corrupt, message)
+            })?;
             let items = items.get(number).filter(|items| !items.is_empty());
             let items = items.map(|items| items.split(',').map(str::to_owned).collect());
             Ok(TimeStep {

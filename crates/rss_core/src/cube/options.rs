@@ -1,15 +1,15 @@
-//! What a user can choose about a cube that is written.
+//! The options of writing a cube.
 
 use std::{fmt, sync::Arc};
 
 use crate::array::Layout;
 use crate::{apply::time::Grouping, geo::GeoBox, raster::Resampling};
 
-/// How far a write is.
+/// The progress of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteProgress {
-    /// Shards that are written, those of an earlier, stopped write too.
+    /// Shards that are written, including those of an earlier, interrupted write.
     pub shards_done: u64,
     /// All shards of the write.
     pub shards: u64,
@@ -19,22 +19,23 @@ pub struct WriteProgress {
 
 type Watch = Arc<dyn Fn(WriteProgress) + Send + Sync>;
 
-/// How a cube is written. What is computed brings its grid and its dates: `grouping` and `grid` are for images
-/// that are copied.
+/// How a cube is written. `grouping` and `grid` apply to copied images only: computed samples have their own grid and
+/// time steps.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CubeOptions {
     /// Chunks, shards, compression.
     pub layout: Layout,
-    /// What becomes a date: of two images of one that cover a pixel the earlier one shows.
+    /// How images are grouped into time steps: where two images of one cover a pixel, the earlier one wins.
     pub grouping: Grouping,
-    /// The grid; none is that of all images together. Images must lie on its pixels, not inside of it.
+    /// The grid; none is the union of all images' extents. Images must be aligned to its pixels, and may extend
+    /// beyond it.
     pub grid: Option<GeoBox>,
-    /// The value of samples without data; none is what the files say, and NaN where floats are computed.
+    /// The nodata value; none is that of the files, and NaN for computed floats.
     pub nodata: Option<f64>,
-    /// How many overviews are made, each half as wide and high as the one before.
+    /// The number of overviews, each half as wide and high as the level before.
     pub overviews: usize,
-    /// How they are made: any but cubic.
+    /// The resampling of overviews: any but cubic.
     pub resampling: Resampling,
     pub(super) watch: Option<Watch>,
 }
@@ -67,7 +68,7 @@ impl fmt::Debug for CubeOptions {
 }
 
 impl CubeOptions {
-    /// Makes the usual options: each image is a date.
+    /// Makes the default options: each image is a time step.
     pub fn new() -> Self {
         Self::default()
     }
@@ -79,7 +80,7 @@ impl CubeOptions {
         self
     }
 
-    /// Sets what becomes a date.
+    /// Sets how images are grouped into time steps.
     #[must_use]
     pub fn with_grouping(mut self, grouping: Grouping) -> Self {
         self.grouping = grouping;
@@ -93,14 +94,14 @@ impl CubeOptions {
         self
     }
 
-    /// Sets the value of samples without data.
+    /// Sets the nodata value.
     #[must_use]
     pub fn with_nodata(mut self, nodata: f64) -> Self {
         self.nodata = Some(nodata);
         self
     }
 
-    /// Sets how many overviews are made, and how.
+    /// Sets the number of overviews and their resampling.
     #[must_use]
     pub fn with_overviews(mut self, levels: usize, resampling: Resampling) -> Self {
         self.overviews = levels;
@@ -108,7 +109,7 @@ impl CubeOptions {
         self
     }
 
-    /// Sets who is told of each shard that is written.
+    /// Sets a callback that is called after each shard.
     #[must_use]
     pub fn with_progress(mut self, watch: impl Fn(WriteProgress) + Send + Sync + 'static) -> Self {
         self.watch = Some(Arc::new(watch));

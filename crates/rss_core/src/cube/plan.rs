@@ -1,4 +1,4 @@
-//! What is to be written: images checked against one grid, in the order of their dates.
+//! The plan of copied images: checked against one grid, in the order of their times.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     session::Session,
 };
 
-/// Images that fit one cube, opened.
+/// Open images that fit one cube.
 #[derive(Debug)]
 pub(super) struct CubePlan {
     pub(super) bands: Vec<CubeBand>,
@@ -28,11 +28,11 @@ pub(super) struct CubePlan {
     extent: Extent,
 }
 
-/// One date, with its images.
+/// One time step with its images.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) said: TimeStep,
-    /// In the order of their times: of two that cover a pixel, the first shows.
+    /// In the order of their times: where two cover a pixel, the first wins.
     images: Vec<Bands>,
 }
 
@@ -57,21 +57,21 @@ pub(super) enum Open {
     Memory(Arc<Raster>),
 }
 
-/// What a file says that matters to a cube.
+/// The parts of a file's profile that a cube needs.
 struct Facts {
     grid: GeoBox,
     band: CubeBand,
 }
 
-/// For each band of the cube, an image's open file and what it says.
+/// For each band of the cube, an image's open file and its facts.
 type Files = Vec<Option<(Open, Facts)>>;
 
 impl CubePlan {
-    /// Opens all images and checks that they fit together, and `existing` where a cube is there.
+    /// Opens all images and checks that they fit each other, and the grid and bands of an `existing` cube.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`], which names the image and how it differs.
+    /// [`ErrorKind::InvalidInput`], which names the image and the difference.
     pub(super) async fn new(
         session: &Session,
         images: Vec<CubeImage>,
@@ -170,8 +170,8 @@ impl CubePlan {
         self.lattice.grid(&self.extent)
     }
 
-    /// Returns what a date's images hold of a band in a window: the pixels, the part of them, and where
-    /// it starts in the window (row, column).
+    /// Returns the images of a time step that hold a band in a window: the source, its window, and the offset of that
+    /// in the requested window (row, column).
     pub(super) fn parts(
         &self,
         step: &Step,
@@ -189,21 +189,21 @@ impl CubePlan {
     }
 }
 
-/// Returns the names of the cube's bands: those of all images, in the order in which they come first.
+/// Returns the names of the cube's bands: those of all images, in the order of their first occurrence.
 fn names_of(images: &[CubeImage], existing: Option<&[CubeBand]>) -> Result<Vec<String>> {
-    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     let known = existing.unwrap_or_default().iter();
     let mut names: Vec<String> = known.map(|band| band.name.clone()).collect();
     for image in images {
         for (number, (name, _)) in image.bands.iter().enumerate() {
             if image.bands[..number].iter().any(|(other, _)| other == name) {
-                return wrong(format!("image {}: two bands are called `{name}`", image.id));
+                return invalid(format!("image {}: two bands are named `{name}`", image.id));
             }
             if names.contains(name) {
                 continue;
             }
             if existing.is_some() {
-                return wrong(format!(
+                return invalid(format!(
                     "image {} has a band `{name}`, the cube has {}",
                     image.id,
                     names.join(", ")
@@ -215,25 +215,25 @@ fn names_of(images: &[CubeImage], existing: Option<&[CubeBand]>) -> Result<Vec<S
     Ok(names)
 }
 
-/// Names of bands become names of arrays, which are folders.
+/// Checks the names of bands, which become names of arrays and therefore of folders and keys.
 pub(super) fn check_names(names: &[String]) -> Result<()> {
-    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     if names.is_empty() {
-        return wrong("the images have no bands".to_owned());
+        return invalid("the images have no bands".to_owned());
     }
     for (number, name) in names.iter().enumerate() {
         if names[..number].contains(name) {
-            return wrong(format!("two bands are called `{name}`"));
+            return invalid(format!("two bands are named `{name}`"));
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.+".contains(c);
         let reserved = ["x", "y", "time", "band", "data", super::describe::GRID];
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-            return wrong(format!(
+            return invalid(format!(
                 "band `{name}` cannot name an array: expected letters, digits, `_`, `-`, `.`"
             ));
         }
         if reserved.contains(&name.as_str()) {
-            return wrong(format!("band `{name}` is called as a coordinate is"));
+            return invalid(format!("band `{name}` has the name of a coordinate"));
         }
     }
     Ok(())
@@ -279,7 +279,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
     };
     let reader = reader::open(session, location, Backend::Auto).await?;
     let profile = reader.profile();
-    let said = number
+    let profile_band = number
         .checked_sub(1)
         .and_then(|index| profile.bands.get(index))
         .ok_or_else(|| {
@@ -292,9 +292,9 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
             name: name.to_owned(),
             dtype: profile.dtype,
             nodata: profile.nodata,
-            scale: said.scale,
-            offset: said.offset,
-            unit: said.unit.clone(),
+            scale: profile_band.scale,
+            offset: profile_band.offset,
+            unit: profile_band.unit.clone(),
         },
     };
     let pixels = Open::File {
@@ -304,31 +304,32 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
     Ok((pixels, facts))
 }
 
-/// Checks a band of an image against the cube's, or makes it the cube's.
+/// Checks a band of an image against the cube's. The first image with the band decides it.
 fn agree(known: &mut Option<CubeBand>, band: &CubeBand, options: &CubeOptions) -> Result<()> {
-    let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
+    let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     let Some(known) = known else {
         let mut band = band.clone();
         if let Some(nodata) = options.nodata {
             if !band.dtype.holds(nodata) {
-                return wrong(format!("nodata {nodata} is no {}", band.dtype));
+                return invalid(format!("nodata {nodata} is not a value of {}", band.dtype));
             }
             band.nodata = Some(nodata);
         }
-        // A value that no sample can have hides nothing.
+        // A nodata value outside of the dtype's range masks no pixel, and Zarr could not store it as fill value.
         band.nodata = band.nodata.filter(|&nodata| band.dtype.holds(nodata));
         *known = Some(band);
         return Ok(());
     };
     if band.dtype != known.dtype {
-        return wrong(format!(
+        return invalid(format!(
             "its samples are {}, the cube's are {}",
             band.dtype, known.dtype
         ));
     }
+    // By bits, so that NaN equals NaN.
     let same = |a: Option<f64>, b: Option<f64>| a.map(f64::to_bits) == b.map(f64::to_bits);
     if !same(band.scale, known.scale) || !same(band.offset, known.offset) {
-        return wrong(format!(
+        return invalid(format!(
             "its values are samples x {} + {}, the cube's are samples x {} + {}",
             band.scale.unwrap_or(1.0),
             band.offset.unwrap_or(0.0),
@@ -337,25 +338,27 @@ fn agree(known: &mut Option<CubeBand>, band: &CubeBand, options: &CubeOptions) -
         ));
     }
     if known.nodata.is_none() && band.nodata.is_some() {
-        return wrong(
-            "it states a nodata value, the cube has none: choose one for the cube".to_owned(),
+        return invalid(
+            "it has a nodata value, the cube has none: choose one for the cube".to_owned(),
         );
     }
     Ok(())
 }
 
-/// An image on the cube's grid, and its own grid.
+/// An image, its bands on the cube's grid, and its own grid.
 type Placed = (CubeImage, Bands, Option<GeoBox>);
 
-/// Puts images in the order of their dates.
+/// Sorts images by time and groups them into time steps.
 fn steps(mut placed: Vec<Placed>, by: Grouping) -> Result<Vec<Step>> {
+    // By id too: the mosaic of images of equal times must not depend on the order of the search, nor may a resumed
+    // write differ from its journal.
     placed.sort_by(|(a, ..), (b, ..)| (a.time, &a.id).cmp(&(b.time, &b.id)));
     let mut groups: Vec<Vec<Placed>> = Vec::new();
     let mut days: BTreeMap<NaiveDate, usize> = BTreeMap::new();
     for (image, sources, grid) in placed {
         let day = match &grid {
             Some(grid) => by.day(image.time, || image.middle(grid))?,
-            // It has no pixels.
+            // Without pixels there is no grid, and no centre to take a solar day from.
             None => None,
         };
         let known = day.and_then(|day| days.get(&day).copied());

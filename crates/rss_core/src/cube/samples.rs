@@ -1,7 +1,7 @@
-//! What the writer knows of samples: dates and bands on one grid, of which it asks for one part at a time.
+//! The interface between the writer and its source: time steps and bands on one grid, read one hyperslab at a time.
 //!
-//! Whether they are copied from files that share their pixels (`copied`) or come from a cube on any grid
-//! (`computed`) is not the writer's business.
+//! It hides from the writer whether samples are copied from aligned files (`copied`) or computed from a cube on any
+//! grid (`computed`).
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -19,49 +19,48 @@ use crate::{
     raster::Pixels,
 };
 
-/// Dates and bands on one grid, and their samples.
+/// Time steps and bands on one grid, and their samples.
 #[async_trait::async_trait]
 pub(super) trait Samples: Send + Sync {
     fn bands(&self) -> &[CubeBand];
 
-    /// Returns the dates, in their order.
+    /// Returns the time steps in their order.
     fn steps(&self) -> Vec<TimeStep>;
 
     fn grid(&self) -> GeoBox;
 
-    /// Returns what the samples were made by: two that say the same of the same items are the same. Null where
-    /// they are those of the files.
+    /// Returns the provenance: two sources with the same provenance and the same items give the same samples. Null
+    /// where samples are copied from the files.
     fn made(&self) -> Value;
 
-    /// Returns which shards are best made of one part.
+    /// Returns which shards are best computed from one hyperslab.
     fn together(&self) -> Together;
 
-    /// Returns what is missing before anything is read; none where nothing may be missing.
+    /// Returns the missing inputs that are known before anything is read; none where no input may be missing.
     fn missing_inputs(&self) -> Option<Vec<MissingInput>>;
 
-    /// Returns the bytes of memory that a part takes while it is made, its samples included. The bands of a part
-    /// have one type.
+    /// Returns the bytes of memory that computing a hyperslab takes, including its samples. Its bands have one dtype.
     async fn bytes(&self, part: &Hyperslab) -> Result<u64>;
 
-    /// Makes a part: of each of its bands (time, y, x) in the band's type, and what is missing in it.
+    /// Computes a hyperslab: (time, y, x) of each of its bands in the band's dtype, and its missing inputs.
     async fn make(&self, part: &Hyperslab) -> Result<(Vec<Pixels>, Vec<MissingInput>)>;
 }
 
-/// Which shards are made of one part.
+/// Which shards are computed from one hyperslab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Together {
     /// Each by itself.
     None,
-    /// Those of all bands at the same dates and storage: they share a mask.
+    /// Those of all bands at the same window and time steps: they share a mask.
     Bands,
-    /// All of a storage: none of them can be made without the others.
-    Storage,
+    /// All of a window: a result is computed for all of its bands and time steps at once.
+    Window,
 }
 
-/// Some dates and bands of a window.
+/// A window of some time steps and bands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hyperslab {
-    /// In their order.
+    /// In ascending order.
     pub(super) bands: Vec<usize>,
     pub(super) times: Range<usize>,
     pub(super) window: Window,
@@ -75,11 +74,11 @@ impl Hyperslab {
     }
 }
 
-/// What is written as a cube: images that share their pixels, or a cube or a result of
+/// The source of a cube that is written: images aligned to one grid, or a cube or a result of
 /// [`apply`](crate::apply) on any grid.
 ///
-/// What takes it takes a `Vec` of [`CubeImage`], an [`apply::ImageCube`](crate::apply::ImageCube) or an
-/// [`apply::Apply`](crate::apply::Apply) as it stands.
+/// Functions that take it also take a `Vec` of [`CubeImage`], an [`apply::ImageCube`](crate::apply::ImageCube) or an
+/// [`apply::Apply`](crate::apply::Apply).
 pub struct Images(pub(super) SamplesKind);
 
 pub(super) enum SamplesKind {
@@ -87,16 +86,16 @@ pub(super) enum SamplesKind {
     Computed(Open),
 }
 
-/// Opens what is computed, with the nodata values that the cube has.
+/// Opens a computed source, with the nodata values that the cube has.
 pub(super) type Open =
     Box<dyn FnOnce(Nodata) -> BoxFuture<'static, Result<Arc<dyn Samples>>> + Send>;
 
-/// The nodata values of a cube's bands, as far as they are known before its samples are.
+/// The nodata values of a cube's bands that are known before its source is opened.
 #[derive(Clone, Debug)]
 pub(super) enum Nodata {
-    /// What the user chose for all of them, if anything.
+    /// The user's choice for all bands, if any.
     Chosen(Option<f64>),
-    /// Those of the cube that is there.
+    /// Those of the existing cube.
     Of(Vec<CubeBand>),
 }
 

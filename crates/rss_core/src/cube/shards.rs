@@ -1,4 +1,4 @@
-//! The shards of a write: which there are, which of them are made together, and their bytes.
+//! The shards of a write: their keys, their grouping into batches, their memory, and how each is computed.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,33 +26,33 @@ use crate::{
 pub(super) struct ShardJob {
     pub(super) level: usize,
     pub(super) band: usize,
-    /// Of the array.
+    /// The shard's index in its array.
     key: Vec<u64>,
     times: Range<usize>,
     window: Window,
     pub(super) dtype: DataType,
 }
 
-/// Shards that are made together, and the bytes that takes.
+/// Shards that are computed together, and the memory that takes.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// At least one, all of one type and window.
+    /// At least one, all of one dtype and window.
     pub(super) jobs: Vec<ShardJob>,
     pub(super) bytes: u64,
 }
 
 impl Work {
-    /// Returns the shards to write, level by level: neighbours in space and all bands of a place come one
-    /// after the other, since they read the same files.
+    /// Returns the shards to write, level by level. Within a level neighbours in space and the bands of a window
+    /// follow each other, since they read the same files.
     pub(super) fn jobs(&self) -> Result<Vec<Vec<ShardJob>>> {
         let mut levels = Vec::with_capacity(self.levels.len());
         for (number, level) in self.levels.iter().enumerate() {
             let size = level.grid.size;
             let mut jobs = Vec::new();
-            for (band, said) in self.bands.iter().enumerate() {
+            for (band, described) in self.bands.iter().enumerate() {
                 let array = &level.arrays[self.array_of(band)];
                 let Some(&[time, .., y, x]) = array.shard() else {
-                    let message = "an array that is not in shards";
+                    let message = "an array without shards, expected a sharded one";
                     return Err(Error::new(ErrorKind::Unsupported, message));
                 };
                 let shard = Block { time, y, x };
@@ -60,7 +60,7 @@ impl Work {
                     u32::try_from(length).map_err(|_| {
                         Error::new(
                             ErrorKind::InvalidInput,
-                            "a shard of more pixels than 32 bits hold",
+                            "a shard with a side of more than 2^32 pixels",
                         )
                     })
                 };
@@ -89,7 +89,7 @@ impl Work {
                                 key,
                                 times: times.clone(),
                                 window,
-                                dtype: said.dtype,
+                                dtype: described.dtype,
                             });
                         }
                     }
@@ -109,28 +109,29 @@ impl Work {
         }
     }
 
-    /// Returns true if an earlier write left this shard. One that holds dates of before an append is
-    /// written again: which of its versions is there cannot be seen.
+    /// Returns true if an interrupted write has left this shard. A shard that an append shares with older time steps
+    /// is always written again: its key is the same before and after the append.
     pub(super) fn is_there(&self, job: &ShardJob, there: &HashSet<String>) -> bool {
         let array = &self.levels[job.level].arrays[self.array_of(job.band)];
         job.times.start >= self.before && there.contains(&array.key_of(&job.key))
     }
 
-    /// Returns shards of one level as they are made together.
+    /// Groups the shards of one level into batches.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if one does not fit the budget; what planning its samples gives.
+    /// [`ErrorKind::InvalidInput`] if a batch does not fit the budget; errors of planning its samples.
     pub(super) async fn batches(&self, jobs: Vec<ShardJob>, budget: u64) -> Result<Vec<Batch>> {
         let together = match jobs.first() {
             Some(job) if job.level == 0 => self.source.together(),
-            // Made of the level before.
+            // An overview is computed from the level before, not from the source.
             _ => Together::None,
         };
         let mut batches = Vec::new();
         for jobs in grouped(jobs, together) {
             let bytes = self.bytes(&jobs).await?;
-            // Apart they take less at once, so that several are under way.
+            // Split by band, so that several batches fit the budget and run concurrently. The mask is then computed
+            // once for each band.
             if together == Together::Bands && bytes > budget / 4 {
                 let mut of_bands: Vec<Vec<ShardJob>> = Vec::new();
                 for job in jobs {
@@ -180,18 +181,19 @@ impl Work {
         pixels * job.times.len() as u64 * job.dtype.size() as u64
     }
 
-    /// Returns the bytes of memory that writing shards takes at most: their samples, what they are made of,
-    /// and what one at a time is encoded to.
+    /// Returns an upper bound of the memory that writing a batch takes: the samples, the inputs they are computed
+    /// from, and the encoded bytes of one shard, since shards of a batch are encoded one at a time.
     async fn bytes(&self, jobs: &[ShardJob]) -> Result<u64> {
         let Some(job) = jobs.first() else {
             return Ok(0);
         };
+        // An overview reads four samples for each of its own, and holds its own and their encoded bytes.
         if job.level > 0 {
             return Ok(self.samples(job) * 6);
         }
         let encoded = jobs.iter().map(|job| {
             let samples = self.samples(job);
-            // What was there is put before what is added.
+            // The shard's older time steps are read and concatenated with the new ones.
             let joined = if job.times.start < self.before {
                 samples
             } else {
@@ -203,14 +205,14 @@ impl Work {
         Ok(self.source.bytes(&self.part(jobs)).await? + encoded)
     }
 
-    /// Returns the dates of a shard that are new, as its source counts them.
+    /// Returns the new time steps of a shard, as indices of its source.
     fn fresh(&self, job: &ShardJob) -> Range<usize> {
         let first = job.times.start.max(self.before);
         let of_source = |time: usize| time - self.before + self.skipped;
         of_source(first)..of_source(job.times.end)
     }
 
-    /// Returns what shards are made of.
+    /// Returns the hyperslab of the source that a batch is computed from.
     fn part(&self, jobs: &[ShardJob]) -> Hyperslab {
         let mut bands: Vec<usize> = jobs.iter().map(|job| job.band).collect();
         bands.sort_unstable();
@@ -230,7 +232,7 @@ impl Work {
         }
     }
 
-    /// Makes the samples of shards and writes these, and returns what is missing in them.
+    /// Computes and writes the shards of a batch, and returns their missing inputs.
     pub(super) async fn write(&self, jobs: &[ShardJob]) -> Result<Vec<MissingInput>> {
         if let Some(job) = jobs.first().filter(|job| job.level > 0) {
             with_type!(job.dtype, T => self.write_overview::<T>(job).await)?;
@@ -245,7 +247,8 @@ impl Work {
         Ok(missing_inputs)
     }
 
-    /// Writes a shard of samples that are there, behind those of before an append.
+    /// Writes a shard of computed samples. In an append they are concatenated after the older time steps of the
+    /// shard, which are read with the metadata of before the append.
     async fn write_made<T>(
         &self,
         job: &ShardJob,
@@ -255,7 +258,7 @@ impl Work {
     where
         T: Sample + Send + Sync + 'static,
     {
-        let storage = part.bands.iter().position(|&band| band == job.band);
+        let position = part.bands.iter().position(|&band| band == job.band);
         let fresh = self.fresh(job);
         let times = fresh.start - part.times.start..fresh.end - part.times.start;
         let expected = (
@@ -271,11 +274,11 @@ impl Work {
         }
         let made = Arc::clone(made);
         self.put(job, move |encode| {
-            let view = storage.and_then(|storage| T::view(made.get(storage)?));
+            let view = position.and_then(|position| T::view(made.get(position)?));
             let view = view.filter(|view| view.dim() == expected).ok_or_else(|| {
                 Error::new(
                     ErrorKind::Corrupt,
-                    "samples of another type or size than asked for",
+                    "the source returned samples of another dtype or shape than requested",
                 )
             })?;
             let view = view.slice_move(s![times, .., ..]);
@@ -284,8 +287,11 @@ impl Work {
             };
             let all = concatenate(Axis(0), &[old.view(), view]);
             let all = all.map_err(|err| {
-                Error::new(ErrorKind::Corrupt, "dates of another size than the cube's")
-                    .with_source(err)
+                Error::new(
+                    ErrorKind::Corrupt,
+                    "time steps of another shape than the cube's",
+                )
+                .with_source(err)
             })?;
             encode.of(all.view())
         })
@@ -317,7 +323,7 @@ impl Work {
         array.put(&job.key, pieces).await
     }
 
-    /// Makes the samples of an overview's shard of the level before.
+    /// Downsamples a shard of an overview from the level before.
     async fn read_finer<T>(&self, job: &ShardJob) -> Result<Array3<T>>
     where
         T: Sample + Send + Sync + 'static,
@@ -365,7 +371,7 @@ struct Encode {
 }
 
 impl Encode {
-    /// Encodes (time, y, x) of a band; none if nothing but the fill value is in it.
+    /// Encodes (time, y, x) of a band; none if all samples are the fill value.
     fn of<T>(&self, samples: ArrayView3<'_, T>) -> Result<Option<Vec<Bytes>>>
     where
         T: Sample + Send + Sync,
@@ -378,7 +384,7 @@ impl Encode {
     }
 }
 
-/// Puts shards together that are made together, in the order of the first of each.
+/// Groups shards that are computed together, in the order of the first of each group.
 fn grouped(jobs: Vec<ShardJob>, together: Together) -> Vec<Vec<ShardJob>> {
     let mut groups: Vec<Vec<ShardJob>> = Vec::new();
     let mut known: HashMap<(Window, DataType, usize), usize> = HashMap::new();
@@ -389,11 +395,11 @@ fn grouped(jobs: Vec<ShardJob>, together: Together) -> Vec<Vec<ShardJob>> {
                 continue;
             }
             Together::Bands => job.times.start,
-            Together::Storage => 0,
+            Together::Window => 0,
         };
-        let storage = known.entry((job.window, job.dtype, time));
-        let storage = *storage.or_insert(groups.len());
-        match groups.get_mut(storage) {
+        let group = known.entry((job.window, job.dtype, time));
+        let group = *group.or_insert(groups.len());
+        match groups.get_mut(group) {
             Some(group) => group.push(job),
             None => groups.push(vec![job]),
         }
@@ -406,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_that_share_what_they_are_made_of_are_made_together() {
+    fn shards_that_share_their_inputs_are_computed_together() {
         let job = |band: usize, time: usize, col: u32, dtype: DataType| ShardJob {
             level: 0,
             band,
@@ -428,17 +434,17 @@ mod tests {
                 jobs.push(job(2, time, col, DataType::U8));
             }
         }
-        let told = |together: Together| {
+        let bands_of = |together: Together| {
             let groups = grouped(jobs.clone(), together).into_iter();
             groups
                 .map(|group| group.iter().map(|job| job.band).collect())
                 .collect()
         };
-        let apart: Vec<Vec<usize>> = told(Together::None);
+        let apart: Vec<Vec<usize>> = bands_of(Together::None);
         assert_eq!(apart.len(), 12);
-        let bands: Vec<Vec<usize>> = told(Together::Bands);
+        let bands: Vec<Vec<usize>> = bands_of(Together::Bands);
         assert_eq!(bands, [&[0, 1][..], &[2]].repeat(4));
-        let places: Vec<Vec<usize>> = told(Together::Storage);
-        assert_eq!(places, [&[0, 1, 0, 1][..], &[2, 2]].repeat(2));
+        let windows: Vec<Vec<usize>> = bands_of(Together::Window);
+        assert_eq!(windows, [&[0, 1, 0, 1][..], &[2, 2]].repeat(2));
     }
 }

@@ -1,9 +1,14 @@
-//! Writing a cube: shard by shard, so that it can be stopped at any moment and gone on with.
+//! Writing a cube shard by shard, so that an interrupted write can be resumed.
 //!
-//! Before the first shard a journal says what is to be written. Shards are written whole, then
-//! coordinates, then the arrays' metadata, the group's last: until then nothing can be opened, or an
-//! append cannot be seen. At the end the journal is removed. A write that finds a journal of the same
-//! plan goes on with the shards that are missing; the same images give the same bytes.
+//! Before the first shard a journal states what is to be written. Then come complete shards, the coordinates, the
+//! arrays' metadata, and the root's `zarr.json` last; then the journal is removed. A write that finds a journal equal
+//! to its own resumes: it writes the shards whose keys are missing. It trusts that the source files have not changed
+//! since, and that a shard whose key exists is complete.
+//!
+//! A new cube cannot be opened before its root is written. In an append the old root stays in force until the end, but
+//! the coordinates are replaced before it: from then until the root is written the cube cannot be opened, and an
+//! append interrupted there cannot be resumed. `docs/decisions/005-cube-journal.md` has the protocol, a crash at each
+//! point, and what it does not protect against.
 
 use std::{
     collections::HashSet,
@@ -33,26 +38,26 @@ use crate::{
     session::Session,
 };
 
-/// What a write did.
+/// The report of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// Dates that were added.
+    /// Time steps that were added.
     pub steps: usize,
     /// Images that were in the cube already, and were left out.
     pub known: usize,
     /// Shards of the write.
     pub shards: u64,
-    /// Those that an earlier, stopped write had left.
+    /// Shards that an earlier, interrupted write had written.
     pub resumed: u64,
     /// Bytes of samples in the others.
     pub bytes: u64,
-    /// Pixels of images that are missing, where that is allowed: those known before, then in the order of the
-    /// shards. None of a write that found nothing to do.
+    /// Missing inputs, where they are allowed: those known before reading, then in the order of the shards. Empty for a
+    /// write that found nothing to do.
     pub missing_inputs: Vec<MissingInput>,
 }
 
-/// Writes a new cube, or goes on with one whose write was stopped.
+/// Writes a new cube, or resumes an interrupted write.
 pub(super) async fn create(
     session: &Session,
     root: &Root,
@@ -72,26 +77,27 @@ pub(super) async fn create(
     let work = Work::new(storage, turn, fresh, cut, None)?;
     let there = work.storage.read("zarr.json").await?;
     let journal = work.journal().await?;
-    let wrong = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what).at(location));
+    let invalid = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what).at(location));
     match (&there, &journal) {
         (Some(there), None) => {
-            // The same write ended already.
+            // The same write is complete already.
             if work.is_done(there).await? {
                 return Ok(Written {
                     known: work.steps.iter().map(|step| step.items.len()).sum(),
                     ..Written::default()
                 });
             }
-            return wrong(
-                "a group or array is there already: append to it, or choose another storage",
+            return invalid(
+                "a group or array exists already: append to it, or choose another location",
             );
         }
-        (_, Some(other)) if *other != work.said()? => {
-            return wrong(
-                "a stopped write of other images or options is there: go on with those, or remove it",
+        (_, Some(other)) if *other != work.journal_document()? => {
+            return invalid(
+                "an interrupted write of other images or options exists: resume it with those, or remove it",
             );
         }
-        // All was written but the end of the journal. What is missing in it was told nobody.
+        // Everything is written, and only the journal remains to be removed. Where inputs may be missing the write
+        // runs again instead: the interrupted call could not report which are.
         (Some(_), Some(_)) if work.source.missing_inputs().is_none() => {
             return work.finish(0).await;
         }
@@ -100,7 +106,7 @@ pub(super) async fn create(
     work.run(journal.is_some(), options).await
 }
 
-/// Adds dates to a cube, or goes on with an append that was stopped.
+/// Appends time steps to a cube, or resumes an interrupted append.
 pub(super) async fn append(
     session: &Session,
     root: &Root,
@@ -120,14 +126,14 @@ pub(super) async fn append(
         .get(LAYOUT)
         .and_then(Cut::parse)
         .ok_or_else(|| {
-            let message = "this cube was not written here: it does not say how it is cut";
+            let message = "a cube of another writer: its attribute rss:layout cannot be read";
             at(Error::new(ErrorKind::Unsupported, message))
         })?;
     let (fresh, known) = Fresh::of(session, images, Some(&cube), options)
         .await
         .map_err(at)?;
     let Some(fresh) = fresh else {
-        // Perhaps all but the end of the journal was written.
+        // An append may have been interrupted after the root was written, with only its journal left.
         storage.remove(JOURNAL).await?;
         return Ok(Written {
             known,
@@ -141,7 +147,7 @@ pub(super) async fn append(
         return Err(at(Error::new(
             ErrorKind::InvalidInput,
             format!(
-                "image {} of {} is not after the cube's last date, {}",
+                "image {} of {} is not after the cube's last time step, {}",
                 first.items.join(", "),
                 first.time,
                 last.time
@@ -152,10 +158,10 @@ pub(super) async fn append(
     let journal = work.journal().await?;
     if journal
         .as_ref()
-        .is_some_and(|other| Some(other) != work.said().ok().as_ref())
+        .is_some_and(|other| Some(other) != work.journal_document().ok().as_ref())
     {
         let message = format!(
-            "a stopped append of other images is there: go on with those, or remove {}",
+            "an interrupted append of other images exists: resume it with those, or remove {}",
             work.storage.journal_name()
         );
         return Err(at(Error::new(ErrorKind::InvalidInput, message)));
@@ -170,13 +176,13 @@ pub(super) struct Work {
     pub(super) storage: Storage,
     turn: Turn,
     pub(super) source: Arc<dyn Samples>,
-    /// Dates of the source that are not written.
+    /// Time steps of the source that the cube has already.
     pub(super) skipped: usize,
     pub(super) bands: Vec<CubeBand>,
     pub(super) cut: Cut,
-    /// All dates, those before an append first.
+    /// All time steps, those of before an append first.
     pub(super) steps: Vec<TimeStep>,
-    /// How many dates were there before.
+    /// The number of time steps before an append; 0 for a new cube.
     pub(super) before: usize,
     pub(super) levels: Vec<LevelWrite>,
 }
@@ -188,7 +194,7 @@ pub(super) struct LevelWrite {
     /// For each band its array, or one of all bands.
     pub(super) arrays: Vec<Array>,
     pub(super) specs: Vec<(String, ArraySpec)>,
-    /// The arrays as they were before an append.
+    /// The arrays with the metadata of before an append.
     pub(super) old: Vec<Array>,
 }
 
@@ -214,7 +220,7 @@ impl Work {
             let complex = |band: &&CubeBand| matches!(band.dtype, DataType::C64 | DataType::C128);
             if let Some(band) = bands.iter().find(complex) {
                 let message = format!(
-                    "band {} is complex, of which there is no {}: make overviews by nearest",
+                    "band {} is complex, which cannot be resampled by {}: expected nearest",
                     band.name, cut.resampling
                 );
                 return Err(Error::new(ErrorKind::Unsupported, message));
@@ -238,7 +244,7 @@ impl Work {
             for (name, spec) in &mut specs {
                 if let Some(cube) = existing {
                     let array = cube.array(number, name)?;
-                    // What was usual when the cube was made stays.
+                    // An append keeps the cube's chunks and shards, whatever the defaults are.
                     array.chunk().clone_into(&mut spec.chunk);
                     spec.shard = array.shard().map(<[u64]>::to_vec);
                     old.push(array.clone());
@@ -267,8 +273,9 @@ impl Work {
         })
     }
 
-    /// Returns what the journal says of this write.
-    fn said(&self) -> Result<Value> {
+    /// Returns the journal of this write: two writes with equal journals may complete each other. It does not hold
+    /// the sizes and ETags of the source files, nor what a closure computes.
+    fn journal_document(&self) -> Result<Value> {
         let grid = self.levels.first().map(|level| &level.grid);
         let steps: Vec<Value> = self
             .steps
@@ -286,7 +293,7 @@ impl Work {
                 ])
             })
             .collect();
-        let mut said = json!({
+        let mut journal = json!({
             "before": self.before,
             "steps": steps,
             "bands": bands,
@@ -298,11 +305,12 @@ impl Work {
         });
         match self.source.made() {
             Value::Null => {}
-            made => said["made"] = made,
+            made => journal["made"] = made,
         }
-        Ok(self.storage.journal_of(said))
+        Ok(self.storage.journal_of(journal))
     }
 
+    /// Reads the journal of an interrupted write, if there is one.
     async fn journal(&self) -> Result<Option<Value>> {
         let found = self.storage.read(JOURNAL).await?;
         found
@@ -310,13 +318,15 @@ impl Work {
             .transpose()
     }
 
+    /// Writes the shards that are missing, then the metadata. The order is the protocol of
+    /// `docs/decisions/005-cube-journal.md`: journal, shards level by level, coordinates, metadata, root.
     async fn run(self, resumes: bool, options: &CubeOptions) -> Result<Written> {
         let session = self.storage.session.clone();
         let jobs = self.jobs()?;
         let shards: u64 = jobs.iter().map(|level| level.len() as u64).sum();
         let missing_inputs = self.source.missing_inputs();
         let mut there: HashSet<String> = HashSet::new();
-        // What may lack pixels is made again: which of them nobody has been told.
+        // Where inputs may be missing all shards are computed again: a shard does not record which it lacks.
         if resumes && missing_inputs.is_none() {
             for level in &self.levels {
                 for (name, _) in &level.specs {
@@ -336,7 +346,7 @@ impl Work {
         if resumes {
             self.storage.clean().await?;
         } else {
-            let journal = to_bytes(&self.said()?);
+            let journal = to_bytes(&self.journal_document()?);
             self.storage.write(JOURNAL, vec![journal]).await?;
         }
         if self.storage.wants_metadata_first() {
@@ -347,7 +357,7 @@ impl Work {
         }
         let (done, bytes) = (AtomicU64::new(resumed), AtomicU64::new(0));
         let missing: Mutex<Vec<(usize, Vec<MissingInput>)>> = Mutex::default();
-        let tell = || {
+        let report = || {
             if let Some(watch) = &options.watch {
                 watch(WriteProgress {
                     shards_done: done.load(Ordering::Relaxed),
@@ -356,15 +366,16 @@ impl Work {
                 });
             }
         };
-        tell();
+        report();
         let work = Arc::new(self);
+        // More batches than threads, since some of them wait for the network. The byte budget limits them further.
         let at_once = session.settings().cpu_threads.max(1) * 2;
-        // An overview is made of the level before.
+        // Level by level: an overview reads the shards of the level before.
         for batches in levels {
             stream::iter(batches.into_iter().enumerate().map(Ok))
                 .try_for_each_concurrent(at_once, |(number, batch)| {
                     let (work, session) = (Arc::clone(&work), session.clone());
-                    let (done, bytes, missing, tell) = (&done, &bytes, &missing, &tell);
+                    let (done, bytes, missing, report) = (&done, &bytes, &missing, &report);
                     async move {
                         let share = session.share_of_work(batch.bytes).await;
                         let missing_inputs = work.write(&batch.jobs).await?;
@@ -377,7 +388,7 @@ impl Work {
                         for job in &batch.jobs {
                             bytes.fetch_add(work.samples(job), Ordering::Relaxed);
                             done.fetch_add(1, Ordering::Relaxed);
-                            tell();
+                            report();
                         }
                         Ok::<_, Error>(())
                     }
@@ -398,7 +409,8 @@ impl Work {
         Ok(written)
     }
 
-    /// Removes the journal: what is written can be seen.
+    /// Publishes the write, then removes the journal: a crash in between leaves a complete cube whose journal the next
+    /// call removes.
     async fn finish(&self, shards: u64) -> Result<Written> {
         self.turn.publish(&self.message()).await?;
         self.storage.remove(JOURNAL).await?;
@@ -428,7 +440,7 @@ impl Work {
         Ok((coordinates, arrays))
     }
 
-    /// Says what was written.
+    /// Returns the commit message of the write.
     fn message(&self) -> String {
         let dates = |steps: &[TimeStep]| {
             let day = |step: &TimeStep| step.time.format("%Y-%m-%d").to_string();
@@ -446,7 +458,7 @@ impl Work {
         }
     }
 
-    /// Writes coordinates, then metadata, the group's last.
+    /// Writes coordinates, then metadata, the root's last: it alone makes a new cube visible.
     async fn describe(&self) -> Result<()> {
         for level in &self.levels {
             let (coordinates, _) = self.described(level)?;
@@ -467,8 +479,8 @@ impl Work {
                 .collect();
             documents.extend(arrays);
             if !level.path.is_empty() {
-                let said = describe::level_attributes(&level.grid);
-                groups.push((level.path.clone(), describe::group(said, &here)));
+                let attributes = describe::level_attributes(&level.grid);
+                groups.push((level.path.clone(), describe::group(attributes, &here)));
             }
         }
         let levels: Vec<(&str, &GeoBox)> = self
@@ -476,14 +488,14 @@ impl Work {
             .iter()
             .map(|level| (level.path.as_str(), &level.grid))
             .collect();
-        let mut said = match levels.as_slice() {
+        let mut root = match levels.as_slice() {
             [(_, only)] => describe::level_attributes(only),
             levels => describe::levels_attributes(levels, self.cut.resampling.name()),
         };
-        said.insert(LAYOUT.to_owned(), self.cut.to_json(&self.bands));
+        root.insert(LAYOUT.to_owned(), self.cut.to_json(&self.bands));
         match self.source.made() {
             Value::Null => {}
-            made => _ = said.insert(MADE.to_owned(), made),
+            made => _ = root.insert(MADE.to_owned(), made),
         }
         let mut all = documents.clone();
         for (path, group) in &groups {
@@ -495,11 +507,11 @@ impl Work {
         }
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         documents.extend(groups);
-        documents.push((String::new(), describe::group(said, &all)));
+        documents.push((String::new(), describe::group(root, &all)));
         Ok(documents)
     }
 
-    /// Returns true if the cube that is there is the one that this would write.
+    /// Returns true if the existing cube is the one that this write would produce.
     async fn is_done(&self, root: &[u8]) -> Result<bool> {
         let documents = self.documents()?;
         if documents.last().map(|(_, root)| root) != parse(root).ok().as_ref() {
@@ -509,7 +521,7 @@ impl Work {
     }
 }
 
-/// Returns the last part of a path.
+/// Returns the last segment of a path.
 fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

@@ -1,4 +1,4 @@
-//! Copies one object to a file, byte for byte, and checks what arrived.
+//! Copies one object to a file, byte for byte, and checks length and checksum.
 
 use std::{io, path::Path};
 
@@ -18,15 +18,15 @@ use crate::{
     store::{Backoff, FillRequest, Made, error, hex, of_io, status_of},
 };
 
-/// How often a copy may go on where it broke off.
+/// Requests of one attempt: the first, and those that resume a broken body.
 const MOST_ROUNDS: usize = 16;
-/// How often in a row a round may bring nothing.
+/// Requests in a row that may return no bytes.
 const MOST_EMPTY_ROUNDS: usize = 2;
-/// How often a copy may start anew, because the object changed or came damaged.
+/// Attempts of a copy: it restarts if the object changed or arrived damaged.
 const MOST_STARTS: usize = 2;
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What a catalogue says of a file.
+/// The size and checksum that a catalogue states for a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) bytes: Option<u64>,
@@ -37,8 +37,8 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// Reads `file:size` and `file:checksum` of the file extension, and the media type. Of
-    /// checksums SHA-256 is known; others are not checked.
+    /// Reads `file:size` and `file:checksum` of the file extension, and the media type. Checksums
+    /// other than SHA-256 are not checked.
     /// See <https://github.com/stac-extensions/file> and <https://multiformats.io/multihash/>.
     pub(super) fn of(asset: &stac::Asset) -> Self {
         Self {
@@ -52,12 +52,12 @@ impl Expected {
     }
 }
 
-/// Copies `from` to the order's path. Costs one request, and one for each time it breaks off.
-/// `arrived` is told of bytes as they come.
+/// Copies `from` to the order's path. Costs one request, and one for each time it is interrupted.
+/// `arrived` is called with the number of bytes of each chunk.
 ///
 /// # Errors
 ///
-/// Those of the store; [`ErrorKind::Corrupt`] if the object is not what its catalogue says, or
+/// Those of the store; [`ErrorKind::Corrupt`] if the object is not as its catalogue states, or
 /// keeps changing.
 pub(super) async fn copy(
     session: &Session,
@@ -80,7 +80,7 @@ pub(super) async fn copy(
 }
 
 enum Interrupted {
-    /// What came so far is of no use; another start may bring it.
+    /// The bytes so far are not usable; a restart may succeed.
     StartAnew(Error),
     GiveUp(Error),
 }
@@ -108,7 +108,8 @@ async fn attempt(
         let before = sink.written;
         let options = match &first {
             None => GetOptions {
-                // As a range, so that the answer states the length of the whole.
+                // As a range request: Content-Range states the length of the complete object, also in a
+                // chunked response.
                 range: (!is_empty).then_some(GetRange::Offset(0)),
                 if_none_match: order.etag.clone(),
                 ..GetOptions::default()
@@ -121,7 +122,7 @@ async fn attempt(
         };
         let failure = match store.get_opts(&path, options).await {
             Err(object_store::Error::NotModified { .. }) => return Ok(Made::Unchanged),
-            // An empty object has no range.
+            // No range of an empty object is satisfiable: it is requested again without one.
             Err(err) if status_of(&err) == Some(416) && first.is_none() && !is_empty => {
                 is_empty = true;
                 continue;
@@ -137,7 +138,7 @@ async fn attempt(
             Ok(answer) => {
                 let this = First {
                     bytes: answer.meta.size,
-                    // A weak tag does not promise the same bytes.
+                    // A weak ETag does not promise the same bytes.
                     etag: answer
                         .meta
                         .e_tag
@@ -153,7 +154,7 @@ async fn attempt(
                 {
                     return Err(corrupt(
                         from,
-                        format!("{} bytes, its item says {bytes}", this.bytes),
+                        format!("{} bytes, its item states {bytes}", this.bytes),
                     )
                     .into());
                 }
@@ -178,29 +179,31 @@ async fn attempt(
                 }
             }
         };
+        // A copy that makes progress may be interrupted often; one that stands still is given up soon.
         if sink.written == before {
             empty_rounds += 1;
         } else {
             empty_rounds = 0;
         }
+        // `Corrupt` here is a response that broke the protocol, such as a truncated body: worth a retry.
         let is_passing = failure.is_retryable() || failure.kind() == ErrorKind::Corrupt;
         if !is_passing || empty_rounds >= MOST_EMPTY_ROUNDS || !backoff.wait().await {
             return Err(failure.into());
         }
-        // Without a tag nothing says that the rest belongs to what is here.
+        // Without an ETag the rest may be of another version than the bytes that are written: restart.
         if first.as_ref().is_some_and(|first| first.etag.is_none()) && sink.written > 0 {
             return Err(Interrupted::StartAnew(failure));
         }
     }
     let first = first.unwrap_or_default();
     if sink.written < first.bytes {
-        return Err(corrupt(from, "the body keeps breaking off").into());
+        return Err(corrupt(from, "the body was interrupted too often").into());
     }
     let sha256 = sink.finish(&order.path).await?;
     if let Some(wanted) = &expected.sha256
         && *wanted != sha256
     {
-        let err = corrupt(from, "another checksum than its item states");
+        let err = corrupt(from, "its SHA-256 is not the one its item states");
         return Err(Interrupted::StartAnew(err));
     }
     Ok(Made::Written {
@@ -209,7 +212,7 @@ async fn attempt(
     })
 }
 
-/// What the first answer says of the object; later ones must say the same.
+/// The version in the first response; later ones must have the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct First {
     bytes: u64,
@@ -224,7 +227,7 @@ fn changed(from: &Location) -> Error {
     corrupt(from, "the file was replaced while it was read")
 }
 
-/// The file that is being written.
+/// The file that is written.
 struct Sink {
     file: BufWriter<File>,
     hash: Sha256,
@@ -233,7 +236,7 @@ struct Sink {
 
 impl Sink {
     async fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).await.map_err(|err| wrong(&err))?;
+        let file = File::create(path).await.map_err(|err| cache_error(&err))?;
         Ok(Self {
             file: BufWriter::with_capacity(BUFFER_BYTES, file),
             hash: Sha256::new(),
@@ -241,7 +244,7 @@ impl Sink {
         })
     }
 
-    /// Writes what an answer brings. Returns the error that ended it early, if one did.
+    /// Writes a response's body. Returns the error that interrupted it, if one did.
     async fn fill(
         &mut self,
         answer: object_store::GetResult,
@@ -256,7 +259,7 @@ impl Sink {
             self.file
                 .write_all(&chunk)
                 .await
-                .map_err(|err| wrong(&err))?;
+                .map_err(|err| cache_error(&err))?;
             self.hash.update(&chunk);
             let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
             self.written += bytes;
@@ -266,33 +269,34 @@ impl Sink {
     }
 
     async fn finish(mut self, path: &Path) -> Result<String> {
-        self.file.flush().await.map_err(|err| wrong(&err))?;
+        self.file.flush().await.map_err(|err| cache_error(&err))?;
+        // The record describes the file as complete, so its length must be that of the bytes received.
         let end = self
             .file
             .get_mut()
             .stream_position()
             .await
-            .map_err(|err| wrong(&err))?;
+            .map_err(|err| cache_error(&err))?;
         let length = tokio::fs::metadata(path)
             .await
-            .map_err(|err| wrong(&err))?
+            .map_err(|err| cache_error(&err))?
             .len();
         if end != self.written || length != self.written {
             return Err(Error::new(
                 ErrorKind::Unavailable,
-                "the file in the cache is not as long as what was written",
+                "the file in the cache does not have the length that was written",
             ));
         }
         Ok(hex(&self.hash.finalize()))
     }
 }
 
-/// An error of the cache's disk, not of the object.
-fn wrong(err: &io::Error) -> Error {
+/// Turns an I/O error of the cache's disk into ours; it is not the object's.
+fn cache_error(err: &io::Error) -> Error {
     let err = of_io(err);
     Error::new(
         err.kind(),
-        format!("cannot write the cache: {}", err.message()),
+        format!("cannot write to the cache: {}", err.message()),
     )
 }
 

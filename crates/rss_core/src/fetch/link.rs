@@ -1,7 +1,7 @@
-//! Names from outside made safe, and links from the user's folder into the cache.
+//! Safe file names for names from a catalogue, and links from the user's folder into the cache.
 //!
 //! An item's id and a file's name come from a catalogue. Each becomes one plain path component, so
-//! that nothing is written outside the folder; two that differ never become the same.
+//! that nothing is written outside the folder; two different names never become the same.
 
 use std::{
     collections::HashMap,
@@ -18,12 +18,12 @@ use crate::{
     store::{Mode, hex, of_io},
 };
 
-/// The longest component; most file systems allow 255 bytes.
+/// Bytes of the longest component that is left unchanged; most file systems allow 255.
 const LONGEST: usize = 150;
 const LONGEST_ENDING: usize = 12;
 
-/// Returns `text` as one path component: unchanged if it is plain and short, else with odd
-/// characters replaced and a mark that tells it from its likes.
+/// Returns `text` as one path component: unchanged if it is plain and short, else with other
+/// characters replaced by `_`, and a hash of `text` that keeps it distinct.
 pub(super) fn component(text: &str) -> String {
     let plain: String = text
         .chars()
@@ -42,7 +42,7 @@ pub(super) fn component(text: &str) -> String {
     if is_fine { plain } else { marked(&plain, text) }
 }
 
-/// Returns `name` with a mark made from `distinct` before its ending.
+/// Returns `name` with a hash of `distinct` before its extension.
 fn marked(name: &str, distinct: &str) -> String {
     let name = name.trim_matches('.');
     let (stem, ending) = match name.rsplit_once('.') {
@@ -63,7 +63,7 @@ fn marked(name: &str, distinct: &str) -> String {
     format!("{stem}-{mark}{ending}")
 }
 
-/// Names that mean devices on Windows, with any ending.
+/// Returns true for names of devices on Windows, whatever their extension.
 fn is_device(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or(name).to_ascii_uppercase();
     let numbered = |prefix: &str| {
@@ -73,14 +73,14 @@ fn is_device(name: &str) -> bool {
     matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL") || numbered("COM") || numbered("LPT")
 }
 
-/// A path inside the user's folder: the item's, then the file's.
+/// A path inside the user's folder: the item's directory, then the file's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LinkPath {
     pub(super) folder: String,
     pub(super) name: String,
 }
 
-/// Returns a target for each of the assets that are found; no two files share one.
+/// Returns a target for each asset that has a location; no two files share one.
 pub(super) fn targets(
     chosen: &[(Chosen<'_>, Option<Location>)],
     mode: Mode,
@@ -96,7 +96,7 @@ pub(super) fn targets(
             })
         })
         .collect();
-    // Names that differ by case only are one name on some file systems.
+    // Names that differ only in case are one name on the file systems of macOS and Windows.
     let mut seen: HashMap<(String, String), Vec<usize>> = HashMap::new();
     for (i, target) in targets.iter().enumerate() {
         if let Some(target) = target {
@@ -122,7 +122,7 @@ pub(super) fn targets(
     targets
 }
 
-/// Returns the folder of each item: its id, and a mark where two items of one call share it.
+/// Returns the folder of each item: its id, with a hash where two items of one call share the id.
 fn folders(chosen: &[(Chosen<'_>, Option<Location>)]) -> HashMap<usize, String> {
     let mut by_id: HashMap<String, Vec<(usize, &stac::Item)>> = HashMap::new();
     for (chosen, _) in chosen {
@@ -140,7 +140,7 @@ fn folders(chosen: &[(Chosen<'_>, Option<Location>)]) -> HashMap<usize, String> 
             let folder = match is_alone {
                 true => plain,
                 false => {
-                    // The same item twice is the same folder twice.
+                    // The hash is of the content, so that the same item, listed twice, has one folder.
                     let mut distinct = format!("{}\n{:?}", item.id, item.collection);
                     for asset in item.assets.values() {
                         distinct.push('\n');
@@ -159,7 +159,7 @@ fn file_name(location: &Location, mode: Mode) -> String {
     let name = location.file_name();
     match mode {
         Mode::Copy => name.to_owned(),
-        // What gdal_translate writes is a GeoTIFF whatever it read.
+        // gdal_translate writes a GeoTIFF, whatever the format of the source.
         Mode::Translate => {
             let lower = name.to_ascii_lowercase();
             if lower.ends_with(".tif") || lower.ends_with(".tiff") {
@@ -177,7 +177,7 @@ fn file_name(location: &Location, mode: Mode) -> String {
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the folder if it is not there, and checks that it can be written.
+    /// Creates the folder if it does not exist, and checks that it can be written.
     ///
     /// # Errors
     ///
@@ -192,29 +192,29 @@ impl Folder {
                 Error::new(ErrorKind::Denied, "the directory cannot be written").at(dir.display())
             }
             io::ErrorKind::NotFound => {
-                Error::new(ErrorKind::NotFound, "the directory cannot be made").at(dir.display())
+                Error::new(ErrorKind::NotFound, "cannot create the directory").at(dir.display())
             }
             _ => of_io(&err).at(dir.display()),
         };
         let dir = std::path::absolute(dir).map_err(wrong)?;
         fs::create_dir_all(&dir).map_err(wrong)?;
-        // Permission bits do not tell of read-only mounts or of rights of root.
+        // Permission bits do not show read-only mounts or root's rights: a file is written to find out.
         tempfile::tempfile_in(&dir).map_err(wrong)?;
         Ok(Self(dir))
     }
 
-    /// Checks that a link can take its place, before anything is fetched for it.
+    /// Checks that a link can be created at its path, before the file is fetched.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if a file of the user is in the way.
+    /// [`ErrorKind::InvalidInput`] if a file that is not a link has the path.
     pub(super) fn check(&self, target: &LinkPath) -> Result<()> {
         let folder = self.0.join(&target.folder);
         match fs::symlink_metadata(&folder) {
             Ok(meta) if !meta.is_dir() => {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
-                    "a file or link is in the place of the item's directory",
+                    "a file or link, expected the item's directory",
                 )
                 .at(folder.display()));
             }
@@ -227,7 +227,7 @@ impl Folder {
         }
     }
 
-    /// Links `target` to a file in the cache, replacing an older link at once.
+    /// Links `target` to a file in the cache, replacing an older link atomically.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl Folder {
         };
         let linked = self.place(&folder, target, &path, file);
         if linked.is_err() && made {
-            // Fails if another task has put something there, which then stays.
+            // Only an empty directory is removed: another task may have linked a file there.
             let _ = fs::remove_dir(&folder);
         }
         linked.map_err(|err| match err.kind() {
@@ -257,10 +257,11 @@ impl Folder {
     fn place(&self, folder: &Path, target: &LinkPath, path: &Path, file: &Path) -> io::Result<()> {
         match fs::read_link(path) {
             Ok(old) if old == file => Ok(()),
-            // A new name is taken at once or not at all: no file of the user is replaced.
+            // `symlink` fails if the name exists meanwhile: a file of the user is never replaced.
             Err(err) if err.kind() == io::ErrorKind::NotFound => symlink(file, path),
             Err(err) => Err(err),
             Ok(_) => {
+                // A rename replaces the old link in one step: a reader always finds one of the two.
                 let aside = folder.join(format!(".{}.link", marked("new", &target.name)));
                 match fs::remove_file(&aside) {
                     Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
@@ -276,7 +277,7 @@ impl Folder {
 fn in_the_way(path: &Path) -> Error {
     Error::new(
         ErrorKind::InvalidInput,
-        "a file that is no link is in the way; it is not overwritten",
+        "a file that is not a link has this name; it is not overwritten",
     )
     .at(path.display())
 }
@@ -286,7 +287,7 @@ fn symlink(file: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(file, link)
 }
 
-/// Links need rights there that users seldom have: a second name, else a copy.
+/// Symbolic links need a privilege on Windows: a hard link, else a copy.
 #[cfg(not(unix))]
 fn symlink(file: &Path, link: &Path) -> io::Result<()> {
     fs::hard_link(file, link).or_else(|_| fs::copy(file, link).map(|_| ()))

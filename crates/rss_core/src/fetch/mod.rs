@@ -1,5 +1,5 @@
-//! From items to files: downloads into the cache, links in the user's folder, and hrefs that are
-//! read in place.
+//! From items to files: downloads into the cache, links in the user's folder, and hrefs for remote
+//! reads.
 
 mod copy;
 mod link;
@@ -40,27 +40,27 @@ use crate::{
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct GetOptions {
-    /// The box to cut files to; none keeps them whole.
+    /// The bounding box that files are cropped to; none fetches them complete.
     pub crop: Option<Crop>,
     /// Through `gdal_translate`, or byte for byte.
     pub mode: Mode,
-    /// How many files are fetched at once; none is the session's number.
+    /// How many files are fetched at once; none is the session's `downloads`.
     pub concurrency: Option<usize>,
-    /// What one failure does to the rest.
+    /// Whether the first failure ends the call.
     pub policy: Policy,
-    /// Told of what is done, from any thread, often: return quickly.
+    /// The progress callback: called often, from any thread; it should return quickly.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
 
 impl GetOptions {
-    /// Cuts files to a box.
+    /// Crops files to a bounding box.
     #[must_use]
     pub fn with_crop(mut self, crop: Crop) -> Self {
         self.crop = Some(crop);
         self
     }
 
-    /// Chooses how files are made.
+    /// Sets how files are written: translated or copied.
     #[must_use]
     pub fn with_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
@@ -74,14 +74,14 @@ impl GetOptions {
         self
     }
 
-    /// Chooses what one failure does to the rest.
+    /// Sets whether the first failure ends the call.
     #[must_use]
     pub fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sets what is told of the progress.
+    /// Sets the progress callback.
     #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
@@ -100,24 +100,24 @@ impl fmt::Debug for GetOptions {
     }
 }
 
-/// What one failure does to the rest.
+/// Whether the first failure ends a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The first error ends the call and stops what is under way. What is finished stays cached.
+    /// The first error ends the call and cancels the other downloads. Finished files stay cached.
     #[default]
     FailFast,
     /// Every file is tried; errors are listed.
     KeepGoing,
 }
 
-/// What a call fetched.
+/// The result of a call that fetches files.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Fetched {
     /// The items, each with the assets that were fetched, their hrefs local paths.
     pub items: ItemCollection,
-    /// One row per asset asked for, in the order of items and assets.
+    /// One row per selected asset, in the order of items and assets.
     pub assets: Vec<AssetOutcome>,
 }
 
@@ -128,7 +128,7 @@ impl Fetched {
     }
 }
 
-/// What became of one asset.
+/// The outcome of one asset.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AssetOutcome {
@@ -136,15 +136,15 @@ pub struct AssetOutcome {
     pub item: String,
     /// The asset's key.
     pub asset: String,
-    /// Where the file came from, without query string.
+    /// The source of the file, without query string.
     pub location: String,
-    /// The link in the folder; none if it failed.
+    /// The link in the folder; none on failure.
     pub path: Option<PathBuf>,
     /// The length of the file in the cache.
     pub bytes: u64,
     /// True if it was in the cache and nothing was fetched.
     pub cached: bool,
-    /// What went wrong.
+    /// The error, if the asset could not be fetched.
     pub error: Option<Error>,
 }
 
@@ -153,16 +153,16 @@ impl Session {
     /// `<item id>/<file name>`. `assets` are keys; none are those that look like
     /// measurements: with the role `data`, else rasters that are no quality band and no preview.
     ///
-    /// Costs nothing for what is cached; else one request per file that is copied, and what GDAL
-    /// needs for one that is translated. Dropping the future stops it: unfinished files are
-    /// removed, finished ones stay cached.
+    /// Costs no request for cached files; else one request per file that is copied, and GDAL's requests
+    /// for one that is translated. Dropping the future cancels the call: unfinished files are removed,
+    /// finished ones stay cached.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Denied`] for a folder that is a file or cannot
     /// be written, for a crop of a copy and for hrefs that their catalogue may not name. Under
     /// [`Policy::FailFast`] the first error of a file; under [`Policy::KeepGoing`] such errors
-    /// stand in the rows.
+    /// are in the rows.
     pub async fn get_async(
         &self,
         items: &ItemCollection,
@@ -182,11 +182,11 @@ impl Session {
         .await
     }
 
-    /// Returns the items with the assets' hrefs read in place; other assets are left out. `assets`
-    /// are keys; none are those that look like
-    /// measurements: with the role `data`, else rasters that are no quality band and no preview.
+    /// Returns the items with hrefs for remote reads; other assets are left out. `assets` are keys;
+    /// none are those that look like measurements: with the role `data`, else rasters that are no
+    /// quality band and no preview.
     ///
-    /// Costs no request, but for tokens: one per container of the Planetary Computer.
+    /// Costs no request, except for tokens: one per container of the Planetary Computer.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Session {
 }
 
 impl QueryResult {
-    /// Returns where these items come from.
+    /// Returns the origin of these items.
     fn origin(&self) -> Origin {
         match &self.source {
             Some(source) => Origin::of(source),
@@ -213,12 +213,12 @@ impl QueryResult {
         }
     }
 
-    /// Translates the selected assets into the file cache, cut to `crop` where there is one, and
-    /// links them into `dir` as `<item id>/<file name>`; returns the items with local hrefs.
+    /// Translates the selected assets into the file cache, cropped to `crop` if it is set, and links
+    /// them into `dir` as `<item id>/<file name>`; returns the items with local hrefs.
     ///
-    /// `crop` is least x, least y, greatest x, greatest y in the units of `crop_epsg`, or of each
-    /// file's own CRS; pixels that it touches are kept. The files are tiled, compressed GeoTIFFs
-    /// with nodata, scale, offset and metadata of their sources, without overviews.
+    /// `crop` is xmin, ymin, xmax, ymax in the units of `crop_epsg`, or of each file's own CRS; pixels
+    /// that it touches are included. The files are tiled, compressed GeoTIFFs with nodata, scale, offset
+    /// and metadata of their sources, without overviews.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl QueryResult {
             (None, Some(epsg)) => {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
-                    format!("EPSG:{epsg} of a crop, but no crop"),
+                    format!("`crop_epsg` is {epsg}, but `crop` is not set"),
                 ));
             }
         };
@@ -257,7 +257,7 @@ impl QueryResult {
         Ok(self.get_with_async(dir, &options).await?.items)
     }
 
-    /// Fetches the selected assets in any way; see [`Session::get_async`].
+    /// Fetches the selected assets as `options` state; see [`Session::get_async`].
     ///
     /// # Errors
     ///
@@ -275,9 +275,9 @@ impl QueryResult {
         .await
     }
 
-    /// Returns the items with the selected assets' hrefs as GDAL opens them in place: `/vsis3/`,
-    /// `/vsigs/`, `/vsiaz/`, `/vsicurl/`; other assets are left out. GDAL is told how each bucket is
-    /// reached, for this process.
+    /// Returns the items with the selected assets' hrefs as GDAL's virtual file systems: `/vsis3/`,
+    /// `/vsigs/`, `/vsiaz/`, `/vsicurl/`; other assets are left out. Sets GDAL's path-specific options of
+    /// each bucket, for this process.
     ///
     /// # Errors
     ///
@@ -286,7 +286,7 @@ impl QueryResult {
         self.get_remote_as_async(RemoteVariant::Vsi).await
     }
 
-    /// Returns the items with the selected assets' hrefs made remote in one of four forms.
+    /// Returns the items with the selected assets' hrefs for remote reads, in one of four forms.
     ///
     /// # Errors
     ///
@@ -315,6 +315,7 @@ pub(crate) async fn get(
             ));
         }
     }
+    // Both folders are checked before the first request.
     session.cache().root()?;
     let folder = open_folder(dir).await?;
 
@@ -347,7 +348,7 @@ pub(crate) async fn get(
             options,
         });
         let (tally, folder) = (&tally, &folder);
-        // Boxed: the compiler cannot see that a nameless future over these borrows is `Send`.
+        // Boxed: the compiler cannot prove that an unnamed future over these borrows is `Send`.
         work.push(
             async move {
                 let done = match (file, target, error) {
@@ -355,10 +356,7 @@ pub(crate) async fn get(
                         file.fetch(folder, target, &tally.part(i)).await
                     }
                     (_, _, Some(err)) => Err(err),
-                    _ => Err(Error::new(
-                        ErrorKind::InvalidInput,
-                        "an asset without a file",
-                    )),
+                    _ => Err(Error::new(ErrorKind::InvalidInput, "the asset has no file")),
                 };
                 tally.finish(i);
                 (i, done)
@@ -374,7 +372,7 @@ pub(crate) async fn get(
         if options.policy == Policy::FailFast
             && let Err(err) = done
         {
-            // Dropping the stream stops the others.
+            // Returning drops the stream, which cancels the others.
             return Err(err);
         }
         if let Some(slot) = outcomes.get_mut(i) {
@@ -385,7 +383,7 @@ pub(crate) async fn get(
     Ok(assemble(items, &chosen, outcomes))
 }
 
-/// Puts outcomes in the order of requests.
+/// Returns the outcomes in the order of the selected assets.
 fn assemble(
     items: &ItemCollection,
     chosen: &[(Chosen<'_>, Option<Location>)],
@@ -468,6 +466,7 @@ impl FileToFetch<'_> {
         target: &LinkPath,
         part: &FileProgress<'_>,
     ) -> Result<Linked> {
+        // Before the download, so that a file of the user that has the link's name costs no transfer.
         let check = (folder.clone(), target.clone());
         blocking(move || check.0.check(&check.1)).await?;
         let file = self.cached(part).await?;
@@ -485,7 +484,8 @@ impl FileToFetch<'_> {
         let file = cache
             .get_or_make(&key, |order| self.make(order, part))
             .await?;
-        // The catalogue's checksum tells that a file was replaced since it was cached.
+        // Another checksum than the catalogue's: the file was replaced since it was cached. This is the
+        // one removal in spite of pins (docs/decisions/004-file-cache.md).
         if self.options.mode == Mode::Copy
             && file.hit
             && let Some(wanted) = &self.expected.sha256

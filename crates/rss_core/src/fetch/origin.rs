@@ -1,4 +1,4 @@
-//! Where items come from: who named their files, and what signs them.
+//! The origin of items: which hrefs it may name, and which service signs them.
 
 use url::Url;
 
@@ -7,11 +7,11 @@ use crate::{
     products::{Sas, Source},
 };
 
-/// Where items come from.
+/// The origin of items.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub(crate) trust: Trust,
-    /// What signs their files; none for what their items link to.
+    /// The token service that signs their files; none takes the one that an item's links name.
     pub(super) sas: Option<Sas>,
 }
 
@@ -22,8 +22,8 @@ impl Default for Origin {
 }
 
 impl Origin {
-    /// Returns the origin of items that `trust` describes. Items that link to a built-in source
-    /// are signed as that source wants.
+    /// Returns an origin of this trust. Items that link to a built-in source are signed as that source
+    /// requires.
     pub fn new(trust: Trust) -> Self {
         Self { trust, sas: None }
     }
@@ -32,7 +32,7 @@ impl Origin {
     pub fn of(source: &Source) -> Self {
         let url = Url::parse(source.url()).ok();
         let sas = source.dialect().sas.clone().map(|sas| match &url {
-            // A mirror on this machine or network lends its own tokens.
+            // A mirror on this machine or network issues its own tokens.
             Some(url) if is_private(url) => Sas {
                 token_url: moved(&sas.token_url, url),
                 ..sas
@@ -46,7 +46,7 @@ impl Origin {
     }
 }
 
-/// Returns `template` on the host of `url`. Braces stay as they are.
+/// Returns `template` with the origin of `url`. Not through [`Url`], which would escape the braces.
 fn moved(template: &str, url: &Url) -> String {
     let path = template
         .split_once("://")

@@ -1,10 +1,10 @@
-//! How far a call is, added up over its files.
+//! The progress of a call, summed over its files.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::GetOptions;
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -12,13 +12,13 @@ pub struct Progress {
     pub files_done: usize,
     /// All files of the call.
     pub files_total: usize,
-    /// Bytes that arrived, and those of files found in the cache or written by GDAL.
+    /// Bytes received, and those of files found in the cache or written by GDAL.
     pub bytes_done: u64,
-    /// The part of the work that is done, 0 to 1; a file under way counts by its part.
+    /// The fraction of the work that is done, 0 to 1; an unfinished file counts by its fraction.
     pub part_done: f64,
 }
 
-/// Adds up the progress of all files.
+/// Sums the progress of all files.
 pub(super) struct Tally<'a> {
     options: &'a GetOptions,
     state: Mutex<TallyState>,
@@ -63,6 +63,7 @@ impl<'a> Tally<'a> {
         let Some(tell) = &self.options.progress else {
             return;
         };
+        // The lock is released before the callback runs, which may take long.
         let progress = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             change(&mut state);
@@ -93,6 +94,7 @@ pub(super) struct FileProgress<'a> {
 impl FileProgress<'_> {
     pub(super) fn expect(&self, bytes: Option<u64>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // A total of 0 has no fraction.
         seen.1 = bytes.filter(|&bytes| bytes > 0);
     }
 

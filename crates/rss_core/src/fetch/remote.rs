@@ -1,4 +1,4 @@
-//! Items whose hrefs are read in place: VSI paths, plain or presigned URLs.
+//! Items with hrefs for remote reads: VSI paths, plain or presigned URLs.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use stac::ItemCollection;
 use super::{Origin, select::choose};
 use crate::{error::Result, location::Location, reader::gdal, session::Session, stac::Selection};
 
-/// What the hrefs become.
+/// The form of the hrefs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RemoteVariant {
-    /// What GDAL opens: `/vsis3/`, `/vsigs/`, `/vsiaz/`, else `/vsicurl/`.
+    /// Paths of GDAL's virtual file systems: `/vsis3/`, `/vsigs/`, `/vsiaz/`, else `/vsicurl/`.
     #[default]
     Vsi,
-    /// What GDAL opens in this process, through this session's stores: `/vsirss/`. One request opens
-    /// a file, later ones ask for the same version of it, nothing is listed, and two sessions never
-    /// meet. No path holds a secret. A path is good while a clone of the session lives, and an open
-    /// dataset keeps it; files of this machine keep their own path. Feature `gdal`.
+    /// Paths for GDAL in this process that read through this session's stores: `/vsirss/`. One request
+    /// opens a file, later ones are conditional requests for the same version, nothing is listed, and
+    /// two sessions share no state. No path holds a secret. A path is valid while a clone of the session
+    /// or an open dataset exists; files of this machine keep their own path. Feature `gdal`.
     Stores,
     /// Plain `https` URLs.
     Https,
     /// `https` URLs that carry a signature and need no credentials: no listing, no key in the
     /// client.
     Presigned {
-        /// How long they are good; S3 allows seven days at most.
+        /// How long they are valid; S3 allows seven days at most.
         expires: Duration,
     },
 }
 
-/// Returns the items with the chosen assets' hrefs made remote; other assets are left out.
+/// Returns the items with hrefs for remote reads of the selected assets; other assets are left out.
 ///
-/// Costs no request, but for tokens: one per container of the Planetary Computer.
+/// Costs no request, except for tokens: one per container of the Planetary Computer.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub(crate) async fn remote(
     }
     for chosen in choose(items, assets) {
         let Some(asset) = chosen.asset else {
-            // One item may lack what the others have; no item having it is a wrong name.
+            // An item may lack an asset that others have; if all lack it, the key is misspelt.
             if items
                 .items
                 .iter()

@@ -1,4 +1,4 @@
-//! Which assets are meant, and where their files live.
+//! The selected assets of items, and the locations of their files.
 
 use ::stac::{Asset, Item, ItemCollection};
 
@@ -13,7 +13,7 @@ use crate::{
 /// One asset of one item.
 #[derive(Debug)]
 pub(super) struct Chosen<'a> {
-    /// The place of the item in its collection.
+    /// The index of the item in its collection.
     pub(super) index: usize,
     pub(super) item: &'a Item,
     pub(super) key: String,
@@ -37,7 +37,7 @@ pub(super) fn choose<'a>(items: &'a ItemCollection, selection: &'a Selection) ->
 }
 
 impl Chosen<'_> {
-    /// Returns where the asset's file lives, and tells the session's stores how it is reached.
+    /// Returns the location of the asset's file, and registers its access with the session's stores.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl Chosen<'_> {
             Error::new(
                 ErrorKind::NotFound,
                 format!(
-                    "item `{}` has no asset `{}`, only {}",
+                    "item `{}` has no asset `{}`; it has {}",
                     printable(&self.item.id),
                     printable(&self.key),
                     printable(&known.join(", "))
@@ -62,7 +62,7 @@ impl Chosen<'_> {
     }
 }
 
-/// Returns text from outside as it may stand in one line of a message.
+/// Returns text of a catalogue, without control characters and shortened, for one line of a message.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '?' } else { c })

@@ -1,4 +1,4 @@
-//! What providers ask for requests and bytes: a small table that anyone may replace.
+//! The cost model: list prices of providers for requests and egress, in a small table that users may replace.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The table that comes with the library.
+/// The built-in table.
 const BUILT_IN: &str = include_str!("../../data/prices.yaml");
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// What providers ask for requests and bytes, in US dollars.
+/// Prices of providers for requests and egress, in US dollars.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostModel {
@@ -28,7 +28,7 @@ struct Provider {
 }
 
 impl Default for CostModel {
-    /// Returns the table that comes with the library: list prices, which change.
+    /// Returns the built-in table: list prices, which change.
     fn default() -> Self {
         Self::parse(BUILT_IN).unwrap_or(Self {
             providers: Vec::new(),
@@ -37,16 +37,16 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// Reads a table from YAML; `data/prices.yaml` of the sources shows what it holds.
+    /// Parses a table in YAML; `data/prices.yaml` of the sources documents its fields.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] naming the line or the provider that is wrong.
+    /// [`ErrorKind::InvalidInput`] naming the invalid line or provider.
     pub fn parse(yaml: &str) -> Result<Self> {
         let prices: Self = serde_saphyr::from_str(yaml).map_err(|err| {
             Error::new(
                 ErrorKind::InvalidInput,
-                format!("no table of prices: {err}"),
+                format!("not a table of prices: {err}"),
             )
         })?;
         for provider in &prices.providers {
@@ -54,14 +54,14 @@ impl CostModel {
             if all.iter().any(|price| !price.is_finite() || *price < 0.0) {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
-                    format!("a price of `{}` is negative or no number", provider.name),
+                    format!("a price of `{}` is negative or not finite", provider.name),
                 ));
             }
         }
         Ok(prices)
     }
 
-    /// Reads a table from a file.
+    /// Reads a table from a YAML file.
     ///
     /// # Errors
     ///
@@ -73,8 +73,8 @@ impl CostModel {
         Self::parse(&yaml).map_err(at)
     }
 
-    /// Returns what so many requests and bytes from a host to the internet, and inside its region,
-    /// cost; none for a host that the table does not name.
+    /// Returns the cost of requests and bytes from a host, read over the internet and within its region; none for a
+    /// host that the table does not list.
     pub fn cost(&self, host: &str, requests: u64, bytes: u64) -> Option<Cost> {
         let fits = |provider: &&Provider| provider.hosts.iter().any(|end| host.ends_with(end));
         let provider = self.providers.iter().find(fits)?;
@@ -87,13 +87,13 @@ impl CostModel {
     }
 }
 
-/// What something costs, in US dollars.
+/// A cost in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Cost {
-    /// Read from elsewhere.
+    /// If read over the internet.
     pub internet_usd: f64,
-    /// Read from a machine in the same region.
+    /// If read from a machine in the same region.
     pub same_region_usd: f64,
 }
 
@@ -129,6 +129,6 @@ mod tests {
         assert_eq!(wrong.kind(), ErrorKind::InvalidInput);
         let yaml = "providers: [{name: A, hosts: [a], requests: -1, gib_out: 0, gib_inside: 0}]";
         let wrong = CostModel::parse(yaml).unwrap_err();
-        assert_eq!(wrong.message(), "a price of `A` is negative or no number");
+        assert_eq!(wrong.message(), "a price of `A` is negative or not finite");
     }
 }

@@ -1,4 +1,6 @@
-//! Starts tiles, waits for them, and hands rows on.
+//! The driver of a gather: starts tiles, waits for them, and sends rows to the caller.
+//!
+//! Why its waits end, and what bounds its memory, is in `docs/decisions/007`.
 
 use std::{
     collections::BTreeMap,
@@ -33,12 +35,12 @@ use crate::{
     store::{Backoff, Meter, Traffic},
 };
 
-/// What a row without pixels counts for: rows of a million failures have to fit memory, too.
+/// The size that a row without pixels counts as: a million failures that nobody takes must be bounded as well.
 const FAILED_BYTES: u64 = 1 << 10;
-/// Bytes that a tile of which nothing is known is thought to take, before any is done.
+/// The assumed size of a tile without an index entry, before the first one is done.
 const UNKNOWN_BYTES: u64 = 1 << 20;
 
-/// What the driver and the one who takes rows share.
+/// State shared by the driver, its tiles and the receiver of rows.
 #[derive(Debug)]
 pub(super) struct Shared {
     counts: Mutex<Counts>,
@@ -48,7 +50,8 @@ pub(super) struct Shared {
     start: Instant,
     /// Bytes of pixels under way or waiting to be taken.
     held: AtomicU64,
-    room: Notify,
+    /// Wakes a driver that waits for `held` to fall.
+    freed: Notify,
     latencies: Latencies,
 }
 
@@ -62,7 +65,7 @@ impl Shared {
             meter,
             start: Instant::now(),
             held: AtomicU64::new(0),
-            room: Notify::new(),
+            freed: Notify::new(),
             latencies: Latencies::default(),
         }
     }
@@ -77,10 +80,11 @@ impl Shared {
         self.counts().report(traffic, throttled)
     }
 
-    /// Says that a row is no longer held.
+    /// Releases the bytes of a row that the caller has taken.
     pub(super) fn taken(&self, row: &Row) {
         self.held.fetch_sub(bytes_of(row), Ordering::Relaxed);
-        self.room.notify_one();
+        // Stores a permit if the driver is not waiting yet, so no wake-up is lost between its check and its wait.
+        self.freed.notify_one();
     }
 }
 
@@ -100,7 +104,7 @@ pub(super) async fn drive(
     let options = Arc::new(options);
     let threads = session.settings().gdal_threads;
     let mut limit = Limit::new(match (options.backend, options.concurrency) {
-        // A GDAL thread reads one tile at a time.
+        // A GDAL thread reads one tile at a time: more tasks would only wait for a thread.
         (Backend::Gdal, Concurrency::Adaptive) => {
             Concurrency::Fixed(threads.try_into().unwrap_or(std::num::NonZeroUsize::MIN))
         }
@@ -108,7 +112,7 @@ pub(super) async fn drive(
     });
     let mut next = requests.enumerate().peekable();
     let mut under_way: JoinSet<((Row, bool), u64)> = JoinSet::new();
-    // Rows that came before their turn.
+    // Rows that finished before an earlier one. Their bytes still count as held.
     let mut early: BTreeMap<usize, Row> = BTreeMap::new();
     let (mut due, mut likely, mut throttled) = (0, UNKNOWN_BYTES, shared.throttled_before);
     limit.begin(Instant::now());
@@ -119,6 +123,7 @@ pub(super) async fn drive(
         {
             let bytes = expected(request).unwrap_or(likely);
             let held = shared.held.load(Ordering::Relaxed);
+            // With nothing held a tile of any size is started; otherwise one above the limit would never be.
             if held > 0 && held.saturating_add(bytes) > options.buffer_bytes {
                 is_full = true;
                 break;
@@ -136,19 +141,21 @@ pub(super) async fn drive(
         }
         let done = tokio::select! {
             Some(done) = under_way.join_next() => done,
-            () = shared.room.notified(), if is_full => continue,
+            // If nothing is under way either, the caller holds rows: only taking them can free bytes.
+            () = shared.freed.notified(), if is_full => continue,
         };
-        // A tile's own panic has become its row; the task is not aborted while this runs.
+        // Panics of a tile are caught inside it and the set is not aborted while this runs, so a join does not fail.
         let Ok(((row, asked), expected)) = done else {
             continue;
         };
         let actual = bytes_of(&row);
         if row.tile.is_ok() {
+            // The best estimate for the next tile without an entry: files of a gather mostly share a layout.
             likely = actual.max(1);
         }
-        // A failure and a sparse tile take no time that says anything of the path.
-        let tells = row.tile.is_ok() && asked;
-        if tells {
+        // Failures and sparse tiles cost no transfer: their latency would mislead the limit and the hedge.
+        let is_measured = row.tile.is_ok() && asked;
+        if is_measured {
             shared.latencies.add(row.open + row.read);
         }
         shared.held.fetch_add(actual, Ordering::Relaxed);
@@ -156,7 +163,7 @@ pub(super) async fn drive(
         let now = Instant::now();
         match shared.meter.throttled() {
             same if same == throttled => {
-                if tells {
+                if is_measured {
                     limit.done(now, row.open + row.read);
                 }
             }
@@ -168,6 +175,7 @@ pub(super) async fn drive(
         shared.counts().add(&row, limit.limit());
         match options.order {
             RowOrder::Arrival => {
+                // Fails only if the `Gather` was dropped, which aborts this task.
                 let _ = rows.send(row);
             }
             RowOrder::Requests => {
@@ -181,7 +189,7 @@ pub(super) async fn drive(
     }
 }
 
-/// Returns the bytes of pixels that a request for an entry gives, at most, where that is plain to see.
+/// Returns an upper bound of the decoded bytes of a request, if its file has an entry and the region a fixed size.
 fn expected(request: &Request) -> Option<u64> {
     let File::Entry(entry) = &request.file else {
         return None;
@@ -201,8 +209,8 @@ fn expected(request: &Request) -> Option<u64> {
     Some(bytes.saturating_mul(u64::from(size.width) * u64::from(size.height)))
 }
 
-/// Reads one tile, with all it takes, and makes its row. Returns true with it if a server was asked for
-/// pixels, as far as that is known.
+/// Reads one tile, with retries, hedging and reindexing, and returns its row. The flag is true if pixels were requested
+/// from a server, as far as that is known.
 async fn tile(
     session: Session,
     options: Arc<Options>,
@@ -226,10 +234,11 @@ async fn tile(
     };
     let mut backoff = Backoff::new(&session.settings().limits());
     let mut is_old = false;
-    // A tile is planned once, however often it is tried.
+    // Planned once, however often the tile is tried: the report compares it with what was sent.
     let planned = OnceLock::new();
     loop {
         row.tries += 1;
+        // A panic (a decoder's, on bytes from the network) becomes the error of this row, not the end of the gather.
         let attempt = || async {
             let attempt = attempt(&session, &options, &request, &planned, is_old);
             let lost = |_| Err(Error::new(ErrorKind::Unavailable, "a task was lost"));
@@ -258,6 +267,7 @@ async fn tile(
                     && options.on_change == OnChange::Reindex
                     && !is_old =>
             {
+                // Once only: a file that changes again is an error. Without the entry the header is read anew.
                 request.file = File::Location(row.location.clone());
                 is_old = true;
             }
@@ -275,12 +285,12 @@ async fn tile(
     }
     row.total = start.elapsed();
     row.finished = shared.start.elapsed();
-    // GDAL plans nothing, and asks.
+    // Reads through GDAL have no plan; they are taken to send requests.
     let asked = planned.get().is_none_or(|(_, plan)| plan.requests > 0);
     (row, asked)
 }
 
-/// Returns how many requests the header of a file is planned to cost.
+/// Returns the planned requests for the header of a file.
 fn header_requests(file: &File) -> u64 {
     match file {
         File::Location(location) => u64::from(location.as_local().is_none()),
@@ -288,7 +298,7 @@ fn header_requests(file: &File) -> u64 {
     }
 }
 
-/// What one attempt gave.
+/// The result of a successful attempt.
 struct Attempt {
     tile: Raster,
     open: Duration,
@@ -313,7 +323,7 @@ async fn attempt(
     let tile = raster.read(&read).await?;
     let read = start.elapsed() - open;
     let reindexed = match reindex {
-        // Not where GDAL reads.
+        // None for files that GDAL reads: they have no entry.
         true => raster.entry().await.ok(),
         false => None,
     };
@@ -325,8 +335,8 @@ async fn attempt(
     })
 }
 
-/// Starts a second attempt if the first takes longer than `late`, and takes what succeeds first. Returns
-/// true if there was a second one.
+/// Starts a second attempt if the first takes longer than `late`, and returns the first success. The flag is true if
+/// there was a second attempt. The slower one is dropped, which cancels its requests.
 async fn first_of_two<F: Future<Output = Result<Attempt>>>(
     attempt: impl Fn() -> F,
     late: Duration,

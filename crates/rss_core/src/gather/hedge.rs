@@ -1,4 +1,4 @@
-//! How long tiles take, and from when on one takes too long.
+//! Recent latencies of tiles, and the latency above which a second request is sent (hedging).
 
 use std::{
     collections::VecDeque,
@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-/// Tiles that are remembered.
+/// The most latencies in memory: old ones must not hide that a path has become slower.
 const REMEMBERED: usize = 256;
-/// Tiles that must be known before one is late.
+/// The fewest latencies for a percentile: with fewer, normal tiles would be hedged.
 const LEAST: usize = 20;
 
 /// The latest latencies.
@@ -24,7 +24,7 @@ impl Latencies {
         known.push_back(latency);
     }
 
-    /// Returns after how long a tile is later than `part` of those before; none while few are known.
+    /// Returns the latency at the percentile `part`, from 0 to 1; none while few latencies are known.
     pub(super) fn late_after(&self, part: f64) -> Option<Duration> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() < LEAST {
@@ -33,7 +33,7 @@ impl Latencies {
         let mut sorted: Vec<Duration> = known.iter().copied().collect();
         drop(known);
         let last = sorted.len() - 1;
-        // Between 0 and 1, so inside the list.
+        // `Options::check` ensures that `part` is between 0 and 1.
         let at = ((part * sorted.len() as f64) as usize).min(last);
         Some(*sorted.select_nth_unstable(at).1)
     }

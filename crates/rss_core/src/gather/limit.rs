@@ -1,49 +1,49 @@
-//! How many tiles are under way at once. No IO, and no clock of its own.
+//! The concurrency limit of a gather. No IO, and no clock of its own: tests simulate both.
 //!
-//! The number doubles each round trip while throughput grows with it, as TCP's slow start does; then it
-//! is set to what fills the path: throughput times the least latency seen, and half as many again, the
-//! idea of [BBR](https://doi.org/10.1145/3009824). From there it tries a little more every few rounds and
-//! keeps what pays. A server that says "too much" halves it.
+//! The limit doubles each round while throughput grows with it, as TCP's slow start does. It then settles at 1.5
+//! times the bandwidth-delay product (throughput times the minimum latency), the idea of
+//! [BBR](https://doi.org/10.1145/3009824). From there a quarter more is tried every few rounds, and stays if
+//! throughput grows. A server that answers 429 or 503 halves it. The table of states is in `docs/decisions/007`.
 
 use std::{
     num::NonZeroUsize,
     time::{Duration, Instant},
 };
 
-/// Tiles under way at first.
+/// The first limit.
 const FIRST: usize = 32;
-/// Tiles under way at most.
-const MOST: usize = 1024;
-/// Tiles that a round has at least: fewer say little of throughput.
-const LEAST_ROUND: usize = 12;
-/// More throughput than before, for which a larger number is worth having: at the start, and later.
+/// The largest limit.
+const MAX_LIMIT: usize = 1024;
+/// The fewest tiles of a round: with fewer the measured throughput is noise.
+const MIN_ROUND_TILES: usize = 12;
+/// The gain of throughput that justifies a larger limit: while starting, and in a trial.
 const WORTH_GROWING: f64 = 1.15;
 const WORTH_KEEPING: f64 = 1.08;
-/// What is under way, in terms of what fills the path.
+/// The steady limit, in bandwidth-delay products.
 const FILL: f64 = 1.5;
-/// The same at most while the number doubles.
+/// The largest limit while starting, in bandwidth-delay products. The throughput measured so far is too low there.
 const START: f64 = 3.0;
-/// A queue: latencies so many times the least.
+/// A median latency of so many times the minimum means that tiles wait in a queue.
 const QUEUED: f64 = 3.0;
 /// Rounds between two trials.
 const ROUNDS_BETWEEN: u32 = 4;
 
-/// How many tiles are under way at once.
+/// How many tiles are read concurrently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concurrency {
-    /// As many as the path and this machine take: found while gathering.
+    /// As many as raise the throughput of network and machine: found while gathering.
     #[default]
     Adaptive,
-    /// So many.
+    /// A fixed number of tiles.
     Fixed(NonZeroUsize),
 }
 
-/// Chooses how many tiles are under way.
+/// The concurrency limit in force, and the search for a better one.
 #[derive(Debug)]
 pub(super) struct Limit {
     limit: usize,
-    /// None for a fixed number.
+    /// None for a fixed limit.
     search: Option<Search>,
 }
 
@@ -51,10 +51,10 @@ pub(super) struct Limit {
 struct Search {
     phase: Phase,
     round: Round,
-    /// Tiles per second of the best round at the number in force.
+    /// Tiles per second of the best round at the limit in force.
     rate: f64,
-    /// Seconds; infinite before the first tile.
-    least_latency: f64,
+    /// The minimum latency of a tile so far, in seconds; infinite before the first tile.
+    min_latency: f64,
     /// Rounds without growth, at the start; rounds since the last trial, later.
     count: u32,
     halved: Option<Instant>,
@@ -64,7 +64,7 @@ struct Search {
 enum Phase {
     Starting,
     Steady,
-    /// Trying more or less than this.
+    /// A trial of a larger or smaller limit than `before`.
     Trying {
         before: usize,
     },
@@ -90,7 +90,7 @@ impl Limit {
                     phase: Phase::Starting,
                     round: Round::default(),
                     rate: 0.0,
-                    least_latency: f64::INFINITY,
+                    min_latency: f64::INFINITY,
                     count: 0,
                     halved: None,
                 }),
@@ -98,39 +98,40 @@ impl Limit {
         }
     }
 
-    /// Returns how many tiles may be under way now.
+    /// Returns how many tiles may be under way.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Says that the first tile starts.
+    /// Records the start of the first tile.
     pub(super) fn begin(&mut self, now: Instant) {
         if let Some(search) = &mut self.search {
             search.round.began.get_or_insert(now);
         }
     }
 
-    /// Says that a tile is done.
+    /// Records that a tile is done, and changes the limit at the end of a round.
     pub(super) fn done(&mut self, now: Instant, latency: Duration) {
         let Some(search) = &mut self.search else {
             return;
         };
         let latency = latency.as_secs_f64();
-        search.least_latency = search.least_latency.min(latency);
+        search.min_latency = search.min_latency.min(latency);
         search.round.tiles += 1;
         search.round.latencies.push(latency);
-        if search.round.tiles >= self.limit.max(LEAST_ROUND) {
-            self.limit = search.end_round(now, self.limit).clamp(1, MOST);
+        if search.round.tiles >= self.limit.max(MIN_ROUND_TILES) {
+            self.limit = search.end_round(now, self.limit).clamp(1, MAX_LIMIT);
         }
     }
 
-    /// Says that the server asked for less.
+    /// Records a 429 or 503: halves the limit, at most once in two minimum latencies.
     pub(super) fn throttled(&mut self, now: Instant) {
         let Some(search) = &mut self.search else {
             return;
         };
-        // What was under way before is refused for the same reason.
-        let pause = Duration::try_from_secs_f64(2.0 * search.least_latency).unwrap_or_default();
+        // Requests sent before the limit was halved may be throttled too, which is no news. Before the first tile the
+        // latency is infinite, which is no valid pause: then each 429 or 503 halves the limit.
+        let pause = Duration::try_from_secs_f64(2.0 * search.min_latency).unwrap_or_default();
         if search.halved.is_some_and(|halved| now < halved + pause) {
             return;
         }
@@ -147,25 +148,27 @@ impl Limit {
 }
 
 impl Search {
-    /// Returns the number for the next round.
+    /// Returns the limit of the next round.
     fn end_round(&mut self, now: Instant, limit: usize) -> usize {
         let round = std::mem::take(&mut self.round);
         self.round.began = Some(now);
         let seconds = round.began.map_or(0.0, |began| (now - began).as_secs_f64());
         let rate = round.tiles as f64 / seconds.max(1e-6);
-        let holds = |times: f64| {
-            let tiles = (rate.max(self.rate) * self.least_latency * times).ceil();
-            // A float that is no number becomes 0.
-            (tiles.min(MOST as f64) as usize).max(2)
+        let fill = |times: f64| {
+            let tiles = (rate.max(self.rate) * self.min_latency * times).ceil();
+            // Never NaN: a round that ends has tiles, so the latency is finite.
+            (tiles.min(MAX_LIMIT as f64) as usize).max(2)
         };
-        let fills = holds(FILL);
+        let fills = fill(FILL);
         match self.phase {
             Phase::Starting if rate > self.rate * WORTH_GROWING => {
-                let next = holds(START).min(limit * 2).max(limit);
+                // The best rate belongs to this limit; a trial compares with it.
+                let next = fill(START).min(limit * 2).max(limit);
                 self.rate = rate;
                 self.count = 0;
                 next
             }
+            // One round without growth may be noise: the start ends with the second in a row.
             Phase::Starting if self.count == 0 => {
                 self.count = 1;
                 self.rate = self.rate.max(rate);
@@ -179,6 +182,7 @@ impl Search {
             Phase::Trying { before } => {
                 self.phase = Phase::Steady;
                 self.count = 0;
+                // More must pay; less is preferred unless it costs throughput, since it spares the server.
                 let keep = match limit > before {
                     true => rate > self.rate * WORTH_KEEPING,
                     false => rate * WORTH_KEEPING > self.rate,
@@ -187,8 +191,9 @@ impl Search {
                     return limit;
                 }
                 if limit < before {
-                    // It was no queue: the path is longer than it was.
-                    self.least_latency = least(&round.latencies);
+                    // Less concurrency lowered throughput, so no queue had raised the latency: the path is longer
+                    // than the minimum says, which is measured anew.
+                    self.min_latency = minimum(&round.latencies);
                 }
                 before
             }
@@ -202,7 +207,9 @@ impl Search {
                     return limit;
                 }
                 self.phase = Phase::Trying { before: limit };
-                if median(round.latencies) > self.least_latency * QUEUED && fills < limit {
+                // A high latency only chooses the trial. It does not lower the limit by itself: it rises with the
+                // size of tiles and with decoding, too.
+                if median(round.latencies) > self.min_latency * QUEUED && fills < limit {
                     return fills;
                 }
                 limit + limit.div_ceil(4)
@@ -211,16 +218,16 @@ impl Search {
     }
 }
 
-fn least(numbers: &[f64]) -> f64 {
-    numbers.iter().copied().fold(f64::INFINITY, f64::min)
+fn minimum(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-fn median(mut numbers: Vec<f64>) -> f64 {
-    let middle = numbers.len() / 2;
-    if numbers.is_empty() {
+fn median(mut values: Vec<f64>) -> f64 {
+    let middle = values.len() / 2;
+    if values.is_empty() {
         return 0.0;
     }
-    *numbers.select_nth_unstable_by(middle, f64::total_cmp).1
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 #[cfg(test)]
@@ -231,16 +238,16 @@ mod tests {
 
     use super::*;
 
-    /// A path of a fixed latency to a machine that finishes so many tiles a second, one after another.
+    /// A simulated path of fixed latency to a server that sends tiles at a fixed rate, one after another.
     struct Path {
         latency: f64,
         tiles_per_s: f64,
-        /// More than so many under way are refused.
+        /// The server throttles when more tiles than this are under way.
         refuses: usize,
     }
 
     impl Path {
-        /// Gathers tiles and returns when each was done, and the number in force then.
+        /// Gathers tiles and returns when each was done, and the limit in force then.
         fn run(&self, limit: &mut Limit, tiles: usize) -> Vec<(f64, usize)> {
             let start = Instant::now();
             let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
@@ -283,7 +290,7 @@ mod tests {
             latency_ms in 0.5_f64..150.0,
             tiles_per_s in 100.0_f64..4000.0,
         ) {
-            // Longer paths want more tiles to be learnt.
+            // A path of more than 100 tiles takes more tiles than these to measure.
             prop_assume!(latency_ms / 1e3 * tiles_per_s < 100.0);
             let path = Path { latency: latency_ms / 1e3, tiles_per_s, refuses: usize::MAX };
             let done = path.run(&mut Limit::new(Concurrency::Adaptive), 1200);

@@ -1,10 +1,10 @@
 //! One tile, or one window, from each of very many files.
 //!
-//! Reading one small block of a thousand scenes is the worst case of cloud imagery: opening costs more
-//! than reading. [`gather`] keeps as many tiles under way as the path takes, and with entries of an
-//! index each costs one request. A file that fails is one row with its error; the rest goes on.
+//! One small window from each of a thousand scenes is the worst case of cloud imagery: opening costs more
+//! than reading. [`gather`] finds the concurrency that the network sustains, and with entries of an
+//! index each tile costs one request. A file that fails is one row with its error; the others continue.
 //!
-//! [`explain`] says before what a gather will ask for. [`stack`](fn@stack) puts the tiles into one array.
+//! [`explain`] plans the requests and bytes of a gather. [`stack`](fn@stack) copies the tiles into one array.
 
 mod cost;
 mod driver;
@@ -43,17 +43,17 @@ use crate::{
     session::Session,
 };
 
-/// A file to read from: a location, or what an index knows of one.
+/// A file to read from: a bare location, or its entry in an index.
 #[derive(Clone, Debug)]
 pub enum File {
-    /// A file of which nothing is known: its header is asked for first.
+    /// A file without an entry: its header is fetched first.
     Location(Location),
-    /// A file that an index knows.
+    /// The entry of a file: its header is known.
     Entry(Entry),
 }
 
 impl File {
-    /// Returns where the file is.
+    /// Returns the location of the file.
     pub fn location(&self) -> &Location {
         match self {
             Self::Location(location) => location,
@@ -81,13 +81,13 @@ impl From<Entry> for File {
     }
 }
 
-/// What to read of one file.
+/// One tile or window to read from one file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
     /// The file.
     pub file: File,
-    /// The tile or the window.
+    /// The tile or window.
     pub region: Region,
     /// 0 is full resolution, 1.. are the overviews.
     pub level: usize,
@@ -96,7 +96,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Asks for the tile in the centre of level 0, all bands.
+    /// Requests the centre tile of level 0, all bands.
     pub fn new(file: impl Into<File>) -> Self {
         Self {
             file: file.into(),
@@ -106,7 +106,7 @@ impl Request {
         }
     }
 
-    /// Sets the tile or the window.
+    /// Sets the tile or window.
     #[must_use]
     pub fn with_region(mut self, region: Region) -> Self {
         self.region = region;
@@ -114,7 +114,7 @@ impl Request {
     }
 
     #[doc(hidden)]
-    #[deprecated(since = "0.2.0", note = "renamed to `with_region`")]
+    #[deprecated(since = "0.1.0", note = "renamed to `with_region`")]
     #[must_use]
     pub fn with_place(self, region: Region) -> Self {
         self.with_region(region)
@@ -127,7 +127,7 @@ impl Request {
         self
     }
 
-    /// Asks for some bands only, counted from 1.
+    /// Requests some bands only, counted from 1.
     #[must_use]
     pub fn with_bands(mut self, bands: impl Into<Vec<usize>>) -> Self {
         self.bands = Some(bands.into());
@@ -135,59 +135,59 @@ impl Request {
     }
 }
 
-/// In which order rows come.
+/// The order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowOrder {
-    /// In the order of the requests. What is done early waits in memory.
+    /// In the order of the requests. Rows that finish early are buffered.
     #[default]
     Requests,
-    /// As they are done.
+    /// In the order in which they finish.
     Arrival,
 }
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `Region`")]
+#[deprecated(since = "0.1.0", note = "renamed to `Region`")]
 pub type Place = Region;
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `CostModel`")]
+#[deprecated(since = "0.1.0", note = "renamed to `CostModel`")]
 pub type Prices = CostModel;
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `RowOrder`")]
+#[deprecated(since = "0.1.0", note = "renamed to `RowOrder`")]
 pub type Order = RowOrder;
 
-/// What is done about a file that is not the version its entry knows.
+/// What happens when a file is not the version that its entry describes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnChange {
-    /// Its row is the error, [`ErrorKind::Changed`].
+    /// Its row is an error, [`ErrorKind::Changed`].
     #[default]
     Report,
-    /// Its header is read anew, and the tile by that; [`Row::reindexed`] holds the new entry.
+    /// Its header and tile are read again; [`Row::reindexed`] holds the new entry.
     Reindex,
 }
 
-/// How tiles are gathered.
+/// Options of a gather.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Which code reads. Default: [`Backend::Auto`].
+    /// The reader. Default: [`Backend::Auto`].
     pub backend: Backend,
-    /// How many tiles are under way. GDAL takes as many as the session has GDAL threads, at most.
+    /// How many tiles are read concurrently. With GDAL, adaptive concurrency is its number of threads in the session.
     pub concurrency: Concurrency,
-    /// In which order rows come.
+    /// The order of rows.
     pub order: RowOrder,
-    /// What is done about a file that changed.
+    /// What happens when a file has changed.
     pub on_change: OnChange,
-    /// Asks a second time for a tile that takes longer than this part of those before it, such as 0.95,
-    /// and takes what comes first. Default: never. GDAL does not stop a read, so it gains nothing.
+    /// Sends a second request for a tile slower than this percentile of recent tiles, such as 0.95, and
+    /// takes the first success. Default: never. GDAL cannot cancel a read, so hedging does not help there.
     pub hedge: Option<f64>,
-    /// How often a tile whose server was unreachable or overloaded is tried again, beyond the
-    /// session's own retries of each request. Default: 1.
+    /// Retries of a tile whose server was unreachable or overloaded, beyond the session's own retries of each
+    /// request. Default: 1.
     pub retries: u32,
-    /// Bytes of pixels that may be under way or wait to be taken; more tiles are started when rows are
+    /// The limit of bytes of pixels under way or waiting to be taken; more tiles are started when rows are
     /// taken. Default: 512 MiB.
     pub buffer_bytes: u64,
 }
@@ -207,19 +207,19 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Starts from the defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets which code reads.
+    /// Sets the reader.
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// Sets how many tiles are under way.
+    /// Sets how many tiles are read concurrently.
     #[must_use]
     pub fn with_concurrency(mut self, concurrency: Concurrency) -> Self {
         self.concurrency = concurrency;
@@ -233,28 +233,28 @@ impl Options {
         self
     }
 
-    /// Sets what is done about a file that changed.
+    /// Sets what happens when a file has changed.
     #[must_use]
     pub fn with_on_change(mut self, on_change: OnChange) -> Self {
         self.on_change = on_change;
         self
     }
 
-    /// Asks a second time for tiles that take longer than this part of those before, between 0 and 1.
+    /// Sends a second request for tiles slower than this percentile of recent tiles, between 0 and 1.
     #[must_use]
     pub fn with_hedge(mut self, percentile: f64) -> Self {
         self.hedge = Some(percentile);
         self
     }
 
-    /// Sets how often a tile is tried again.
+    /// Sets the retries of a tile.
     #[must_use]
     pub fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Bounds the bytes of pixels under way and waiting.
+    /// Limits the bytes of pixels under way or waiting to be taken.
     #[must_use]
     pub fn with_buffer_bytes(mut self, bytes: u64) -> Self {
         self.buffer_bytes = bytes;
@@ -265,14 +265,14 @@ impl Options {
         match self.hedge {
             Some(part) if !(part > 0.0 && part < 1.0) => Err(Error::new(
                 ErrorKind::InvalidInput,
-                format!("a hedge at {part}, expected a part between 0 and 1, such as 0.95"),
+                format!("hedge percentile {part}, expected one between 0 and 1, such as 0.95"),
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Row {
@@ -280,9 +280,9 @@ pub struct Row {
     pub number: usize,
     /// The file.
     pub location: Location,
-    /// The pixels, or why there are none.
+    /// The pixels, or the error.
     pub tile: Result<Raster>,
-    /// How long opening took, in the attempt that counts; next to nothing for an entry.
+    /// How long opening took, in the successful attempt; next to nothing for an entry.
     pub open: Duration,
     /// How long reading took after that.
     pub read: Duration,
@@ -290,17 +290,17 @@ pub struct Row {
     pub total: Duration,
     /// From the start of the gather to the end of this tile.
     pub finished: Duration,
-    /// How often it was tried; 1 where all went well.
+    /// Attempts; 1 if the first succeeded.
     pub tries: u32,
-    /// True if it was asked for a second time because it took long.
+    /// True if a second request was sent because the first was slow.
     pub hedged: bool,
-    /// The entry of the version that was read, where the one of the request was out of date.
+    /// The entry of the version that was read, if that of the request was out of date.
     pub reindexed: Option<Entry>,
 }
 
-/// A gather under way: a stream of [`Row`]s, one for each request. Dropping it cancels what is under way.
+/// A running gather: a stream of [`Row`]s, one for each request. Dropping it cancels all requests.
 ///
-/// Tiles go on arriving while rows are worked on, up to [`Options::buffer_bytes`].
+/// Tiles are read ahead while the caller processes rows, up to [`Options::buffer_bytes`].
 pub struct Gather {
     rows: mpsc::UnboundedReceiver<Row>,
     shared: Arc<Shared>,
@@ -320,7 +320,7 @@ impl Drop for Gather {
 }
 
 impl Gather {
-    /// Returns how it went so far; all of it, once the stream has ended.
+    /// Returns the report so far; it is complete once the stream has ended.
     pub fn report(&self) -> Report {
         self.shared.report()
     }
@@ -331,6 +331,7 @@ impl Stream for Gather {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Row>> {
         let row = std::task::ready!(self.rows.poll_recv(cx));
+        // The caller owns the pixels from here: their bytes do not count against `buffer_bytes` any more.
         if let Some(row) = &row {
             self.shared.taken(row);
         }
@@ -338,11 +339,11 @@ impl Stream for Gather {
     }
 }
 
-/// Starts to gather: one tile or window for each request.
+/// Starts a gather: one tile or window for each request.
 ///
-/// The requests are taken one after another as tiles are started, so that an iterator over an index of a
-/// million files is read as it is needed; it should not wait for long. Work starts at once, on the
-/// runtime of the caller, or of the session where there is none.
+/// The iterator is advanced lazily, as tiles are started, so it may run over an index of a million files. It is
+/// polled on the async runtime and should not block. Reading starts at once, on the runtime of the caller, or on
+/// that of the session if the caller has none.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -370,18 +371,20 @@ impl Stream for Gather {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] for an option that makes no sense; [`ErrorKind::Unavailable`] if no
-/// runtime can be started. What happens to a file is in its row.
+/// [`ErrorKind::InvalidInput`] for an invalid option; [`ErrorKind::Unavailable`] if no
+/// runtime can be started. Errors of a file are in its row.
 pub fn gather<I>(session: &Session, requests: I, options: Options) -> Result<Gather>
 where
     I: IntoIterator<Item = Request>,
     I::IntoIter: Send + 'static,
 {
     options.check()?;
+    // `spawn` needs a runtime, and callers of the blocking API have none.
     let handle = match Handle::try_current() {
         Ok(handle) => handle,
         Err(_) => session.runtime()?.handle().clone(),
     };
+    // Unbounded, because `buffer_bytes` bounds the rows: with a bound of its own the driver could wait to send.
     let (send, rows) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared::new(session, Counts::default()));
     let requests = Box::new(requests.into_iter());

@@ -1,4 +1,4 @@
-//! What a gather will ask for, before it asks for anything.
+//! The plan of a gather: its requests and bytes, computed without IO.
 
 use std::collections::BTreeMap;
 
@@ -13,42 +13,42 @@ use crate::{
     session::Session,
 };
 
-/// What a gather will ask for, had all gone well.
+/// The requests and bytes of a gather without retries.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Files asked of.
+    /// Files, one for each request of the caller.
     pub files: u64,
-    /// Tiles that are stored, of the files that an entry tells of.
+    /// Stored tiles, of files with an entry.
     pub tiles: u64,
-    /// Tiles that are not stored and cost nothing, of these files.
+    /// Sparse tiles of these files, which cost no request.
     pub sparse_tiles: u64,
-    /// Requests: exact for files with an entry, two for each of the others, whose header is not known.
+    /// Requests: exact for files with an entry; of the others two for each remote file (header and tile), none for
+    /// a local one.
     pub requests: u64,
-    /// Bytes of the answers: exact for files with an entry; for each of the others a header's and the
-    /// median of the tiles that are known, or nothing where none is.
+    /// Bytes of the responses: exact for files with an entry; for each remote one of the others those of a header
+    /// and of the median tile of files with an entry.
     pub bytes: u64,
-    /// Files without an entry: what is said of them is a guess.
+    /// Files without an entry: their requests and bytes are estimates.
     pub guessed: u64,
-    /// The same by host; files of this machine are under `local`.
+    /// The same by host; local files are under `local`.
     pub hosts: BTreeMap<String, HostPlan>,
-    /// Requests that will fail, with the reason: a tile that does not exist, an entry that makes no sense.
+    /// Requests that will fail, by index, with the reason: a tile that does not exist, an invalid entry.
     pub refused: Vec<(usize, Error)>,
 }
 
-/// What one host will be asked for.
+/// The planned traffic of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostPlan {
     /// Requests.
     pub requests: u64,
-    /// Bytes of the answers.
+    /// Bytes of the responses.
     pub bytes: u64,
 }
 
 impl Plan {
-    /// Returns what it costs by a table of prices, over the hosts that the table names; none if it names
-    /// none of them.
+    /// Returns the cost by a cost model, over the hosts that it lists; none if it lists none of them.
     pub fn cost(&self, prices: &CostModel) -> Option<Cost> {
         let costs = self
             .hosts
@@ -58,10 +58,10 @@ impl Plan {
     }
 }
 
-/// Says what a gather of these requests will ask for. Asks for nothing.
+/// Plans a gather of these requests. Costs no request.
 ///
-/// Entries of an index say exactly which bytes are needed. Of a bare location only the size of the first
-/// request is known.
+/// An entry of an index holds the byte ranges of all tiles, so its plan is exact. Of a bare location only the size
+/// of the header request is known.
 ///
 /// ```
 /// use rss_core::{Location, Session, gather};
@@ -80,7 +80,7 @@ impl Plan {
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an option that makes no sense.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid option.
 pub async fn explain(session: &Session, requests: &[Request], options: &Options) -> Result<Plan> {
     options.check()?;
     let mut plan = Plan::default();
@@ -117,7 +117,7 @@ pub async fn explain(session: &Session, requests: &[Request], options: &Options)
     Ok(plan)
 }
 
-/// Returns what is known of a read without asking for anything.
+/// Returns the plan of a read if it can be computed without a request.
 async fn known(
     session: &Session,
     request: &Request,
@@ -126,7 +126,7 @@ async fn known(
     let File::Entry(entry) = &request.file else {
         return Ok(None);
     };
-    // GDAL makes no use of an entry.
+    // GDAL cannot use an entry: it reads the header itself.
     if options.backend == Backend::Gdal {
         return Ok(None);
     }
@@ -144,7 +144,7 @@ impl Plan {
     }
 }
 
-/// Returns the host that is asked for a file.
+/// Returns the host that serves a file.
 fn host(session: &Session, location: &Location) -> String {
     match session.stores().https(location) {
         Ok(Location::Http(url)) => url.host_str().unwrap_or_default().to_owned(),

@@ -1,4 +1,4 @@
-//! Which pixels of a file are wanted: by tile, by window, or by where they are on the Earth.
+//! The pixels of a file to read: by tile, by window, or by geographic coordinates.
 
 use super::Request;
 use crate::{
@@ -7,27 +7,26 @@ use crate::{
     reader::{Profile, ReadRequest},
 };
 
-/// Which pixels of a level are wanted.
+/// The pixels of a level to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Region {
-    /// The tile in the middle: half of the columns and half of the rows of tiles, rounded down, from the
-    /// top left.
+    /// The centre tile: half of the columns and half of the rows of tiles, rounded down, from the top left.
     #[default]
     CentreTile,
     /// A tile, by its column and row.
     Tile(TileIndex),
     /// A rectangle of pixels.
     Window(Window),
-    /// The tile that holds a point of the Earth, in degrees of WGS 84.
+    /// The tile that holds a point, in degrees of WGS 84.
     TileAt {
         /// Degrees east.
         lon: f64,
         /// Degrees north.
         lat: f64,
     },
-    /// A rectangle of pixels around a point of the Earth, in degrees of WGS 84: the point's pixel is the
-    /// middle one, or the first of the second half. All of it must lie inside the image.
+    /// A rectangle of pixels around a point, in degrees of WGS 84. The point's pixel is the centre; with an even
+    /// size it is the first after the centre. The rectangle must lie inside the image.
     Around {
         /// Degrees east.
         lon: f64,
@@ -36,17 +35,17 @@ pub enum Region {
         /// Width and height in pixels.
         size: Size,
     },
-    /// The pixels under a box of degrees of WGS 84, cut to the image.
+    /// The pixels in a bounding box in degrees of WGS 84, clipped to the image.
     Bbox(Bbox),
 }
 
 impl Request {
-    /// Returns what to ask of a reader.
+    /// Returns the read request for a file with this profile.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the place is not in the image, or the image does not say where it
-    /// lies; [`ErrorKind::Unsupported`] for a CRS that degrees cannot be turned into.
+    /// [`ErrorKind::InvalidInput`] if the region is outside the image, or the image is not georeferenced;
+    /// [`ErrorKind::Unsupported`] for a CRS that has no transformation from WGS 84.
     pub(super) fn resolve(&self, profile: &Profile) -> Result<ReadRequest> {
         let level = self.level;
         let size = profile.level_size(level)?;
@@ -71,6 +70,7 @@ impl Request {
                 size: wanted,
             } => {
                 let pixel = pixel(profile, level, lon, lat)?;
+                // Never clipped: rows of one gather keep one shape, so that they can be stacked.
                 let start = |at: u32, length: u32, limit: u32| {
                     at.checked_sub(length / 2)
                         .filter(|start| start.checked_add(length).is_some_and(|end| end <= limit))
@@ -81,7 +81,7 @@ impl Request {
                     return Err(Error::new(
                         ErrorKind::InvalidInput,
                         format!(
-                            "{} x {} pixels around {lon},{lat} reach past the image",
+                            "{} x {} pixels around {lon},{lat} extend beyond the image",
                             wanted.width, wanted.height
                         ),
                     ));
@@ -98,7 +98,7 @@ impl Request {
                 grid.window_of(&bbox)?.ok_or_else(|| {
                     Error::new(
                         ErrorKind::InvalidInput,
-                        format!("{bbox} is not in the image"),
+                        format!("bbox {bbox} is outside the image"),
                     )
                 })?
             }
@@ -115,7 +115,7 @@ fn pixel(profile: &Profile, level: usize, lon: f64, lat: f64) -> Result<Window> 
     grid.pixel_at(lon, lat)?.ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidInput,
-            format!("the point {lon},{lat} is not in the image"),
+            format!("point {lon},{lat} is outside the image"),
         )
     })
 }

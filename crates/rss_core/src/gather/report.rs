@@ -1,78 +1,77 @@
-//! How a gather went.
+//! The report of a gather.
 
 use std::time::Duration;
 
 use super::Row;
 use crate::{reader::ReadPlan, store::Traffic};
 
-/// How a gather went, so far or in all.
+/// The report of a gather, so far or complete.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Rows that are done.
+    /// Finished rows.
     pub files: usize,
     /// Of these, rows with pixels.
     pub ok: usize,
     /// Of these, rows with an error.
     pub failed: usize,
-    /// From the start to the last row that is done.
+    /// From the start to the last finished row.
     pub wall: Duration,
-    /// Requests that the session sent since the start, retries included, and those of other work of
-    /// the session.
+    /// Requests of the session since the start, including retries and those of its other work.
     pub requests: u64,
-    /// Bytes of the answers.
+    /// Bytes of the responses.
     pub bytes: u64,
-    /// What [`ReadPlan`]s said before: what was to be sent had each tile been read at once. Of what GDAL
-    /// reads nothing is known.
+    /// The sum of the [`ReadPlan`]s: the traffic without retries and hedges. Without files that GDAL reads, which
+    /// have no plan.
     pub planned: Planned,
-    /// Answers by which servers asked for fewer requests (429, 503).
+    /// Responses that throttle (429, 503).
     pub throttled: u64,
     /// Tiles that were tried more than once.
     pub retried: usize,
-    /// Tiles that were asked for a second time because they took long.
+    /// Tiles for which a second request was sent because the first was slow.
     pub hedged: usize,
-    /// Files whose header was read anew because they had changed.
+    /// Files whose header was read again because they had changed.
     pub reindexed: usize,
-    /// Tiles under way, at most, when the last row was done: what adaptive concurrency found.
+    /// The concurrency limit when the last row was done: what adaptive concurrency found.
     pub concurrency: usize,
-    /// Tiles per second at the best moment: the largest number of tiles with pixels, divided by the
-    /// time since the start, as of any tile.
+    /// Peak tiles per second: the maximum, over all tiles, of the tiles with pixels so far divided by the time since
+    /// the start.
     pub peak_tiles_per_s: f64,
-    /// How long opening took.
+    /// Latency of opening.
     pub open: Spread,
-    /// How long reading took.
+    /// Latency of reading.
     pub read: Spread,
-    /// How long tiles took in all.
+    /// Latency of a tile, all attempts included.
     pub total: Spread,
 }
 
-/// What was planned.
+/// The planned traffic of a gather.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Planned {
-    /// Requests: those for tiles, and one for each header that is not known.
+    /// Requests for tiles, and one for each header that is not known.
     pub requests: u64,
-    /// Bytes of tiles, gaps between them included; not those of headers.
+    /// Bytes of tiles, including the gaps between coalesced ranges; not those of headers.
     pub tile_bytes: u64,
 }
 
-/// The least, the median and the most of some times; zero of none.
+/// Minimum, median and maximum of durations; zero if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spread {
-    /// The least.
+    /// The minimum.
     pub min: Duration,
-    /// The middle one; of an even number the mean of the two in the middle.
+    /// The median; of an even number of durations the mean of the two in the middle.
     pub median: Duration,
-    /// The most.
+    /// The maximum.
     pub max: Duration,
 }
 
 impl Spread {
-    /// Returns the spread of some times.
+    /// Returns the spread of durations.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
-        let at = |place: usize| times.get(place).copied().unwrap_or_default();
+        let at = |index: usize| times.get(index).copied().unwrap_or_default();
         let half = times.len() / 2;
         Self {
             min: at(0),
@@ -85,7 +84,7 @@ impl Spread {
     }
 }
 
-/// What is counted while a gather runs.
+/// The counters of a running gather.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     report: Report,
@@ -95,7 +94,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts what one tile was planned to ask for.
+    /// Adds the planned traffic of one tile.
     pub(super) fn plan(&mut self, header_requests: u64, plan: &ReadPlan) {
         self.report.planned.requests += plan.requests + header_requests;
         self.report.planned.tile_bytes += plan.bytes;

@@ -18,22 +18,21 @@ use crate::{
 pub struct Stack<T> {
     /// Samples in (request, band, y, x) order.
     pub samples: Array4<T>,
-    /// The grid of each request's pixels; none where it failed.
+    /// The grid of each request's pixels; none if it failed.
     pub grids: Vec<Option<GeoBox>>,
-    /// The nodata value of the files that gave a tile, if all of them state the same.
+    /// The nodata value of the files that were read, if all of them state the same.
     pub nodata: Option<f64>,
-    /// Requests without pixels, with the reason. Their place in `samples` holds the nodata value, or
-    /// zero where there is none.
+    /// Requests without pixels, with the reason. Their samples are the nodata value, or zero if there is none.
     pub failed: Vec<(usize, Location, Error)>,
-    /// How the gather went.
+    /// The report of the gather.
     pub report: Report,
 }
 
-/// Gathers tiles of one shape and type into one array, in the order of the requests.
+/// Gathers tiles of one shape and dtype into one array, in the order of the requests.
 ///
-/// The first request that gives a tile says how large all are: one of another shape is a failure in
-/// [`Stack::failed`], as is one of another type of samples, whichever arrives first. Memory is that of
-/// the array, and [`Options::buffer_bytes`]. [`Options::order`] does not matter here.
+/// The first request with a tile, in the order of the requests, sets the shape: a tile of another shape is a failure
+/// in [`Stack::failed`], as is one of another dtype. Memory is that of
+/// the array, and [`Options::buffer_bytes`]. [`Options::order`] is ignored.
 ///
 /// ```
 /// use rss_core::{Location, Session, gather};
@@ -56,8 +55,8 @@ pub struct Stack<T> {
 ///
 /// # Errors
 ///
-/// As [`gather`]; the first file's error if no file gives a tile; [`ErrorKind::InvalidInput`] if there is
-/// no request or the array does not fit memory.
+/// As [`gather`]; the first file's error if no file has a tile; [`ErrorKind::InvalidInput`] if there is
+/// no request or the array does not fit in memory.
 pub async fn stack<T: Sample>(
     session: &Session,
     requests: Vec<Request>,
@@ -105,7 +104,7 @@ pub async fn stack<T: Sample>(
         samples.slice_mut(s![row.number, .., .., ..]).assign(&view);
         nodata = match nodata {
             None => Some(tile.nodata),
-            // NaN is the same as NaN here.
+            // By bits, so that NaN equals NaN.
             Some(known) if known.map(f64::to_bits) == tile.nodata.map(f64::to_bits) => Some(known),
             Some(_) => Some(None),
         };
@@ -120,6 +119,7 @@ pub async fn stack<T: Sample>(
         );
     };
     let nodata = nodata.flatten();
+    // Filled last: the common nodata value is known only when all files were read.
     if let Some(value) = nodata.filter(|&nodata| T::DTYPE.holds(nodata)) {
         for (number, ..) in &failed {
             samples
@@ -140,7 +140,7 @@ fn empty<T: Sample>(count: usize, [bands, height, width]: [usize; 3]) -> Result<
     let shape = [count, bands, height, width];
     let all = || {
         let length = shape.into_iter().try_fold(1_usize, usize::checked_mul)?;
-        // Asked for first, since an array that cannot be had ends the process.
+        // Reserved on trial: a failed allocation of the array itself would abort the process.
         Vec::<T>::new().try_reserve_exact(length).ok()?;
         let shape = (count, bands, height, width);
         Some(Array4::from_elem(shape, T::of_number(0.0)))
@@ -148,7 +148,7 @@ fn empty<T: Sample>(count: usize, [bands, height, width]: [usize; 3]) -> Result<
     all().ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidInput,
-            format!("{count} x {bands} x {height} x {width} samples do not fit memory"),
+            format!("{count} x {bands} x {height} x {width} samples do not fit in memory"),
         )
     })
 }
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(err.kind(), ErrorKind::InvalidInput);
         assert_eq!(
             err.message(),
-            "1073741824 x 1 x 4096 x 4096 samples do not fit memory"
+            "1073741824 x 1 x 4096 x 4096 samples do not fit in memory"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! From a plan and its journal to the file: rows in order, a few at a time.
+//! Writing the index from a plan and its journal: rows in the order of the plan, in small batches.
 
 use std::{path::Path, sync::Arc};
 
@@ -22,18 +22,18 @@ use crate::{
     location::Location,
 };
 
-/// What was written.
+/// Items and bytes that were written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) items: u64,
     pub(super) bytes: u64,
 }
 
-/// Writes the index of a plan, whole or not at all.
+/// Writes the index of a plan, completely or not at all.
 ///
 /// # Errors
 ///
-/// As the file system's; if it is stopped.
+/// Errors of the file system; [`ErrorKind::Unavailable`] if the write was cancelled.
 pub(super) fn assemble(
     plan: BuildPlan,
     keys: Option<&[String]>,
@@ -51,6 +51,7 @@ pub(super) fn assemble(
     };
     match plan.rows {
         IndexRows::Items(items, trust) => {
+            // A Parquet schema is fixed before the first row, so the items are passed over twice.
             let mut columns = Columns::default();
             for item in &items {
                 columns.learn(&Row::of_item(item)?);
@@ -66,6 +67,7 @@ pub(super) fn assemble(
             }
         }
         IndexRows::Bare(files) => {
+            // All items of bare files have the same fields: one pass suffices.
             let mut columns = Columns::default();
             columns.learn(&bare::sample());
             sheet.start(columns.fields())?;
@@ -114,7 +116,7 @@ pub(super) fn assemble(
 }
 
 fn bare_rows(files: &[(String, Location)], entries: &ArrayRef) -> Result<Vec<Row>> {
-    let lost = || Error::new(ErrorKind::Corrupt, "a journal of another kind");
+    let lost = || Error::new(ErrorKind::Corrupt, "the journal's column is not a struct");
     let entries = Column::new(entries.as_struct_opt().ok_or_else(lost)?)?;
     let numbered = files.iter().enumerate();
     let rows = numbered.map(|(row, (id, location))| {
@@ -125,7 +127,7 @@ fn bare_rows(files: &[(String, Location)], entries: &ArrayRef) -> Result<Vec<Row
     rows.collect()
 }
 
-/// The file as it grows.
+/// The index while it is written.
 struct Sheet<'a> {
     journal: &'a mut Journal,
     assets: Vec<String>,
@@ -147,7 +149,7 @@ impl Sheet<'_> {
         Ok(())
     }
 
-    /// Writes rows: columns of the catalogue, and the entries of the files that `name` finds.
+    /// Writes rows: the columns of the catalogue, and the entries of the files that `name` returns.
     fn write(
         &mut self,
         mut columns: Vec<ArrayRef>,
@@ -162,7 +164,7 @@ impl Sheet<'_> {
             return Ok(());
         };
         let batch = RecordBatch::try_new(Arc::clone(all), columns).map_err(|err| {
-            let message = "items whose columns do not fit together";
+            let message = "the items' columns differ in length or type";
             Error::new(ErrorKind::Corrupt, message).with_source(err)
         })?;
         self.items += rows as u64;
@@ -180,7 +182,7 @@ impl Sheet<'_> {
     }
 }
 
-/// Takes signatures and tokens out of every text of a column.
+/// Removes signatures and tokens from all text of a column, nested columns included: an index is meant to be shared.
 fn without_secrets(array: &ArrayRef) -> ArrayRef {
     if let Some(texts) = array.as_string_opt::<i32>() {
         if !texts.iter().flatten().any(|text| stripped(text).is_some()) {

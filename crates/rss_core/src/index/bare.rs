@@ -1,4 +1,4 @@
-//! Items made of files that no catalogue describes. No IO.
+//! STAC items for files without a catalogue. No IO.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,9 @@ use crate::{
 
 /// The key of the one asset of such an item.
 pub(super) const ASSET: &str = "data";
-/// Returns an id for each location: the file's name, with the path where two share it.
-/// `taken` says which ids are others' already.
+
+/// Returns an id for each location: the file's name; if two share it, the path; else the address.
+/// `taken` returns true for ids that other items already have.
 pub(super) fn ids(locations: &[Location], taken: impl Fn(&str) -> bool) -> Vec<String> {
     let mut names: HashMap<&str, usize> = HashMap::new();
     let mut paths: HashMap<String, usize> = HashMap::new();
@@ -55,11 +56,11 @@ fn path(location: &Location) -> String {
     stem(path.trim_start_matches('/')).to_owned()
 }
 
-/// Makes the item of a file; what only its header tells is missing without one.
+/// Returns the item of a file. Without a header it has no geometry, CRS, shape and transform.
 pub(super) fn row(id: &str, location: &Location, header: Option<&Header>) -> Row {
-    let place = header.and_then(footprint);
-    let bbox = place.as_ref().map(|(_, bbox)| bbox.edges());
-    let geometry = place.as_ref().map(|(geometry, _)| geometry);
+    let extent = header.and_then(footprint);
+    let bbox = extent.as_ref().map(|(_, bbox)| bbox.edges());
+    let geometry = extent.as_ref().map(|(geometry, _)| geometry);
     let time = time_in(location.file_name());
     let href = location.to_href();
     let href = stripped(&href).unwrap_or(href);
@@ -70,7 +71,7 @@ pub(super) fn row(id: &str, location: &Location, header: Option<&Header>) -> Row
         let code = header.crs.as_ref().and_then(Crs::epsg);
         let code = code.map(|code| format!("EPSG:{code}"));
         let size = header.levels.first().map(|level| level.size);
-        // Affine's order: rows of a matrix.
+        // `proj:transform` has the order of the Python package affine (rows of the matrix), not that of GDAL.
         let transform = header.transform.map(|transform| {
             let [a, b, c, d, e, f] = transform.0;
             [b, c, a, e, f, d]
@@ -101,7 +102,7 @@ pub(super) fn row(id: &str, location: &Location, header: Option<&Header>) -> Row
     }
 }
 
-/// Returns a row that has every field which [`row`] makes.
+/// Returns a row with every field of [`row`], from which the columns are inferred.
 pub(super) fn sample() -> Row {
     let item = json!({
         "assets": { ASSET: { "href": "", "type": "", "roles": [""] } },
@@ -118,8 +119,8 @@ pub(super) fn sample() -> Row {
     }
 }
 
-/// Returns the one time that a file's name holds, as `20210103` or `20210103T235959`; none if there is
-/// none, or there are two different days.
+/// Returns the time in a file's name, as `20210103` or `20210103T235959`; none if there is
+/// none, or if there are two different days (acquisition and processing, as in Landsat's names).
 fn time_in(name: &str) -> Option<DateTime<Utc>> {
     let mut found: Option<(NaiveDate, Option<NaiveDateTime>)> = None;
     let is_other = |c: char| !c.is_ascii_digit();
@@ -139,7 +140,7 @@ fn time_in(name: &str) -> Option<DateTime<Utc>> {
         };
         let clock = match run.get(8..14) {
             Some(clock) => Some(clock),
-            // `T` alone joins a day and a time: what follows `_` may be anything.
+            // Only `T` joins a day and a time: the digits after `_` may be anything.
             None if name.as_bytes().get(start + 8) == Some(&b'T') => {
                 name.get(start + 9..start + 15).filter(|_| {
                     !name
@@ -163,7 +164,7 @@ fn time_in(name: &str) -> Option<DateTime<Utc>> {
     Some(time.or_else(|| day.and_hms_opt(0, 0, 0))?.and_utc())
 }
 
-/// Returns the geometry and the box in degrees of an image, if its CRS can be turned into degrees.
+/// Returns the footprint and the bbox in degrees of an image, if its CRS can be transformed to degrees.
 fn footprint(header: &Header) -> Option<(geojson::Geometry, Bbox)> {
     let grid = GeoBox {
         size: header.levels.first()?.size,
@@ -199,15 +200,15 @@ mod tests {
             footprint(&plain).unwrap().1.edges(),
             [10.0, 49.0, 12.0, 50.0]
         );
-        let turned = header(4326, [179.0, 1.0, 0.0, 5.0, 0.0, -1.0], 2, 1);
-        assert!(footprint(&turned).unwrap().1.crosses_antimeridian());
+        let crossing = header(4326, [179.0, 1.0, 0.0, 5.0, 0.0, -1.0], 2, 1);
+        assert!(footprint(&crossing).unwrap().1.crosses_antimeridian());
         let unknown = header(999_999, [0.0, 1.0, 0.0, 0.0, 0.0, -1.0], 1, 1);
         assert_eq!(footprint(&unknown), None);
         let location = Location::parse("s3://b/20210103.tif").unwrap();
         // Columns are those of a row that has all, and of one that has nothing.
         let mut columns = Columns::default();
         columns.learn(&sample());
-        for header in [Some(&plain), Some(&turned), Some(&unknown), None] {
+        for header in [Some(&plain), Some(&crossing), Some(&unknown), None] {
             assert!(columns.holds(&row("a", &location, header)));
         }
     }

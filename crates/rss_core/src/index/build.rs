@@ -1,4 +1,7 @@
-//! Building an index: each header read once, many at once, and nothing lost when it is stopped.
+//! Building an index: each header is read once, many concurrently, and an interrupted build resumes.
+//!
+//! Headers go into the journal as they arrive; the index is written from the journal when all are read. The journal
+//! is removed last, after the index is synced to disk, so a crash at any point loses no more than a few headers.
 
 use std::{
     fmt,
@@ -27,38 +30,38 @@ use crate::{
     session::Session,
 };
 
-/// Files that are read at once, unless another number is asked for.
+/// The default number of files that are read concurrently.
 const CONCURRENCY: usize = 64;
-/// Entries that one record of the journal holds at most.
+/// The most entries of a record of the journal. Many in one record compress well, and cost one write.
 const RECORD_ENTRIES: usize = 64;
 
-type Tell = Arc<dyn Fn(&BuildProgress) + Send + Sync>;
+type ProgressCallback = Arc<dyn Fn(&BuildProgress) + Send + Sync>;
 
-/// How far a build is.
+/// The progress of a build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BuildProgress {
-    /// Files that are finished: read now or by the build before, or failed.
+    /// Finished files: read by this build or by an interrupted one, or failed.
     pub files_done: usize,
     /// All files of the build.
     pub files_total: usize,
     /// Requests of the session so far.
     pub requests: u64,
-    /// Bytes that the session received so far.
+    /// Bytes that the session has received so far.
     pub bytes: u64,
 }
 
-/// What a build did.
+/// The report of a build.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BuildReport {
-    /// Files that were to be read, each once.
+    /// Files of the build, each counted once.
     pub files: usize,
-    /// Those that have an entry now.
+    /// Files with an entry in the index.
     pub ok: usize,
-    /// Those of them that an unfinished build had read.
+    /// Of these, files that an interrupted build had read.
     pub resumed: usize,
-    /// Those that have none, and why, by location. The index holds their items without an entry.
+    /// Files without an entry, with the error, by location. The index holds their items without an entry.
     pub failed: Vec<Failed>,
     /// Items of the index.
     pub items: u64,
@@ -76,9 +79,9 @@ pub struct BuildReport {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Failed {
-    /// Where it is, without query string or credentials.
+    /// Its location, without query string or credentials.
     pub location: String,
-    /// What went wrong.
+    /// The error.
     pub error: Error,
 }
 
@@ -89,7 +92,7 @@ pub struct Builder {
     session: Session,
     assets: Option<Vec<String>>,
     concurrency: usize,
-    progress: Option<Tell>,
+    progress: Option<ProgressCallback>,
     append_to: Option<PathBuf>,
 }
 
@@ -103,30 +106,29 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// What an index is built of.
+/// The input of a build.
 #[derive(Clone, Debug)]
 pub struct BuildSource(Input);
 
 impl BuildSource {
-    /// Takes items as they are, whose asset hrefs are absolute and name what `trust` allows.
+    /// Takes STAC items. Their asset hrefs must be absolute, of a scheme that `trust` allows.
     pub fn items(items: ItemCollection, trust: Trust) -> Self {
         Self(Input::Items(items.items, trust))
     }
 
-    /// Takes files that no catalogue describes. Each becomes an item with one asset, `data`: its id is
-    /// the file's name, or its path where two files share a name; its place is read from the header, if
-    /// its CRS can be turned into degrees; its time from the name, if that holds just one.
+    /// Takes files without a catalogue. Each becomes an item with one asset, `data`: its id is
+    /// the file's name, or its path if two files share a name; its geometry comes from the header, if
+    /// its CRS can be transformed to degrees; its datetime from the name, if that holds exactly one date.
     pub fn locations(locations: impl IntoIterator<Item = Location>) -> Self {
         Self(Input::Locations(locations.into_iter().collect()))
     }
 
-    /// Takes all files below a prefix of a bucket, or a local folder, that end as TIFFs do. Costs a
-    /// listing.
+    /// Takes all files with the extension of a TIFF below a prefix of a bucket or a local folder. Costs a listing.
     pub fn prefix(prefix: Location) -> Self {
         Self(Input::Prefix(prefix))
     }
 
-    /// Takes the items of a stac-geoparquet file; their columns stay as they are.
+    /// Takes the items of a stac-geoparquet file; its columns are copied unchanged, without secrets.
     pub fn parquet(path: impl Into<PathBuf>) -> Self {
         Self(Input::Parquet(path.into()))
     }
@@ -139,7 +141,7 @@ impl From<&QueryResult> for BuildSource {
 }
 
 impl Builder {
-    /// Starts a builder: all assets that are GeoTIFFs, 64 files at once.
+    /// Returns a builder with the defaults: all assets that are GeoTIFFs, 64 files concurrently.
     pub fn new(session: &Session) -> Self {
         Self {
             session: session.clone(),
@@ -150,27 +152,27 @@ impl Builder {
         }
     }
 
-    /// Indexes these assets only. By default those that are GeoTIFFs, by media type or else by their
-    /// ending, and no thumbnails. Files without a catalogue have the one asset `data`.
+    /// Indexes these assets only. The default is assets that are GeoTIFFs, by media type or else by file extension,
+    /// except thumbnails. Files without a catalogue have one asset, `data`.
     pub fn assets(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.assets = Some(keys.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Sets how many files are read at once (at least 1).
+    /// Sets how many files are read concurrently (at least 1).
     pub fn concurrency(mut self, files: usize) -> Self {
         self.concurrency = files.max(1);
         self
     }
 
-    /// Calls `tell` whenever a file is finished.
-    pub fn progress(mut self, tell: impl Fn(&BuildProgress) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(tell));
+    /// Calls `callback` whenever a file is finished.
+    pub fn progress(mut self, callback: impl Fn(&BuildProgress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(callback));
         self
     }
 
-    /// Adds to an index: what it holds is kept, and files that it knows are not asked for. An item that
-    /// is there already is replaced, but for assets that only the old one has.
+    /// Appends to an index: its entries stay, and files that have one are not read again. An item that the index
+    /// already holds is replaced, except for assets that only the old one has.
     pub fn append_to(mut self, existing: impl Into<PathBuf>) -> Self {
         self.append_to = Some(existing.into());
         self
@@ -178,18 +180,18 @@ impl Builder {
 
     /// Reads the header of each file and writes the index to `output`.
     ///
-    /// What was read is kept in `<output>.partial` until the index is there. A build that was stopped,
-    /// by dropping the future or by the end of the process, goes on from there when it is started with
-    /// the same inputs again; files that failed are tried again. The index appears whole or not at all.
+    /// Headers are stored in a journal, `<output>.partial`, until the index is complete. An interrupted build (a
+    /// dropped future, a killed process) resumes from it when it is started again with the same inputs; files
+    /// that failed are tried again. The index appears complete or not at all.
     ///
-    /// Costs one request for each file in the usual case. Memory is bounded by what the inputs take, some
-    /// dozens of bytes for each file, and a row group.
+    /// Costs one request for each file in the usual case. Memory is that of the inputs, some
+    /// dozens of bytes for each file, and of one row group.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if there is nothing to index; [`ErrorKind::InvalidInput`] if another
-    /// build's remains are in the way; [`ErrorKind::Corrupt`] for a file of stac-geoparquet, or an index to add to, that is none;
-    /// as the file system's and, for a listing, the store's. What happens to single files is in the
+    /// [`ErrorKind::NotFound`] if there is nothing to index; [`ErrorKind::InvalidInput`] if the journal belongs to
+    /// another build; [`ErrorKind::Corrupt`] if the input is not stac-geoparquet, or the index to append to is not an
+    /// index; errors of the file system and, for a listing, of the store. Errors of single files are in the
     /// report.
     pub async fn build(
         &self,
@@ -209,11 +211,13 @@ impl Builder {
         if plan.is_empty() && self.append_to.is_none() {
             return Err(Error::new(ErrorKind::NotFound, "nothing to index"));
         }
+        // The digest covers all files of the plan: a journal of other inputs is refused, not silently mixed in.
         let partial = partial_of(output);
         let digest = plan.digest;
         let journal = on_disk(move |_| Journal::open(&partial, &digest)).await?;
         let mut jobs = std::mem::take(&mut plan.jobs);
         let files = jobs.len() + plan.refused.len();
+        // Failed files are not in the journal, so a resumed build tries them again.
         jobs.retain(|job| !journal.holds(job.name));
         let resumed = files - plan.refused.len() - jobs.len();
         let refused = plan.refused.drain(..);
@@ -221,7 +225,7 @@ impl Builder {
             .map(|(location, error)| Failed { location, error })
             .collect();
         let progress = Progress {
-            tell: self.progress.clone(),
+            callback: self.progress.clone(),
             session: self.session.clone(),
             files_total: files,
             files_done: resumed + failed.len(),
@@ -239,12 +243,14 @@ impl Builder {
                     (written.items, written.bytes)
                 }
                 Some(existing) => {
+                    // The new items become an index of their own first, so that `append` and `merge` share one rule.
                     let fresh = temporary(&to)?;
                     assemble(plan, keys.as_deref(), &mut journal, fresh.path(), stop)?;
                     let info = merge_indexes(&[existing.as_path(), fresh.path()], &to, stop)?;
                     (info.items, info.bytes)
                 }
             };
+            // Last: the index is synced and in its final path, so a crash before this only leaves a stale journal.
             journal.remove()?;
             Ok(written)
         })
@@ -263,7 +269,7 @@ impl Builder {
         })
     }
 
-    /// Reads headers into the journal.
+    /// Reads headers into the journal, and returns it when all are written.
     async fn read(
         &self,
         jobs: Vec<HeaderJob>,
@@ -271,24 +277,31 @@ impl Builder {
         failed: &mut Vec<Failed>,
         mut progress: Progress,
     ) -> Result<Journal> {
+        // Bounded: a slow disk slows the requests down instead of filling memory.
         let (send, receive) = mpsc::channel(2 * RECORD_ENTRIES);
-        // It ends with the channel: where this future is dropped, with what had arrived by then.
-        let writer = tokio::task::spawn_blocking(move || keep(journal, receive));
+        // The writer ends when the channel closes. If this future is dropped it still writes the entries that had
+        // arrived, so the next build does not request them again.
+        let writer = tokio::task::spawn_blocking(move || write_journal(journal, receive));
         let mut jobs = jobs.into_iter();
-        // Dropped with this future: that cancels what is under way.
+        // Dropped with this future, which aborts the running reads.
         let mut running = JoinSet::new();
         for job in jobs.by_ref().take(self.concurrency) {
             running.spawn(entry(self.session.clone(), job));
         }
-        progress.tell();
+        progress.report();
+        // One task ends, one starts: the number of concurrent reads stays constant until the jobs run out.
         while let Some(done) = running.join_next().await {
             if let Some(job) = jobs.next() {
                 running.spawn(entry(self.session.clone(), job));
             }
-            let (name, location, read) = done
-                .map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the build was lost"))?;
+            let (name, location, read) = done.map_err(|_| {
+                Error::new(
+                    ErrorKind::Unavailable,
+                    "a task of the build panicked or was cancelled",
+                )
+            })?;
             match read {
-                // The writer is gone only if it failed; its error follows.
+                // The receiver is closed only if the writer failed; its error is returned below.
                 Ok(entry) => {
                     if send.send((name, entry)).await.is_err() {
                         break;
@@ -300,17 +313,21 @@ impl Builder {
                 }),
             }
             progress.files_done += 1;
-            progress.tell();
+            progress.report();
         }
         drop(send);
-        writer
-            .await
-            .map_err(|_| Error::new(ErrorKind::Unavailable, "the journal of the build was lost"))?
+        writer.await.map_err(|_| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "the journal's task panicked or was cancelled",
+            )
+        })?
     }
 }
 
-/// Reads what an index keeps of one file.
+/// Reads the index entry of one file: its version and header.
 pub(super) async fn entry(session: Session, job: HeaderJob) -> (Name, Location, Result<Entry>) {
+    // Only the COG reader has entries. A file that it cannot read fails here, instead of falling back to GDAL.
     let mut options = OpenOptions::new().with_backend(Backend::Cog);
     if let Some(bytes) = job.header_bytes {
         options = options.with_header_bytes(bytes);
@@ -326,8 +343,11 @@ pub(super) async fn entry(session: Session, job: HeaderJob) -> (Name, Location, 
     (job.name, job.location, read)
 }
 
-/// Appends what arrives, as many at once as are there.
-fn keep(mut journal: Journal, mut arriving: mpsc::Receiver<(Name, Entry)>) -> Result<Journal> {
+/// Appends entries as they arrive. Whatever is in the channel becomes one record: larger ones when the disk is slow.
+fn write_journal(
+    mut journal: Journal,
+    mut arriving: mpsc::Receiver<(Name, Entry)>,
+) -> Result<Journal> {
     while let Some(first) = arriving.blocking_recv() {
         let mut entries = vec![first];
         while entries.len() < RECORD_ENTRIES
@@ -341,17 +361,17 @@ fn keep(mut journal: Journal, mut arriving: mpsc::Receiver<(Name, Entry)>) -> Re
 }
 
 struct Progress {
-    tell: Option<Tell>,
+    callback: Option<ProgressCallback>,
     session: Session,
     files_total: usize,
     files_done: usize,
 }
 
 impl Progress {
-    fn tell(&self) {
-        if let Some(tell) = &self.tell {
+    fn report(&self) {
+        if let Some(callback) = &self.callback {
             let traffic = self.session.traffic();
-            tell(&BuildProgress {
+            callback(&BuildProgress {
                 files_done: self.files_done,
                 files_total: self.files_total,
                 requests: traffic.requests,

@@ -1,4 +1,4 @@
-//! Whether the files of an index are still what it says: one small request for each.
+//! Checking an index: one small request for each file tells whether it still has the indexed version.
 
 use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
@@ -20,20 +20,20 @@ use crate::{
     store::Object,
 };
 
-/// Files that are asked for at once.
+/// The default number of concurrent requests.
 const CONCURRENCY: usize = 64;
 
-/// How an index is checked.
+/// Options of a check.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct CheckOptions {
-    /// Asks for so many files only, spread evenly over the index; none is all.
+    /// Checks only so many files, spread evenly over the index; none is all.
     pub sample: Option<usize>,
-    /// Reads the headers of changed files again, and puts them into the index.
+    /// Reads the headers of changed files again, and writes them into the index.
     pub update: bool,
-    /// Files at once; none is 64.
+    /// Concurrent requests; none is 64.
     pub concurrency: Option<usize>,
-    tell: Option<Arc<dyn Fn(usize, usize) + Send + Sync>>,
+    progress: Option<Arc<dyn Fn(usize, usize) + Send + Sync>>,
 }
 
 impl fmt::Debug for CheckOptions {
@@ -47,68 +47,71 @@ impl fmt::Debug for CheckOptions {
 }
 
 impl CheckOptions {
-    /// Asks for all files and changes nothing.
+    /// Checks all files and changes nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for so many files only.
+    /// Checks only so many files, spread evenly over the index.
     #[must_use]
     pub fn with_sample(mut self, files: usize) -> Self {
         self.sample = Some(files);
         self
     }
 
-    /// Brings the entries of changed files up to date.
+    /// Updates the entries of changed files.
     #[must_use]
     pub fn with_update(mut self) -> Self {
         self.update = true;
         self
     }
 
-    /// Sets how many files are asked for at once (at least 1).
+    /// Sets the number of concurrent requests (at least 1).
     #[must_use]
     pub fn with_concurrency(mut self, files: usize) -> Self {
         self.concurrency = Some(files.max(1));
         self
     }
 
-    /// Calls `tell` after each file with the files done, and all of them.
+    /// Calls `callback` after each file with the number of files done and of all files.
     #[must_use]
-    pub fn with_progress(mut self, tell: impl Fn(usize, usize) + Send + Sync + 'static) -> Self {
-        self.tell = Some(Arc::new(tell));
+    pub fn with_progress(
+        mut self,
+        callback: impl Fn(usize, usize) + Send + Sync + 'static,
+    ) -> Self {
+        self.progress = Some(Arc::new(callback));
         self
     }
 }
 
-/// What a check found.
+/// The report of a check.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Files that were asked for.
+    /// Files that were checked.
     pub checked: usize,
-    /// Files that are what the index says.
+    /// Files that still have the indexed version.
     pub ok: usize,
-    /// Files that are others now.
+    /// Files that have another version.
     pub changed: Vec<Location>,
-    /// Files that are gone.
+    /// Files that do not exist any more.
     pub missing: Vec<Location>,
-    /// Files that could not be asked for, or whose new header could not be read; the kind of the error
-    /// tells denied from unreachable.
+    /// Files that could not be checked, or whose new header could not be read; the kind of the error
+    /// distinguishes denied from unreachable.
     pub failed: Vec<Failed>,
-    /// Entries that were brought up to date.
+    /// Entries that were updated.
     pub updated: usize,
 }
 
-/// Asks whether the files of an index are still what it says. Costs one request of one byte for each;
+/// Checks whether the files of an index still have the indexed version. Costs one request of one byte for each file;
 /// with [`CheckOptions::with_update`] one more for each that changed.
 ///
-/// What a request cannot tell is not told: a file without ETag that was replaced by one of the same
-/// size within the same second.
+/// Versions are compared by ETag, size and modification time. A file without ETag that was replaced by one of the
+/// same size within the same second is not detected.
 ///
 /// # Errors
 ///
-/// As [`Index::open`]. What happens to single files is in the report. An update is written whole or not
+/// As [`Index::open`]. Errors of single files are in the report. An update is written completely or not
 /// at all.
 pub async fn check(
     session: &Session,
@@ -139,8 +142,8 @@ pub async fn check(
                 error,
             }),
         }
-        if let Some(tell) = &options.tell {
-            tell(report.checked, total);
+        if let Some(callback) = &options.progress {
+            callback(report.checked, total);
         }
     }
     drop(asked);
@@ -180,7 +183,7 @@ pub async fn check(
     Ok(report)
 }
 
-/// Lists the files of an index, each once.
+/// Lists the files of an index, each once, or an even sample of them.
 fn listed(path: &Path, sample: Option<usize>) -> Result<Vec<(Location, Version)>> {
     let index = Index::open(path)?;
     let mut seen = std::collections::HashSet::new();
@@ -195,16 +198,16 @@ fn listed(path: &Path, sample: Option<usize>) -> Result<Vec<(Location, Version)>
         return Ok(files);
     };
     if sample == 0 {
-        let message = "a sample of 0 files, expected 1 at least";
+        let message = "a sample of 0 files, expected at least 1";
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     let (count, sample) = (files.len(), sample.min(files.len()));
-    let mut place = 0;
+    let mut number = 0;
     files.retain(|_| {
-        // The number of samples up to a place grows at evenly spread places.
-        let before = place * sample / count.max(1);
-        place += 1;
-        place * sample / count.max(1) > before
+        // floor(number * sample / count) grows by one at evenly spaced files, `sample` times in all.
+        let before = number * sample / count.max(1);
+        number += 1;
+        number * sample / count.max(1) > before
     });
     Ok(files)
 }

@@ -1,8 +1,8 @@
-//! Between the places of tiles and what an index keeps of them: sizes, and the gaps between. No IO.
+//! Delta encoding of tile offsets in an index: byte counts, and the gaps between tiles. No IO.
 //!
-//! Tiles mostly lie one behind the other, so that the gaps are one number over and over and take no
-//! room. A gap is where a tile starts, less where the stored tile before it in the list ends; of the
-//! first stored tile it is the offset itself. A tile that is not stored has size 0 and gap 0. The
+//! Tiles are mostly contiguous in a file, so that the gaps repeat one number and compress to almost nothing. A gap is
+//! the offset of a tile minus the end of the stored tile before it in the list; of the
+//! first stored tile it is the offset itself. A sparse tile has size 0 and gap 0. The
 //! offset of a stored tile is thus the sum of all gaps up to it and of all sizes before it.
 
 use crate::reader::Tiles;
@@ -11,16 +11,16 @@ use crate::reader::Tiles;
 ///
 /// # Errors
 ///
-/// What cannot be kept: lists of two lengths, or numbers past 2^63.
+/// What was expected: lists of equal length, and numbers below 2^63.
 pub(super) fn pack(
     tiles: &Tiles,
     byte_counts: &mut Vec<i64>,
     gaps: &mut Vec<i64>,
 ) -> Result<(), &'static str> {
     if tiles.offsets.len() != tiles.byte_counts.len() {
-        return Err("as many offsets of tiles as sizes");
+        return Err("as many tile offsets as byte counts");
     }
-    let large = "offsets and sizes of tiles below 2^63";
+    let large = "tile offsets and byte counts below 2^63";
     let mut end = 0_i64;
     for (&offset, &bytes) in tiles.offsets.iter().zip(&tiles.byte_counts) {
         if offset == 0 || bytes == 0 {
@@ -30,7 +30,7 @@ pub(super) fn pack(
         }
         let offset = i64::try_from(offset).map_err(|_| large)?;
         let bytes = i64::try_from(bytes).map_err(|_| large)?;
-        // Neither is negative: the difference fits.
+        // Both are at least 0, so the difference cannot overflow. It is negative where tiles are not in file order.
         gaps.push(offset - end);
         byte_counts.push(bytes);
         end = offset.checked_add(bytes).ok_or(large)?;
@@ -38,7 +38,7 @@ pub(super) fn pack(
     Ok(())
 }
 
-/// Returns the tiles that sizes and gaps describe.
+/// Decodes byte counts and gaps. An index may come from anyone: each sum is checked.
 ///
 /// # Errors
 ///
@@ -63,11 +63,11 @@ pub(super) fn unpack(byte_counts: &[i64], gaps: &[i64]) -> Result<Tiles, &'stati
         let offset = end
             .checked_add_signed(gap)
             .filter(|&offset| offset > 0)
-            .ok_or("`gaps` that lead to places inside a file")?;
+            .ok_or("`gaps` that lead to positive offsets")?;
         end = offset
             .checked_add(bytes)
             .filter(|&end| i64::try_from(end).is_ok())
-            .ok_or("tiles that end before 2^63")?;
+            .ok_or("tiles that end below 2^63")?;
         offsets.push(offset);
         sizes.push(bytes);
     }
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(sizes, [10, 0, 5, 7]);
         assert_eq!(gaps, [100, 0, 8, -73]);
         assert_eq!(unpack(&sizes, &gaps).unwrap(), tiles);
-        // What SQL does: sums of all gaps so far, and of the sizes before.
+        // As in SQL (`docs/INDEX.md`): running sums of the gaps so far and of the sizes before.
         let offset = |n: usize| gaps[..=n].iter().sum::<i64>() + sizes[..n].iter().sum::<i64>();
         assert_eq!((offset(0), offset(2), offset(3)), (100, 118, 50));
     }

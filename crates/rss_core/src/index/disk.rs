@@ -1,4 +1,4 @@
-//! Work on files of an index: it runs where waiting is allowed, and stops when nobody waits for it.
+//! Blocking work on files of an index: it runs on tokio's blocking threads, and stops when its future is dropped.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use std::{
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Returns the journal's path.
+/// Returns the path of the journal of an index.
 pub(super) fn partial_of(output: &Path) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
     name.push(".partial");
@@ -24,7 +24,7 @@ pub(super) fn folder_of(output: &Path) -> &Path {
     }
 }
 
-/// Whether nobody waits any more for what is written.
+/// A flag that tells blocking work that its future was dropped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
@@ -33,34 +33,44 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// Checks the flag. A blocking thread cannot be aborted from outside, so a writer checks it between batches, and
+    /// removes its temporary file.
+    ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`] if nobody waits: a thread cannot be ended from outside, so what writes
-    /// asks, and clears up.
+    /// [`ErrorKind::Unavailable`] if the future was dropped.
     pub(super) fn check(&self) -> Result<()> {
         match self.0.load(Ordering::Relaxed) {
-            true => Err(Error::new(ErrorKind::Unavailable, "nobody waits for it")),
+            true => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the write was cancelled",
+            )),
             false => Ok(()),
         }
     }
 }
 
-/// Stops the work when the future that waits for it is dropped.
-struct Waiting(Stop);
+/// Sets the flag when the future that waits for the work is dropped.
+struct SetOnDrop(Stop);
 
-impl Drop for Waiting {
+impl Drop for SetOnDrop {
     fn drop(&mut self) {
         self.0.set();
     }
 }
 
-/// Runs what reads and writes files where waiting is allowed.
+/// Runs work that reads and writes files on a blocking thread.
 pub(super) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce(&Stop) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let stop = Stop::default();
-    let _waiting = Waiting(stop.clone());
+    let _guard = SetOnDrop(stop.clone());
     tokio::task::spawn_blocking(move || work(&stop))
         .await
-        .map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the file system was lost"))?
+        .map_err(|_| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "a blocking task panicked or was cancelled",
+            )
+        })?
 }

@@ -1,22 +1,24 @@
-//! Entries as they are read: some rows of a row group at a time.
+//! A lazy iterator over entries, which reads some rows of a row group at a time.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use arrow_array::{Array, StringArray, cast::AsArray};
 use chrono::{DateTime, Utc};
 
 use super::{
+    journal::address,
     open::{Index, href_column},
     schema::{ASSETS, column_of},
     select::{Select, micros_at},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
+    location::Location,
     reader::Entry,
 };
 
-/// Entries that are read at once.
-pub(super) const ROWS_AT_ONCE: usize = 64;
+/// Rows of a batch: an entry with many tiles is large in memory.
+const ROWS_AT_ONCE: usize = 64;
 
 /// One file of an index, with the item and the asset it belongs to.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,23 +30,23 @@ pub struct Indexed {
     pub collection: Option<String>,
     /// The asset's key.
     pub asset: String,
-    /// When the item is: its time, or where it has none, the start of its time; none if it has neither.
+    /// The item's `datetime`, else its `start_datetime`; none if it has neither.
     pub datetime: Option<DateTime<Utc>>,
-    /// Where the file is, and what is known of it.
+    /// The location, version and header of the file.
     pub entry: Entry,
 }
 
-/// Entries of an index as they are read; made by [`Index::entries`].
+/// A lazy iterator over entries of an index, returned by [`Index::entries`].
 #[derive(Debug)]
 pub struct Entries<'a> {
     index: &'a Index,
     select: Select,
-    /// Those of the selection, to be looked up.
+    /// The ids of the selection, as a set: rows are preselected by hash, so each id is compared again.
     ids: Option<HashSet<String>>,
     assets: Vec<String>,
-    /// The row group to look at next.
+    /// The next row group.
     group: usize,
-    /// Rows of the row group before it that are still to be read.
+    /// Rows of the row group before it that are not read yet.
     rows: VecDeque<usize>,
     ready: VecDeque<Indexed>,
     failed: bool,
@@ -85,8 +87,88 @@ impl Iterator for Entries<'_> {
     }
 }
 
+impl Index {
+    /// Returns the entry of one asset of an item; none if the index does not have it. If several collections have
+    /// an item of this id, the first one in the file is taken.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if the file is damaged.
+    pub fn entry(&self, item: &str, asset: &str) -> Result<Option<Entry>> {
+        let select = Select::all().with_ids([item]).with_assets([asset]);
+        let first = self.entries(&select)?.next().transpose()?;
+        Ok(first.map(|found| found.entry))
+    }
+
+    /// Returns entries, in the order of the file: items, then assets by key. They are read lazily, in small
+    /// batches.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if the file is damaged.
+    pub fn entries(&self, select: &Select) -> Result<Entries<'_>> {
+        let wanted = |key: &&str| {
+            let keys = select.assets.as_ref();
+            keys.is_none_or(|keys| keys.iter().any(|one| one == key))
+        };
+        let assets: Vec<String> = self.keys().filter(wanted).map(str::to_owned).collect();
+        Ok(Entries::new(self, select.clone(), assets))
+    }
+
+    /// Finds entries by the locations of their files, one for each location requested. Signatures and
+    /// tokens are ignored in the comparison; an entry's location is the requested one. Costs the column of addresses,
+    /// and the pages of the entries found.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if the file is damaged.
+    pub fn find(&self, locations: &[Location]) -> Result<Vec<Option<Entry>>> {
+        let mut found: Vec<Option<Entry>> = vec![None; locations.len()];
+        let mut wanted: HashMap<String, Vec<usize>> = HashMap::new();
+        for (number, location) in locations.iter().enumerate() {
+            wanted.entry(address(location)).or_default().push(number);
+        }
+        for group in 0..self.table.groups() {
+            for asset in self.keys() {
+                let column = column_of(asset);
+                let mut hits: Vec<(usize, &[usize])> = Vec::new();
+                for (row, href) in self.hrefs(group, asset)? {
+                    let numbers = self
+                        .location(&href)
+                        .ok()
+                        .and_then(|at| wanted.get(&address(&at)));
+                    if let Some(numbers) = numbers {
+                        hits.push((row, numbers));
+                    }
+                }
+                for hits in hits.chunks(ROWS_AT_ONCE) {
+                    let rows: Vec<usize> = hits.iter().map(|(row, _)| *row).collect();
+                    let mask = self.table.mask(&[&[column.as_str()]]);
+                    let batch = self.table.rows_of(group, &mask, &rows)?;
+                    let entries = self.column(&batch, &column)?;
+                    for (row, (_, numbers)) in hits.iter().enumerate() {
+                        for &number in *numbers {
+                            let (Some(slot), Some(location)) =
+                                (found.get_mut(number), locations.get(number))
+                            else {
+                                continue;
+                            };
+                            if slot.is_none() {
+                                *slot = entries
+                                    .entry(row, location.clone())
+                                    .map_err(|err| err.at(self.table.path().display()))?;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
 impl<'a> Entries<'a> {
-    pub(super) fn new(index: &'a Index, select: Select, assets: Vec<String>) -> Self {
+    fn new(index: &'a Index, select: Select, assets: Vec<String>) -> Self {
         Self {
             index,
             ids: select.ids.as_ref().map(|ids| ids.iter().cloned().collect()),
@@ -192,7 +274,7 @@ mod tests {
         reader::{Header, Image, Tiles, Version},
     };
 
-    /// rustac writes times in milliseconds, and a build keeps the columns of what it is made of.
+    /// rustac writes times in milliseconds, and a build copies the columns of its input.
     #[test]
     fn a_time_in_milliseconds_is_a_time() {
         let side = Size {

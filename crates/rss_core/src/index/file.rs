@@ -1,5 +1,5 @@
-//! The Parquet file as it is written: how columns are stored, what its metadata says, and that it is
-//! whole or not there.
+//! Writing the Parquet file: the encoding of each column, the metadata, and an atomic rename, so that the file is
+//! complete or absent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,21 +36,22 @@ use crate::{
     store::of_io,
 };
 
-/// Items of a row group: what is looked through for one id, and what the footer names the columns of.
+/// Items of a row group. A look-up by id reads the ids of one group; smaller groups mean a larger footer, which every
+/// open reads.
 const GROUP_ROWS: usize = 8192;
-/// Bytes of a row group, which are held in memory until it is written.
+/// Bytes of a row group: a group is buffered in memory until it is complete.
 const GROUP_BYTES: usize = 64 << 20;
-/// Rows of a page of most columns.
+/// Rows of a page of most columns: an entry costs one page of each column.
 const PAGE_ROWS: usize = 1024;
 const PAGE_BYTES: usize = 64 << 10;
-/// Values after which a page may end, at the end of a row.
+/// Values between checks whether a page is full: a page ends at the end of a row after so many.
 const STEP_VALUES: usize = 256;
-/// Bytes of the distinct values of a column and row group; a column with more stores them plainly.
+/// Bytes of a dictionary page; a column with more distinct values in a row group is stored plain.
 const DISTINCT_BYTES: usize = 32 << 10;
-/// Tiles of a row that shares no page with others.
+/// A row with more tiles than this has pages of its own.
 const LARGE_TILES: usize = 4096;
 
-/// What the file's metadata says of the index.
+/// The value of `rss:index` in the file's metadata, as JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Said {
     pub(super) version: u32,
@@ -61,7 +62,7 @@ pub(super) struct Said {
     pub(super) crosses_antimeridian: bool,
 }
 
-/// What an index holds of one asset.
+/// The number of files and tiles of one asset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Count {
     #[serde(default)]
@@ -70,7 +71,7 @@ pub(super) struct Count {
     pub(super) tiles: u64,
 }
 
-/// A file that is being written beside the one it becomes.
+/// Writes a temporary file beside the output, and renames it when it is complete.
 pub(super) struct Writer {
     writer: ArrowWriter<BufWriter<File>>,
     temp: NamedTempFile,
@@ -82,11 +83,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts a file that will be at `output`, unless it is stopped before.
+    /// Creates the temporary file of `output`.
     ///
     /// # Errors
     ///
-    /// As [`temporary`]; [`ErrorKind::Unsupported`] if a column cannot be stored.
+    /// As [`temporary`]; [`ErrorKind::Unsupported`] if Parquet cannot store a column.
     pub(super) fn create(output: &Path, columns: SchemaRef, stop: &Stop) -> Result<Self> {
         let wrong = |err: io::Error| of_io(&err).at(output.display());
         let temp = temporary(output)?;
@@ -103,7 +104,7 @@ impl Writer {
         };
         let options = ArrowWriterOptions::new()
             .with_properties(properties(&columns)?)
-            // Parquet's own types say all that is needed.
+            // Parquet's logical types suffice. An embedded Arrow schema would make the footer larger.
             .with_skip_arrow_metadata(true);
         let file = BufWriter::with_capacity(1 << 20, file);
         let writer = ArrowWriter::try_new_with_options(file, columns, options).map_err(fault)?;
@@ -122,12 +123,13 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As the file system's; if it is stopped.
+    /// Errors of the file system; [`ErrorKind::Unavailable`] if the write was cancelled.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.stop.check()?;
         self.count(batch);
         let mut from = 0;
-        // A page ends where a call ends: a row with very many tiles has pages of its own.
+        // The Parquet writer may end a page only between calls, so a row with very many tiles is written in a call of
+        // its own: a reader of its neighbours need not decode its tiles.
         for large in large_rows(batch) {
             for (start, end) in [(from, large), (large, large + 1)] {
                 if start < end {
@@ -144,7 +146,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes what the file's metadata will say.
+    /// Counts files and tiles, and collects geometry types and bbox for the file's metadata.
     fn count(&mut self, batch: &RecordBatch) {
         for (asset, count) in &mut self.said.assets {
             let column = batch.column_by_name(&schema::column_of(asset));
@@ -175,6 +177,8 @@ impl Writer {
                 continue;
             }
             let [west, south, east, north] = edges.map(|edge| edge.value(row));
+            // GeoJSON: a bbox across the antimeridian has its west larger than its east. The union of such boxes with
+            // others is taken as all longitudes.
             let crosses = west > east;
             self.said.crosses_antimeridian |= crosses;
             let (west, east) = if crosses {
@@ -192,11 +196,12 @@ impl Writer {
         }
     }
 
-    /// Ends the file and puts it in its place; returns its size in bytes.
+    /// Finishes the file and renames it to the output; returns its size in bytes.
     ///
     /// # Errors
     ///
-    /// As the file system's; if it is stopped. Nothing is left then.
+    /// Errors of the file system; [`ErrorKind::Unavailable`] if the write was cancelled. The temporary file is
+    /// removed then.
     pub(super) fn finish(mut self) -> Result<u64> {
         let geo = json!({
             "version": "1.1.0",
@@ -221,7 +226,11 @@ impl Writer {
             column.remove("bbox");
         }
         let said = serde_json::to_string(&self.said).map_err(|err| {
-            Error::new(ErrorKind::InvalidInput, "a key that is no text").with_source(err)
+            Error::new(
+                ErrorKind::InvalidInput,
+                "the index's metadata cannot be written as JSON",
+            )
+            .with_source(err)
         })?;
         let stac = json!({ "version": "1.0.0" });
         for (key, value) in [
@@ -239,15 +248,16 @@ impl Writer {
     }
 }
 
-/// Makes a file beside the one that it becomes, as readable as any other.
+/// Creates a temporary file in the folder of `output`, since a rename is atomic only within a file system. Its mode is
+/// that of ordinary files, not the private one of temporary files.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] if `output` is there and is no regular file: a folder, a device or a pipe
-/// cannot be replaced by a file; as the file system's.
+/// [`ErrorKind::InvalidInput`] if `output` exists and is not a regular file: a folder, a device or a pipe
+/// cannot be replaced by a file; errors of the file system.
 pub(super) fn temporary(output: &Path) -> Result<NamedTempFile> {
     if output.metadata().is_ok_and(|there| !there.is_file()) {
-        let message = "what is there is no regular file, and is not replaced by one";
+        let message = "the output exists and is not a regular file";
         return Err(Error::new(ErrorKind::InvalidInput, message).at(output.display()));
     }
     let name = output.file_name().and_then(|name| name.to_str());
@@ -260,17 +270,18 @@ pub(super) fn temporary(output: &Path) -> Result<NamedTempFile> {
     made.map_err(|err| of_io(&err).at(output.display()))
 }
 
-/// Puts a finished file in its place, so that it is there whole or not at all; returns its size.
+/// Syncs a finished temporary file and renames it to `output`, so that it is complete or absent after a crash; returns
+/// its size.
 ///
 /// # Errors
 ///
-/// As the file system's; the file is removed then.
+/// Errors of the file system; the temporary file is removed then.
 pub(super) fn keep(temp: NamedTempFile, output: &Path) -> Result<u64> {
     let wrong = |err: io::Error| of_io(&err).at(output.display());
     temp.as_file().sync_all().map_err(wrong)?;
     let bytes = temp.as_file().metadata().map_err(wrong)?.len();
     temp.persist(output).map_err(|err| wrong(err.error))?;
-    // The name is on disk only when its folder is. Not every system can do this.
+    // The rename is durable only when the folder is synced. Not every system can sync a folder: errors are ignored.
     if let Some(folder) = output.parent().filter(|folder| folder.is_dir())
         && let Ok(folder) = File::open(folder)
     {
@@ -283,7 +294,7 @@ fn fault(err: parquet::errors::ParquetError) -> Error {
     Error::new(ErrorKind::Unavailable, "the index cannot be written").with_source(err)
 }
 
-/// Returns where the tiles of each row end, over all images, after where the first row's start.
+/// Returns the offsets of the rows' tiles in the list of all tiles of a column: one more than there are rows.
 fn tiles_before(column: &StructArray) -> Option<Vec<usize>> {
     let levels: &ListArray = column.column_by_name("levels")?.as_list_opt()?;
     let images = levels.values().as_struct_opt()?;
@@ -299,7 +310,7 @@ fn tiles_before(column: &StructArray) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// Lists the rows that have very many tiles in one of their files.
+/// Returns the rows with very many tiles in one of their files.
 fn large_rows(batch: &RecordBatch) -> BTreeSet<usize> {
     let mut large = BTreeSet::new();
     let all = batch.schema();
@@ -316,7 +327,7 @@ fn large_rows(batch: &RecordBatch) -> BTreeSet<usize> {
     large
 }
 
-/// Returns how each column is stored.
+/// Returns the encoding and compression of each column.
 fn properties(columns: &SchemaRef) -> Result<WriterProperties> {
     let parquet = ArrowSchemaConverter::new()
         .convert(columns)
@@ -334,7 +345,7 @@ fn properties(columns: &SchemaRef) -> Result<WriterProperties> {
         .set_data_page_size_limit(PAGE_BYTES)
         .set_write_batch_size(STEP_VALUES)
         .set_dictionary_page_size_limit(DISTINCT_BYTES)
-        // For whole columns: those of pages would have to be read before any page.
+        // Statistics of column chunks only: those of pages would be read before any page.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_statistics_truncate_length(Some(64));
     for column in parquet.columns() {
@@ -345,7 +356,7 @@ fn properties(columns: &SchemaRef) -> Result<WriterProperties> {
     Ok(all.build())
 }
 
-/// Says how one column is stored.
+/// Sets encoding, compression and statistics of one column.
 fn store(
     all: WriterPropertiesBuilder,
     path: &ColumnPath,
@@ -361,18 +372,19 @@ fn store(
             match rest {
                 [.., "byte_counts" | "gaps", _, _] => plain(all)
                     .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
-                    // One row, or many that have few tiles together.
+                    // A page holds as few rows as `STEP_VALUES` allows: one, or several with few tiles.
                     .set_column_data_page_row_count_limit(path.clone(), 1),
                 ["size" | "header_bytes" | "last_modified"] => {
                     plain(all).set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
                 }
                 ["etag" | "checksum"] | ["transform", ..] => plain(all),
                 _ if kind == PhysicalType::BYTE_ARRAY => all,
-                // Few distinct numbers, which dictionaries make small. A column of zstd costs whoever
-                // reads one entry a decoder, and there are more than twenty of these.
+                // Few distinct numbers, which a dictionary already makes small. Each zstd column costs the reader
+                // of one entry a decoder, and there are more than twenty of these columns.
                 _ => all.set_column_compression(path.clone(), Compression::UNCOMPRESSED),
             }
         }
+        // Ids are distinct, so a dictionary would not help; the Bloom filter skips groups in a look-up by id.
         ["id"] => plain(all)
             .set_column_bloom_filter_enabled(path.clone(), true)
             .set_column_bloom_filter_max_ndv(path.clone(), GROUP_ROWS as u64),

@@ -1,5 +1,5 @@
-//! What a build is made of: items, locations, a prefix of a bucket, or a file of stac-geoparquet; and
-//! which files of it are to be read.
+//! The inputs of a build (items, locations, a prefix of a bucket, or a stac-geoparquet file), and the plan: which
+//! rows the index has, and which files are to be read.
 
 use std::{collections::HashSet, path::PathBuf};
 
@@ -22,10 +22,10 @@ use crate::{
     stac as catalogue, store,
 };
 
-/// IndexRows that are handled at once.
+/// Rows of a batch, as they are read and written: entries of large files take much memory.
 pub(super) const ROWS_AT_ONCE: usize = 64;
 
-/// Where the items of a build come from.
+/// The source of the items of a build.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     Items(Vec<Item>, Trust),
@@ -34,7 +34,7 @@ pub(super) enum Input {
     Parquet(PathBuf),
 }
 
-/// A file to read.
+/// A header to read.
 #[derive(Clone, Debug)]
 pub(super) struct HeaderJob {
     pub(super) name: Name,
@@ -43,36 +43,36 @@ pub(super) struct HeaderJob {
     pub(super) checksum: Option<String>,
 }
 
-/// What an item says of one of its files.
+/// One file of an item: item, collection and asset key.
 struct ItemFile<'a> {
     item: &'a str,
     collection: Option<&'a str>,
     asset: &'a str,
 }
 
-/// What a build will do.
+/// The plan of a build.
 pub(super) struct BuildPlan {
     pub(super) rows: IndexRows,
-    /// Each file once.
+    /// The headers to read, each file once.
     pub(super) jobs: Vec<HeaderJob>,
-    /// Files that an item names in a way that cannot be followed.
+    /// Files whose href is invalid or not allowed.
     pub(super) refused: Vec<(String, Error)>,
     /// The assets that get a column, sorted.
     pub(super) assets: Vec<String>,
-    /// What the journal belongs to.
+    /// The digest of all files of the plan, which identifies its journal.
     pub(super) digest: [u8; 32],
 }
 
 /// The rows of the index, in order.
 pub(super) enum IndexRows {
     Items(Vec<Item>, Trust),
-    /// Locations with the ids of the items that are made of them.
+    /// Locations without a catalogue, with the ids of their items.
     Bare(Vec<(String, Location)>),
-    /// A table, and which rows of each of its row groups.
+    /// A table, and the rows of each of its row groups to copy.
     ParquetTable(Box<ParquetTable>, Vec<Vec<usize>>),
 }
 
-/// What an index that is added to holds already.
+/// The files and items that an index to append to already holds.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Digests of collection, item, asset and file.
@@ -105,6 +105,7 @@ impl Known {
 impl ItemFile<'_> {
     fn name(&self, location: Name) -> Name {
         let mut hash = Sha256::new();
+        // Lengths keep `a` + `bc` apart from `ab` + `c`.
         for part in [self.collection.unwrap_or_default(), self.item, self.asset] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
@@ -114,13 +115,13 @@ impl ItemFile<'_> {
     }
 }
 
-/// Which assets of items are meant.
+/// Which assets of items are indexed.
 pub(super) struct Chosen<'a> {
     pub(super) keys: Option<&'a [String]>,
 }
 
 impl Chosen<'_> {
-    /// Returns true if an asset is meant: one that is named, else one that is a GeoTIFF.
+    /// Returns true if an asset is indexed: it is named, or none are named and it is a GeoTIFF.
     pub(super) fn takes<'a>(
         &self,
         key: &str,
@@ -151,7 +152,7 @@ impl Chosen<'_> {
     }
 }
 
-/// Returns true if an address ends as a TIFF's does.
+/// Returns true if an address has the extension of a TIFF.
 fn is_tiff(href: &str) -> bool {
     let path = href.split(['?', '#']).next().unwrap_or_default();
     let ending = path.rsplit_once('.').map(|(_, ending)| ending);
@@ -160,7 +161,7 @@ fn is_tiff(href: &str) -> bool {
     })
 }
 
-/// Collects what a plan is made of.
+/// Collects the files of a plan.
 struct Planner<'a> {
     known: &'a Known,
     jobs: Vec<HeaderJob>,
@@ -171,7 +172,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Takes a file; returns false if the index that is added to holds it.
+    /// Adds a file; returns false if the index to append to already holds it.
     fn take(
         &mut self,
         file: &ItemFile<'_>,
@@ -182,6 +183,7 @@ impl Planner<'_> {
         if self.known.files.contains(&file.name(name)) {
             return false;
         }
+        // Items of a plan may share a file: it is part of the digest for each, but read once.
         self.hash.update(file.name(name).bytes());
         if !self.assets.contains(file.asset) {
             self.assets.insert(file.asset.to_owned());
@@ -208,7 +210,7 @@ impl Planner<'_> {
 }
 
 impl BuildPlan {
-    /// Returns true if no item is to be written.
+    /// Returns true if there is no item to write.
     pub(super) fn is_empty(&self) -> bool {
         match &self.rows {
             IndexRows::Items(items, _) => items.is_empty(),
@@ -217,11 +219,11 @@ impl BuildPlan {
         }
     }
 
-    /// Makes the plan of a build; a prefix is listed, all else is on this machine.
+    /// Plans a build. A prefix costs a listing; the other inputs cost no request.
     ///
     /// # Errors
     ///
-    /// As the store's for a listing; [`ErrorKind::Corrupt`] for a file that is no stac-geoparquet.
+    /// Errors of the store for a listing; [`ErrorKind::Corrupt`] for a file that is not stac-geoparquet.
     pub(super) async fn of(
         session: &Session,
         input: Input,
@@ -233,11 +235,14 @@ impl BuildPlan {
             other => other,
         };
         let session = session.clone();
-        // It may be long: ids, addresses and digests of every file.
+        // On a blocking thread: it hashes the address of every file, which takes long for millions.
         let plan = move || Self::on_disk(&session, input, keys.as_deref(), &known);
-        tokio::task::spawn_blocking(plan)
-            .await
-            .map_err(|_| Error::new(ErrorKind::Unavailable, "the planning of the build was lost"))?
+        tokio::task::spawn_blocking(plan).await.map_err(|_| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "the plan's task panicked or was cancelled",
+            )
+        })?
     }
 
     fn on_disk(
@@ -261,7 +266,7 @@ impl BuildPlan {
             Input::Parquet(path) => planner.table(ParquetTable::open(&path)?, &chosen)?,
             Input::Prefix(_) => IndexRows::Bare(Vec::new()),
         };
-        // Named assets have a column even where no item has them.
+        // Named assets get a column even if no item has them, so that queries on it do not fail.
         planner.assets.extend(keys.into_iter().flatten().cloned());
         let mut assets: Vec<String> = planner.assets.into_iter().collect();
         assets.sort();
@@ -283,7 +288,7 @@ impl Planner<'_> {
         trust: Trust,
         chosen: &Chosen<'_>,
     ) -> IndexRows {
-        let kept = items.into_iter().filter(|item| {
+        let retained = items.into_iter().filter(|item| {
             let (mut files, mut fresh) = (0, 0);
             for (key, asset) in chosen.of_item(item) {
                 files += 1;
@@ -304,10 +309,10 @@ impl Planner<'_> {
                     }
                 }
             }
-            // An item without such files is added too, unless it is there.
+            // An item without files to index is added too, unless the index already holds it.
             fresh > 0 || (files == 0 && !self.known.ids.contains(&item.id))
         });
-        IndexRows::Items(kept.collect(), trust)
+        IndexRows::Items(retained.collect(), trust)
     }
 
     fn bare(&mut self, locations: Vec<Location>) -> IndexRows {
@@ -315,7 +320,7 @@ impl Planner<'_> {
         let fresh: Vec<Location> = locations
             .into_iter()
             .map(|location| match location {
-                // A relative path means another file elsewhere.
+                // A relative path would name another file when the index is read from another folder.
                 Location::Local(path) => {
                     Location::Local(std::path::absolute(&path).unwrap_or(path))
                 }
@@ -352,7 +357,7 @@ impl Planner<'_> {
             }
         }
         let mask = table.mask(&[&["id"], &["collection"], &[ASSETS]]);
-        let mut kept = Vec::new();
+        let mut retained = Vec::new();
         for group in 0..table.groups() {
             let mut rows = Vec::new();
             let mut start = 0;
@@ -363,17 +368,17 @@ impl Planner<'_> {
                 }
                 start += batch.num_rows();
             }
-            kept.push(rows);
+            retained.push(rows);
         }
-        Ok(IndexRows::ParquetTable(Box::new(table), kept))
+        Ok(IndexRows::ParquetTable(Box::new(table), retained))
     }
 
-    /// Takes the files of a batch; returns the rows that are new.
+    /// Adds the files of a batch; returns the rows that are new.
     fn batch(&mut self, batch: &RecordBatch, chosen: &Chosen<'_>) -> Vec<usize> {
         let texts = |name: &str| batch.column_by_name(name)?.as_string_opt::<i32>();
         let (ids, collections) = (texts("id"), texts("collection"));
         let columns = files_of(batch);
-        let mut kept = Vec::new();
+        let mut retained = Vec::new();
         for row in 0..batch.num_rows() {
             let text = |column: Option<&'_ StringArray>| -> Option<String> {
                 let column = column.filter(|column| column.is_valid(row))?;
@@ -401,14 +406,14 @@ impl Planner<'_> {
                 }
             }
             if fresh > 0 || (files == 0 && !self.known.ids.contains(&id)) {
-                kept.push(row);
+                retained.push(row);
             }
         }
-        kept
+        retained
     }
 }
 
-/// What a batch of stac-geoparquet says of one asset.
+/// The columns of one asset in a batch of stac-geoparquet.
 pub(super) struct Files<'a> {
     pub(super) key: &'a str,
     href: &'a StringArray,
@@ -417,7 +422,7 @@ pub(super) struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// Returns the file of a row, if it has one that is meant.
+    /// Returns the file of a row, if it has one to index.
     pub(super) fn file(
         &self,
         row: usize,
@@ -470,7 +475,7 @@ pub(super) fn files_of(batch: &RecordBatch) -> Vec<Files<'_>> {
 /// Lists the TIFFs below a prefix of a bucket.
 async fn listed(session: &Session, prefix: &Location) -> Result<Vec<Location>> {
     if matches!(prefix, Location::Http(_)) {
-        let message = "a listing of a web server: expected s3://, gs://, az:// or a folder";
+        let message = "HTTP has no listing: expected s3://, gs://, az:// or a folder";
         return Err(Error::new(ErrorKind::InvalidInput, message).at(prefix));
     }
     let (store, path) = session.stores().store(prefix)?;
@@ -492,6 +497,7 @@ async fn listed(session: &Session, prefix: &Location) -> Result<Vec<Location>> {
             }
         })
         .collect();
+    // Stores list in different orders; a sorted plan has the same digest when the build is resumed.
     found.sort_by_key(Location::to_href);
     Ok(found)
 }

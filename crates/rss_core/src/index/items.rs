@@ -1,8 +1,8 @@
-//! Items as columns: the types that their fields have, and the arrays. No IO.
+//! STAC items as Arrow columns: type inference over all items, and encoding. No IO.
 //!
 //! Columns are those of [stac-geoparquet](https://github.com/radiantearth/stac-geoparquet-spec):
-//! properties stand at the top, an item's bbox is a struct, its geometry WKB. Where two items give one
-//! field two types that are not both numbers, the field is text, and holds JSON.
+//! properties are top-level columns, an item's bbox is a struct, its geometry WKB. A field with two types in
+//! different items becomes text that holds JSON, unless both are numbers.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     store::{has_secrets, without_secrets},
 };
 
-/// Properties that are times.
+/// Properties that hold times.
 const TIMES: [&str; 8] = [
     "datetime",
     "start_datetime",
@@ -33,7 +33,7 @@ const TIMES: [&str; 8] = [
     "expires",
     "unpublished",
 ];
-/// The columns that come first; properties of these names are left out.
+/// The first columns. A property of one of these names is dropped: it would be a second column of that name.
 const FIRST: [&str; 9] = [
     "type",
     "stac_version",
@@ -45,14 +45,15 @@ const FIRST: [&str; 9] = [
     "assets",
     "collection",
 ];
-/// Fields that an object may have to be a struct; one with more is text.
+/// The most fields of a struct column; an object with more becomes text. Each field is a Parquet column, which every
+/// reader of the footer pays for.
 const MOST_FIELDS: usize = 1000;
 const EDGES: [&str; 4] = ["xmin", "ymin", "xmax", "ymax"];
 
-/// What a field holds.
+/// The inferred type of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum FieldKind {
-    /// Nulls so far.
+    /// Only nulls so far.
     Nothing,
     Bool,
     Whole,
@@ -68,6 +69,7 @@ impl FieldKind {
         match value {
             Value::Null => Self::Nothing,
             Value::Bool(_) => Self::Bool,
+            // A u64 above 2^63 becomes a float: the column is Int64.
             Value::Number(number) if number.is_i64() => Self::Whole,
             Value::Number(_) => Self::Float,
             Value::String(_) => Self::Text,
@@ -94,8 +96,8 @@ impl FieldKind {
             (mine @ Self::Whole, Self::Float) => *mine = Self::Float,
             (Self::List(mine), Self::List(other)) => mine.join(*other),
             (Self::Struct(mine), Self::Struct(other)) => {
-                for (place, (name, kind)) in other.into_iter().enumerate() {
-                    add(mine, place, &name, kind);
+                for (index, (name, kind)) in other.into_iter().enumerate() {
+                    add(mine, index, &name, kind);
                 }
                 if mine.len() > MOST_FIELDS {
                     *self = Self::Text;
@@ -136,24 +138,24 @@ fn struct_fields(fields: &[(String, FieldKind)]) -> Fields {
     known.collect()
 }
 
-/// Joins a kind into the field of a name, which is mostly at `place`.
-fn add(fields: &mut Vec<(String, FieldKind)>, place: usize, name: &str, kind: FieldKind) {
-    let place = match fields.get(place) {
-        Some((known, _)) if known == name => Some(place),
+/// Joins a type into the field of a name. Items mostly have their fields in the same order, so `index` is tried first.
+fn add(fields: &mut Vec<(String, FieldKind)>, index: usize, name: &str, kind: FieldKind) {
+    let index = match fields.get(index) {
+        Some((known, _)) if known == name => Some(index),
         _ => fields.iter().position(|(known, _)| known == name),
     };
-    match place.and_then(|place| fields.get_mut(place)) {
+    match index.and_then(|index| fields.get_mut(index)) {
         Some((_, known)) => known.join(kind),
         None => fields.push((name.to_owned(), kind)),
     }
 }
 
-/// One item as a row: its properties beside what it has itself, and no secret.
+/// One item as a row: its properties beside its top-level fields, without secrets.
 #[derive(Clone, Debug)]
 pub(super) struct Row(Map<String, Value>);
 
 impl Row {
-    /// Makes the row of an item.
+    /// Returns the row of an item.
     ///
     /// # Errors
     ///
@@ -161,11 +163,14 @@ impl Row {
     pub(super) fn of_item(item: &stac::Item) -> Result<Self> {
         match serde_json::to_value(item) {
             Ok(Value::Object(item)) => Ok(Self::new(item)),
-            _ => Err(Error::new(ErrorKind::Corrupt, "an item that is no object")),
+            _ => Err(Error::new(
+                ErrorKind::Corrupt,
+                "an item is not a JSON object",
+            )),
         }
     }
 
-    /// Makes the row of an item as JSON.
+    /// Returns the row of an item as JSON.
     pub(super) fn new(mut item: Map<String, Value>) -> Self {
         let properties = match item.remove("properties") {
             Some(Value::Object(properties)) => properties,
@@ -176,13 +181,14 @@ impl Row {
                 item.insert(name, value);
             }
         }
+        // A property of a catalogue must not pass for a column of headers.
         item.retain(|name, _| !name.starts_with(schema::PREFIX));
         item.values_mut().for_each(strip);
         Self(item)
     }
 }
 
-/// Takes signatures, tokens and passwords out of every address.
+/// Removes signatures, tokens and passwords from every address.
 fn strip(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -198,6 +204,7 @@ fn strip(value: &mut Value) {
 
 /// Returns an address, or text that holds JSON with addresses, without its secrets, if it has any.
 pub(super) fn stripped(text: &str) -> Option<String> {
+    // Secrets are in a query (`?`) or in user information (`@`): most texts need no parsing.
     if !text.contains(['?', '@']) {
         return None;
     }
@@ -242,9 +249,9 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// Makes room for what a row holds.
+    /// Extends the columns by the fields and types of a row.
     pub(super) fn learn(&mut self, row: &Row) {
-        for (place, (name, value)) in row.0.iter().enumerate() {
+        for (index, (name, value)) in row.0.iter().enumerate() {
             let kind = match (name.as_str(), value) {
                 ("geometry" | "bbox", _) => continue,
                 (name, Value::String(text)) if TIMES.contains(&name) => match time(text) {
@@ -253,11 +260,11 @@ impl Columns {
                 },
                 _ => FieldKind::of(value),
             };
-            add(&mut self.0, place, name, kind);
+            add(&mut self.0, index, name, kind);
         }
     }
 
-    /// Returns true if a row adds nothing to these columns.
+    /// Returns true if these columns can hold a row.
     pub(super) fn holds(&self, row: &Row) -> bool {
         let mut more = self.clone();
         more.learn(row);
@@ -328,7 +335,7 @@ fn time(text: &str) -> Option<DateTime<Utc>> {
     Some(DateTime::parse_from_rfc3339(text).ok()?.to_utc())
 }
 
-/// Returns values as an array of a kind; none where the kind stores nothing.
+/// Encodes values as an array of a type; none if the type stores nothing.
 fn encode(kind: &FieldKind, values: &[Option<&Value>]) -> Option<ArrayRef> {
     let iter = values.iter().copied();
     Some(match kind {
@@ -350,7 +357,7 @@ fn encode(kind: &FieldKind, values: &[Option<&Value>]) -> Option<ArrayRef> {
         FieldKind::List(element) => {
             let lists = || iter.clone().map(|value| value.and_then(Value::as_array));
             let inner: Vec<_> = lists().flatten().flatten().map(Some).collect();
-            // A list of what stores nothing is one of nulls.
+            // Elements without a type (empty objects) become nulls of a text column: a list needs an element type.
             let inner = encode(element, &inner).or_else(|| encode(&FieldKind::Text, &inner))?;
             let ends = OffsetBuffer::from_lengths(lists().map(|list| list.map_or(0, Vec::len)));
             let nulls = NullBuffer::from_iter(lists().map(|list| list.is_some()));

@@ -1,8 +1,12 @@
-//! What a build has read so far, on disk, so that a build that was killed goes on where it was.
+//! The journal of a build: entries that were read so far, on disk, so that an interrupted build resumes.
 //!
-//! The file begins with the plan it belongs to. Records follow, each with its length and a checksum: the
-//! names of some files, and their entries as the rows of a column of the index. A record that was torn
-//! by the end of the process is cut off; nothing after it counts.
+//! The file is append-only. It begins with a magic and the digest of its plan. Records follow, each with its length
+//! and a CRC-32: the names of some files, and their entries as rows of an index column (an Arrow IPC stream,
+//! compressed). A killed process can only tear the last record; opening truncates the file behind the last record
+//! whose checksum is right.
+//!
+//! Records are not synced: after a power failure some are missing, and their files are read again. One process
+//! writes a journal at a time, under a file lock.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,21 +31,22 @@ use crate::{
     store::{of_io, without_secrets},
 };
 
-/// The first bytes of the file, with the version of what follows.
+/// The magic of the file, with the version of its format.
 const MAGIC: &[u8; 8] = b"rssjrnl1";
 /// Bytes of a plan's digest.
 const PLAN_BYTES: usize = 32;
 /// Bytes of a record's length and checksum.
 const HEAD_BYTES: usize = 8;
-const LONGEST_RECORD: u32 = 1 << 30;
-/// How hard records are compressed: hardly, they are written once and read once.
+/// A larger length is damage: it must not become an allocation.
+const MAX_RECORD_BYTES: u32 = 1 << 30;
+/// The zstd level of records: the fastest, since they are written once and read once.
 const LEVEL: i32 = 1;
-/// Bytes of decoded records that are kept.
-const MOST_KEPT_BYTES: usize = 128 << 20;
-/// How long another process, or a build of this one that was just dropped, may hold the file.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of decoded records that are cached: neighbouring rows of the index mostly lie in the same records.
+const MAX_CACHED_BYTES: usize = 128 << 20;
+/// How long to wait for the lock. A build that was just dropped holds it until its writer has ended.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A short name of a file: a digest of its address without secrets.
+/// The identity of a file in 16 bytes: a truncated SHA-256 of its address without secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Name([u8; 16]);
 
@@ -64,14 +69,15 @@ impl Name {
     }
 }
 
-/// Where an entry is in the file: the place of its record, and its row.
+/// The position of an entry: the byte offset of its record, and its row in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     at: u64,
     row: u32,
 }
 
-/// Returns one name for all spellings of a location, without its secrets.
+/// Returns one address for all spellings of a location, without its secrets. A signed URL changes with each search,
+/// but names the same file.
 pub(super) fn address(location: &Location) -> String {
     if let Some(s3) = location.as_s3() {
         return format!("s3://{}/{}", s3.bucket, s3.key);
@@ -99,30 +105,31 @@ pub(super) struct Journal {
     file: File,
     end: u64,
     slots: HashMap<Name, Slot>,
-    kept: VecDeque<(u64, Arc<StructArray>)>,
-    kept_bytes: usize,
+    cached: VecDeque<(u64, Arc<StructArray>)>,
+    cached_bytes: usize,
 }
 
 impl Journal {
-    /// Opens the journal of a plan, or starts it.
+    /// Opens the journal of a plan and waits for its lock, or creates it.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if the journal belongs to another plan; [`ErrorKind::Unavailable`]
-    /// if another process writes it; as the file system's.
+    /// if another build holds the lock; errors of the file system.
     pub(super) fn open(path: &Path, plan: &[u8; PLAN_BYTES]) -> Result<Self> {
-        let wrong = |err: io::Error| of_io(&err).at(path.display());
+        let io_error = |err: io::Error| of_io(&err).at(path.display());
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(path).map_err(wrong)?;
+        let mut file = options.open(path).map_err(io_error)?;
         let start = Instant::now();
         loop {
             match file.try_lock() {
                 Ok(()) if path.exists() => break,
-                // The build that held it has removed it: what is locked has no name any more.
-                Ok(()) => file = options.open(path).map_err(wrong)?,
-                Err(_) if start.elapsed() > PATIENCE => {
-                    let message = "another build writes this index; wait for it, or end it";
+                // The build that held the lock has removed the file: the lock is on an unlinked inode. Open the new
+                // file at this path.
+                Ok(()) => file = options.open(path).map_err(io_error)?,
+                Err(_) if start.elapsed() > LOCK_TIMEOUT => {
+                    let message = "another build is writing this index; wait for it, or stop it";
                     return Err(Error::new(ErrorKind::Unavailable, message).at(path.display()));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
@@ -133,38 +140,41 @@ impl Journal {
             file,
             end: 0,
             slots: HashMap::new(),
-            kept: VecDeque::new(),
-            kept_bytes: 0,
+            cached: VecDeque::new(),
+            cached_bytes: 0,
         };
-        let length = journal.file.metadata().map_err(wrong)?.len();
+        let length = journal.file.metadata().map_err(io_error)?.len();
         let start = (MAGIC.len() + PLAN_BYTES) as u64;
         if length < start {
-            // New, or torn before its first record.
-            journal.file.set_len(0).map_err(wrong)?;
-            journal.file.write_all(MAGIC).map_err(wrong)?;
-            journal.file.write_all(plan).map_err(wrong)?;
+            // New, or torn within the magic and the digest.
+            journal.file.set_len(0).map_err(io_error)?;
+            journal.file.write_all(MAGIC).map_err(io_error)?;
+            journal.file.write_all(plan).map_err(io_error)?;
             journal.end = start;
             return Ok(journal);
         }
         let mut head = vec![0; MAGIC.len() + PLAN_BYTES];
-        journal.file.read_exact(&mut head).map_err(wrong)?;
+        journal.file.read_exact(&mut head).map_err(io_error)?;
         if head.get(..MAGIC.len()) != Some(MAGIC) || head.get(MAGIC.len()..) != Some(plan) {
-            let message = "what an unfinished build of other inputs, or of another version, left; \
+            let message = "the journal of an interrupted build with other inputs or of another version; \
                            finish that build, or remove this file";
             return Err(Error::new(ErrorKind::InvalidInput, message).at(path.display()));
         }
         journal.end = start;
-        while let Some(payload) = journal.record(journal.end, length).map_err(wrong)? {
+        // Checksums are verified here, for all records. Entries are decoded only when the index is written.
+        while let Some(payload) = journal.record(journal.end, length).map_err(io_error)? {
             let Some((names, _)) = split(&payload) else {
                 break;
             };
+            // A file that was read twice has two entries: the later one wins.
             for (row, name) in (0..).zip(names) {
                 let at = journal.end;
                 journal.slots.insert(Name(*name), Slot { at, row });
             }
             journal.end += (HEAD_BYTES + payload.len()) as u64;
         }
-        journal.file.set_len(journal.end).map_err(wrong)?;
+        // Truncates a torn record, so that the next one starts where a reader expects it.
+        journal.file.set_len(journal.end).map_err(io_error)?;
         Ok(journal)
     }
 
@@ -172,13 +182,13 @@ impl Journal {
         self.slots.contains_key(&name)
     }
 
-    /// Appends entries.
+    /// Appends entries as one record.
     ///
     /// # Errors
     ///
-    /// As the file system's.
+    /// Errors of the file system.
     pub(super) fn append(&mut self, entries: &[(Name, Entry)]) -> Result<()> {
-        let wrong = |err: io::Error| of_io(&err).at(self.path.display());
+        let io_error = |err: io::Error| of_io(&err).at(self.path.display());
         let rows: Vec<Option<&Entry>> = entries.iter().map(|(_, entry)| Some(entry)).collect();
         let column = pack::column(&rows)?;
         let mut payload = Vec::new();
@@ -188,17 +198,20 @@ impl Journal {
             payload.extend_from_slice(name.bytes());
         }
         let stream = stream(column).map_err(|err| lost(&self.path, err))?;
-        payload.extend(zstd::bulk::compress(&stream, LEVEL).map_err(wrong)?);
+        payload.extend(zstd::bulk::compress(&stream, LEVEL).map_err(io_error)?);
         let length = u32::try_from(payload.len())
             .ok()
-            .filter(|length| *length <= LONGEST_RECORD)
-            .ok_or_else(|| wrong(io::ErrorKind::FileTooLarge.into()))?;
+            .filter(|length| *length <= MAX_RECORD_BYTES)
+            .ok_or_else(|| io_error(io::ErrorKind::FileTooLarge.into()))?;
         let mut record = Vec::with_capacity(HEAD_BYTES + payload.len());
         record.extend_from_slice(&length.to_le_bytes());
         record.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
         record.extend_from_slice(&payload);
-        self.file.seek(SeekFrom::Start(self.end)).map_err(wrong)?;
-        self.file.write_all(&record).map_err(wrong)?;
+        // One write of the complete record at the known end: a record that failed half-way is overwritten by the next.
+        self.file
+            .seek(SeekFrom::Start(self.end))
+            .map_err(io_error)?;
+        self.file.write_all(&record).map_err(io_error)?;
         for (row, (name, _)) in (0..).zip(entries) {
             self.slots.insert(*name, Slot { at: self.end, row });
         }
@@ -206,15 +219,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the entries of some files as a column; null where there is none.
+    /// Returns the entries of files as a column, in the order of `names`; null for a file without an entry.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if the file was changed; as the file system's.
+    /// [`ErrorKind::Corrupt`] if the file was changed meanwhile; errors of the file system.
     pub(super) fn column(&mut self, names: &[Option<Name>]) -> Result<ArrayRef> {
         let kind = DataType::Struct(schema::entry());
+        // Array 0 is a single null, which files without an entry select.
         let mut arrays: Vec<Arc<dyn Array>> = vec![new_null_array(&kind, 1)];
-        let mut places: HashMap<u64, usize> = HashMap::new();
+        let mut array_of_record: HashMap<u64, usize> = HashMap::new();
         let mut rows = Vec::with_capacity(names.len());
         for name in names {
             let slot = name.and_then(|name| self.slots.get(&name)).copied();
@@ -222,56 +236,57 @@ impl Journal {
                 rows.push((0, 0));
                 continue;
             };
-            let place = match places.get(&at) {
-                Some(place) => *place,
+            let number = match array_of_record.get(&at) {
+                Some(number) => *number,
                 None => {
                     arrays.push(self.decoded(at)?);
-                    places.insert(at, arrays.len() - 1);
+                    array_of_record.insert(at, arrays.len() - 1);
                     arrays.len() - 1
                 }
             };
             let row = row as usize;
-            if arrays.get(place).is_none_or(|array| row >= array.len()) {
+            if arrays.get(number).is_none_or(|array| row >= array.len()) {
                 return Err(damaged(&self.path));
             }
-            rows.push((place, row));
+            rows.push((number, row));
         }
         let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
         interleave(&arrays, &rows).map_err(|err| lost(&self.path, err))
     }
 
-    /// Removes the file: what it holds is in the index.
+    /// Removes the file, after its entries are in the index.
     pub(super) fn remove(self) -> Result<()> {
-        // Before the lock ends with the file: who waits for it must not go on with this one.
+        // While the lock is held: a build that waits for it sees that the path is gone, and creates a new journal.
         std::fs::remove_file(&self.path).map_err(|err| of_io(&err).at(self.path.display()))
     }
 
     fn decoded(&mut self, at: u64) -> Result<Arc<StructArray>> {
-        if let Some((_, array)) = self.kept.iter().find(|(place, _)| *place == at) {
+        if let Some((_, array)) = self.cached.iter().find(|(offset, _)| *offset == at) {
             return Ok(Arc::clone(array));
         }
-        let wrong = |err: io::Error| of_io(&err).at(self.path.display());
-        let payload = self.record(at, self.end).map_err(wrong)?;
+        let io_error = |err: io::Error| of_io(&err).at(self.path.display());
+        let payload = self.record(at, self.end).map_err(io_error)?;
         let payload = payload.ok_or_else(|| damaged(&self.path))?;
         let (names, stream) = split(&payload).ok_or_else(|| damaged(&self.path))?;
-        let stream = zstd::stream::decode_all(stream).map_err(wrong)?;
+        let stream = zstd::stream::decode_all(stream).map_err(io_error)?;
         let array = unstream(&stream).map_err(|err| lost(&self.path, err))?;
         let array = array
             .filter(|array| array.len() == names.len())
             .ok_or_else(|| damaged(&self.path))?;
         let array = Arc::new(array);
-        self.kept_bytes += array.get_array_memory_size();
-        self.kept.push_back((at, Arc::clone(&array)));
-        while self.kept_bytes > MOST_KEPT_BYTES && self.kept.len() > 1 {
-            if let Some((_, oldest)) = self.kept.pop_front() {
+        self.cached_bytes += array.get_array_memory_size();
+        self.cached.push_back((at, Arc::clone(&array)));
+        // First in, first out: rows are read in the order of the plan, which is mostly that of the records.
+        while self.cached_bytes > MAX_CACHED_BYTES && self.cached.len() > 1 {
+            if let Some((_, oldest)) = self.cached.pop_front() {
                 let bytes = oldest.get_array_memory_size();
-                self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
+                self.cached_bytes = self.cached_bytes.saturating_sub(bytes);
             }
         }
         Ok(array)
     }
 
-    /// Reads the record at a place; none if it is torn.
+    /// Reads the payload of the record at a byte offset; none if it is torn or damaged.
     fn record(&self, at: u64, end: u64) -> io::Result<Option<Vec<u8>>> {
         let mut file = &self.file;
         let mut head = [0; HEAD_BYTES];
@@ -283,17 +298,18 @@ impl Journal {
         let [a, b, c, d, e, f, g, h] = head;
         let length = u32::from_le_bytes([a, b, c, d]);
         let left = end.saturating_sub(at).saturating_sub(HEAD_BYTES as u64);
-        if length > LONGEST_RECORD || u64::from(length) > left {
+        // Checked before the allocation: the length of a torn record may be any number.
+        if length > MAX_RECORD_BYTES || u64::from(length) > left {
             return Ok(None);
         }
         let mut payload = vec![0; length as usize];
         file.read_exact(&mut payload)?;
-        let right = crc32fast::hash(&payload) == u32::from_le_bytes([e, f, g, h]);
-        Ok(right.then_some(payload))
+        let intact = crc32fast::hash(&payload) == u32::from_le_bytes([e, f, g, h]);
+        Ok(intact.then_some(payload))
     }
 }
 
-/// Returns the names of a record, and its column.
+/// Splits the payload of a record into the names and the compressed column.
 fn split(payload: &[u8]) -> Option<(&[[u8; 16]], &[u8])> {
     let (count, rest) = payload.split_first_chunk::<4>()?;
     let count = u32::from_le_bytes(*count) as usize;
@@ -319,7 +335,7 @@ fn unstream(bytes: &[u8]) -> Result<Option<StructArray>, ArrowError> {
 }
 
 fn damaged(path: &Path) -> Error {
-    let message = "the file of an unfinished build is damaged; remove it";
+    let message = "the journal of an interrupted build is damaged; remove this file";
     Error::new(ErrorKind::Corrupt, message).at(path.display())
 }
 
@@ -339,7 +355,7 @@ mod tests {
         let first = Journal::open(&path, &plan).unwrap();
         let second = std::thread::scope(|scope| {
             let second = scope.spawn(|| Journal::open(&path, &plan));
-            // So long that it waits; what is checked is right if it does not, too.
+            // Long enough for it to wait; the assertions hold as well if it does not.
             std::thread::sleep(Duration::from_millis(100));
             first.remove().unwrap();
             second.join().unwrap().unwrap()

@@ -1,4 +1,4 @@
-//! Several indexes made one: of an item that several hold, the last one counts, asset by asset.
+//! Merging indexes: of an item in several indexes the last one wins, asset by asset.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -28,16 +28,16 @@ use crate::{
     reader::Entry,
 };
 
-/// Makes one index of several. Of items with the same id and collection the last input's counts; an
-/// asset that only an earlier one has, or has read, is taken from there. Columns are united: what an
-/// input lacks is null, whole numbers become floats where another input has floats.
+/// Merges indexes. Of items with the same id and collection that of the last input wins; an
+/// asset or entry that only an earlier input has is taken from there. The columns are the union: a column that an
+/// input lacks is null, and integers become floats if another input has floats.
 ///
-/// `output` may be one of the inputs. It is written whole or not at all.
+/// `output` may be one of the inputs. It is written completely or not at all.
 ///
 /// # Errors
 ///
 /// As [`Index::open`] for each input; [`ErrorKind::InvalidInput`] that names a column whose types
-/// cannot be united; as the file system's.
+/// have no union; errors of the file system.
 pub async fn merge<P: AsRef<Path>>(
     inputs: impl IntoIterator<Item = P>,
     output: impl AsRef<Path>,
@@ -54,7 +54,7 @@ pub async fn merge<P: AsRef<Path>>(
     .await
 }
 
-/// Where a row is: input, row group, row.
+/// The address of a row: input, row group, row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct RowAddress {
     input: usize,
@@ -62,7 +62,7 @@ struct RowAddress {
     row: usize,
 }
 
-/// The rows of one item: where the one that counts is, and where older ones are, newest first.
+/// The rows of one item: the last one, which wins, and the older ones, newest first.
 #[derive(Debug)]
 struct Versions {
     last: RowAddress,
@@ -71,7 +71,7 @@ struct Versions {
 
 pub(super) fn merge_indexes(inputs: &[&Path], output: &Path, stop: &Stop) -> Result<Info> {
     if inputs.is_empty() {
-        let message = "no index to merge, expected one at least";
+        let message = "no index to merge, expected at least one";
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     let indexes = inputs.iter().map(Index::open).collect::<Result<Vec<_>>>()?;
@@ -86,6 +86,7 @@ pub(super) fn merge_indexes(inputs: &[&Path], output: &Path, stop: &Stop) -> Res
         unite::join(&mut fields, &columns).map_err(|err| err.at(index.table().path().display()))?;
     }
     let columns = schema_of(fields);
+    // Two passes: which row of an item wins is known only when all inputs were read.
     let items = items(&indexes, stop)?;
     let mut writer = Writer::create(output, Arc::clone(&columns), stop)?;
     for (input, index) in indexes.iter().enumerate() {
@@ -95,7 +96,7 @@ pub(super) fn merge_indexes(inputs: &[&Path], output: &Path, stop: &Stop) -> Res
             for batch in index.table().read(group, &mask, None, ROWS_AT_ONCE)? {
                 let batch = batch?;
                 let names = names(&batch);
-                let mut kept: Vec<(usize, &[RowAddress])> = Vec::new();
+                let mut retained: Vec<(usize, &[RowAddress])> = Vec::new();
                 for (at, name) in names.iter().enumerate() {
                     let here = RowAddress {
                         input,
@@ -105,24 +106,24 @@ pub(super) fn merge_indexes(inputs: &[&Path], output: &Path, stop: &Stop) -> Res
                     if let Some(found) = items.get(name)
                         && found.last == here
                     {
-                        kept.push((at, &found.older));
+                        retained.push((at, &found.older));
                     }
                 }
                 row += batch.num_rows();
-                if !kept.is_empty() {
+                if !retained.is_empty() {
                     let batch = fitted(&batch, &columns)?;
-                    writer.write(&joined(&batch, &kept, &indexes, &columns)?)?;
+                    writer.write(&joined(&batch, &retained, &indexes, &columns)?)?;
                 }
             }
         }
     }
-    // The inputs may be what is written over.
+    // Close the inputs first: one of them may be the file that the output replaces.
     drop(indexes);
     writer.finish()?;
     Ok(Index::open(output)?.info())
 }
 
-/// Finds each item's rows.
+/// Finds the rows of each item.
 fn items(indexes: &[Index], stop: &Stop) -> Result<HashMap<Name, Versions>> {
     let mut items: HashMap<Name, Versions> = HashMap::new();
     for (input, index) in indexes.iter().enumerate() {
@@ -178,33 +179,33 @@ fn fitted(batch: &RecordBatch, columns: &SchemaRef) -> Result<RecordBatch> {
             Some(column) => unite::fit(column, field.data_type()),
             None => Ok(new_null_array(field.data_type(), batch.num_rows())),
         });
-    made(columns, arrays.collect::<Result<Vec<_>>>()?)
+    record_batch(columns, arrays.collect::<Result<Vec<_>>>()?)
 }
 
-fn made(columns: &SchemaRef, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
+fn record_batch(columns: &SchemaRef, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
     RecordBatch::try_new(Arc::clone(columns), arrays).map_err(misfit)
 }
 
 fn misfit(err: arrow_schema::ArrowError) -> Error {
-    let message = "indexes whose columns do not fit together";
+    let message = "the indexes' columns differ in length or type";
     Error::new(ErrorKind::Corrupt, message).with_source(err)
 }
 
-/// Returns the rows that are kept, each asset from the last row that has read it.
+/// Returns the retained rows, each asset from the last row that has an entry of it.
 fn joined(
     batch: &RecordBatch,
-    kept: &[(usize, &[RowAddress])],
+    retained: &[(usize, &[RowAddress])],
     indexes: &[Index],
     columns: &SchemaRef,
 ) -> Result<RecordBatch> {
-    // The older rows, each group of a file read once.
+    // Older rows, sorted by input and row group, so that each row group is read once.
     let mut wanted: BTreeMap<(usize, usize), BTreeSet<usize>> = BTreeMap::new();
-    for place in kept.iter().flat_map(|(_, older)| older.iter()) {
-        let group = wanted.entry((place.input, place.group)).or_default();
-        group.insert(place.row);
+    for address in retained.iter().flat_map(|(_, older)| older.iter()) {
+        let group = wanted.entry((address.input, address.group)).or_default();
+        group.insert(address.row);
     }
     let mut batches = vec![batch.clone()];
-    let mut places: HashMap<RowAddress, (usize, usize)> = HashMap::new();
+    let mut rows_by_address: HashMap<RowAddress, (usize, usize)> = HashMap::new();
     for ((input, group), rows) in wanted {
         let rows: Vec<usize> = rows.into_iter().collect();
         let Some(index) = indexes.get(input) else {
@@ -214,17 +215,17 @@ fn joined(
             .table()
             .rows_of(group, &ProjectionMask::all(), &rows)?;
         for (at, row) in rows.into_iter().enumerate() {
-            places.insert(RowAddress { input, group, row }, (batches.len(), at));
+            rows_by_address.insert(RowAddress { input, group, row }, (batches.len(), at));
         }
         batches.push(fitted(&old, columns)?);
     }
-    let own: Vec<(usize, usize)> = kept.iter().map(|(at, _)| (0, *at)).collect();
-    let older: Vec<Vec<(usize, usize)>> = kept
+    let own: Vec<(usize, usize)> = retained.iter().map(|(at, _)| (0, *at)).collect();
+    let older: Vec<Vec<(usize, usize)>> = retained
         .iter()
         .map(|(_, older)| {
             older
                 .iter()
-                .filter_map(|place| places.get(place).copied())
+                .filter_map(|address| rows_by_address.get(address).copied())
                 .collect()
         })
         .collect();
@@ -272,7 +273,7 @@ fn joined(
         };
         arrays.push(array);
     }
-    made(columns, arrays)
+    record_batch(columns, arrays)
 }
 
 fn structs<'a>(batches: &'a [RecordBatch], name: &str) -> Vec<&'a StructArray> {
@@ -284,8 +285,8 @@ fn structs<'a>(batches: &'a [RecordBatch], name: &str) -> Vec<&'a StructArray> {
         .collect()
 }
 
-/// Returns from which row each item's asset is taken: the newest that has an entry, else the newest
-/// whose catalogue has it.
+/// Returns the row from which each item's asset is taken: the newest with an entry, else the newest
+/// whose catalogue lists the asset. Href and entry come from the same row, so that they describe one file.
 fn picked(
     batches: &[RecordBatch],
     asset: &str,
@@ -312,18 +313,18 @@ fn picked(
         .map(|(own, older)| {
             let all = || std::iter::once(*own).chain(older.iter().copied());
             all()
-                .find(|place| is_read(*place))
-                .or_else(|| all().find(|place| is_there(*place)))
+                .find(|address| is_read(*address))
+                .or_else(|| all().find(|address| is_there(*address)))
                 .unwrap_or(*own)
         })
         .collect()
 }
 
-/// Writes an index anew with other entries for some files.
+/// Rewrites an index with new entries for some files. A Parquet file cannot be changed in place.
 ///
 /// # Errors
 ///
-/// As [`Index::open`] and the file system's.
+/// As [`Index::open`]; errors of the file system.
 pub(super) fn replace(path: &Path, entries: &HashMap<Name, Entry>, stop: &Stop) -> Result<Info> {
     let index = Index::open(path)?;
     let columns = index.table().schema()?;
@@ -336,7 +337,7 @@ pub(super) fn replace(path: &Path, entries: &HashMap<Name, Entry>, stop: &Stop) 
             let batch = batch?;
             let mut arrays = batch.columns().to_vec();
             for asset in index.keys() {
-                let Ok(place) = columns.index_of(&column_of(asset)) else {
+                let Ok(column) = columns.index_of(&column_of(asset)) else {
                     continue;
                 };
                 let names = index.names(&batch, asset);
@@ -344,7 +345,7 @@ pub(super) fn replace(path: &Path, entries: &HashMap<Name, Entry>, stop: &Stop) 
                     .iter()
                     .map(|name| entries.get(name.as_ref()?))
                     .collect();
-                let Some(old) = arrays.get_mut(place) else {
+                let Some(old) = arrays.get_mut(column) else {
                     continue;
                 };
                 let here: Vec<(usize, usize)> = fresh
@@ -360,7 +361,7 @@ pub(super) fn replace(path: &Path, entries: &HashMap<Name, Entry>, stop: &Stop) 
                     *old = interleave(&[old.as_ref(), fresh.as_ref()], &here).map_err(misfit)?;
                 }
             }
-            writer.write(&made(&columns, arrays)?)?;
+            writer.write(&record_batch(&columns, arrays)?)?;
         }
     }
     drop(index);

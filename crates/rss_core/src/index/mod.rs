@@ -1,12 +1,11 @@
 //! An index: the headers of many files in one Parquet file, so that any tile costs one request.
 //!
 //! The file is [stac-geoparquet](https://github.com/radiantearth/stac-geoparquet-spec), a row for each
-//! item, which any tool for Parquet can query; beside what the catalogue says stands a nested column
-//! for each asset, `index:<key>`, with what [`reader::open`](crate::reader::open) needs to know of the
-//! file. `docs/INDEX.md` says it column by column. What is left out: pixels, and whatever lies outside
-//! of headers.
+//! item, which any tool for Parquet can query. Beside the columns of the catalogue it has a nested column
+//! for each asset, `index:<key>`, with the header that [`reader::open`](crate::reader::open) would otherwise fetch.
+//! `docs/INDEX.md` documents the columns. Left out are pixels, and everything else outside of headers.
 //!
-//! Reading an index is pure and does not wait for a network: [`Index`] is synchronous.
+//! Reading an index needs no network: [`Index`] is synchronous.
 
 mod assemble;
 mod bare;
@@ -44,13 +43,13 @@ pub use self::{
 };
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `BuildSource`")]
+#[deprecated(since = "0.1.0", note = "renamed to `BuildSource`")]
 pub type Source = BuildSource;
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `ExportFormat`")]
+#[deprecated(since = "0.1.0", note = "renamed to `ExportFormat`")]
 pub type Format = ExportFormat;
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `Omitted`")]
+#[deprecated(since = "0.1.0", note = "renamed to `Omitted`")]
 pub type LeftOut = Omitted;

@@ -1,4 +1,4 @@
-//! An index that is open: what it holds, and entries by item, by place and time, or by location.
+//! An open index: its metadata, and its entries by item, by bbox and time, or by location.
 
 use std::{
     collections::HashMap,
@@ -11,9 +11,8 @@ use arrow_array::{Array, RecordBatch, StringArray, StructArray, cast::AsArray};
 use chrono::{DateTime, Utc};
 
 use super::{
-    entries::{Entries, ROWS_AT_ONCE},
     file::Said,
-    journal::{Name, address},
+    journal::Name,
     schema::{self, ASSETS, column_of},
     select::{Matches, Select},
     table::ParquetTable,
@@ -22,34 +21,33 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     location::{Location, Trust},
-    reader::{Entry, Version},
+    reader::Version,
 };
 
 /// An open index. It can be shared by threads; dropping it closes the file.
 ///
-/// What the file holds is read when it is asked for: opening reads the footer, and one entry costs the
-/// pages that hold it.
+/// The file is read lazily: opening reads the footer, and one entry costs the pages that hold it.
 #[derive(Debug)]
 pub struct Index {
-    table: ParquetTable,
+    pub(super) table: ParquetTable,
     said: Said,
     trust: Trust,
-    /// By row group, as they are asked for.
+    /// By row group, cached when first used.
     ids: Mutex<HashMap<usize, Ids>>,
 }
 
 /// Hashes of the ids of a row group and their rows, sorted.
 type Ids = Arc<Vec<(u64, usize)>>;
 
-/// What an index holds.
+/// The metadata of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
     /// The version of the index's columns.
     pub version: u32,
-    /// How many items.
+    /// Items.
     pub items: u64,
-    /// How many files have an entry.
+    /// Files with an entry.
     pub files: u64,
     /// Each asset that has entries, by its key.
     pub assets: Vec<AssetInfo>,
@@ -59,19 +57,19 @@ pub struct Info {
     pub row_groups: usize,
 }
 
-/// What an index holds of one asset.
+/// The number of files and tiles of one asset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AssetInfo {
     /// The asset's key.
     pub key: String,
-    /// How many files have an entry.
+    /// Files with an entry.
     pub files: u64,
     /// Tiles of these files, over all levels and masks.
     pub tiles: u64,
 }
 
-/// A file of an index, as far as its catalogue columns and its version say it.
+/// A file of an index, without its header.
 pub(super) struct Listed<'a> {
     pub(super) item: &'a str,
     pub(super) collection: Option<&'a str>,
@@ -81,13 +79,13 @@ pub(super) struct Listed<'a> {
 }
 
 impl Index {
-    /// Opens an index: reads its footer. Hrefs in it may name whatever a user may name; see
+    /// Opens an index: reads its footer. Its hrefs are trusted like a user's own input, local paths included; see
     /// [`Index::with_trust`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`] for the path; [`ErrorKind::Corrupt`] if it is no
-    /// index; [`ErrorKind::Unsupported`] if it is of another version.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`] for the path; [`ErrorKind::Corrupt`] if it is not an
+    /// index; [`ErrorKind::Unsupported`] if it has another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let table = ParquetTable::open(path)?;
@@ -103,11 +101,12 @@ impl Index {
             let message = format!("`{}` in the file's metadata is damaged", schema::INDEX_KEY);
             wrong(ErrorKind::Corrupt, message).with_source(err)
         };
-        /// What a later version still says.
+        /// The only field that every version has: the others are parsed when the version is known.
         #[derive(serde::Deserialize)]
         struct Versioned {
             version: u32,
         }
+        // The version first: another version's fields may not parse, and would be reported as damage.
         let Versioned { version } = serde_json::from_str(said).map_err(corrupt)?;
         if version != schema::VERSION {
             let message = format!(
@@ -131,14 +130,14 @@ impl Index {
         })
     }
 
-    /// Says what the hrefs of this index may name, where it comes from someone else.
+    /// Sets what the hrefs of this index may name, for an index from someone else.
     #[must_use]
     pub fn with_trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// Returns what the index holds, as its metadata says it.
+    /// Returns the metadata of the index.
     pub fn info(&self) -> Info {
         let assets: Vec<AssetInfo> = self
             .said
@@ -163,7 +162,7 @@ impl Index {
         }
     }
 
-    /// Returns how many bytes of the file were read so far.
+    /// Returns the bytes of the file that were read so far.
     pub fn bytes_read(&self) -> u64 {
         self.table.bytes_read()
     }
@@ -172,12 +171,12 @@ impl Index {
         &self.table
     }
 
-    /// Tells of each file that has an entry. Reads no headers.
+    /// Calls `visit` for each file that has an entry. Reads the columns of addresses and versions, no headers.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`] if the file is damaged.
-    pub(super) fn each_file(&self, mut tell: impl FnMut(Listed<'_>) -> Result<()>) -> Result<()> {
+    pub(super) fn each_file(&self, mut visit: impl FnMut(Listed<'_>) -> Result<()>) -> Result<()> {
         let keys: Vec<(&str, String)> = self.keys().map(|key| (key, column_of(key))).collect();
         let mut paths: Vec<Vec<&str>> = vec![vec!["id"], vec!["collection"]];
         for (key, column) in &keys {
@@ -207,6 +206,7 @@ impl Index {
                         if there.is_null(row) || hrefs.is_null(row) || ids.is_null(row) {
                             continue;
                         }
+                        // An href that the trust does not allow is skipped: no request may be sent to it.
                         let Ok(location) = self.location(hrefs.value(row)) else {
                             continue;
                         };
@@ -215,7 +215,7 @@ impl Index {
                             .map(|column| column.value(row));
                         let version = unpack::version(there, row)
                             .map_err(|err| err.at(self.table.path().display()))?;
-                        tell(Listed {
+                        visit(Listed {
                             item: ids.value(row),
                             collection,
                             asset: key,
@@ -229,7 +229,7 @@ impl Index {
         Ok(())
     }
 
-    /// Returns the short names of an asset's files in a batch.
+    /// Returns the names (digests) of an asset's files in a batch.
     pub(super) fn names(&self, batch: &RecordBatch, asset: &str) -> Vec<Option<Name>> {
         let Some(hrefs) = href_column(batch, asset) else {
             return vec![None; batch.num_rows()];
@@ -243,86 +243,8 @@ impl Index {
         self.said.assets.keys().map(String::as_str)
     }
 
-    /// Returns the entry of one asset of an item; none if the index does not have it. Of items of the
-    /// same id in several collections it is the first one's.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`] if the file is damaged.
-    pub fn entry(&self, item: &str, asset: &str) -> Result<Option<Entry>> {
-        let select = Select::all().with_ids([item]).with_assets([asset]);
-        let first = self.entries(&select)?.next().transpose()?;
-        Ok(first.map(|found| found.entry))
-    }
-
-    /// Returns entries, in the order of the file: items, then assets by key. They are read while the
-    /// iterator runs, some rows at a time.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`] if the file is damaged.
-    pub fn entries(&self, select: &Select) -> Result<Entries<'_>> {
-        let wanted = |key: &&str| {
-            let keys = select.assets.as_ref();
-            keys.is_none_or(|keys| keys.iter().any(|one| one == key))
-        };
-        let assets: Vec<String> = self.keys().filter(wanted).map(str::to_owned).collect();
-        Ok(Entries::new(self, select.clone(), assets))
-    }
-
-    /// Finds entries by the locations of their files, one for each location asked for. Signatures and
-    /// tokens do not count; the entry's location is the one asked for. Costs the column of addresses,
-    /// then what is found.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`] if the file is damaged.
-    pub fn find(&self, locations: &[Location]) -> Result<Vec<Option<Entry>>> {
-        let mut found: Vec<Option<Entry>> = vec![None; locations.len()];
-        let mut wanted: HashMap<String, Vec<usize>> = HashMap::new();
-        for (number, location) in locations.iter().enumerate() {
-            wanted.entry(address(location)).or_default().push(number);
-        }
-        for group in 0..self.table.groups() {
-            for asset in self.keys() {
-                let column = column_of(asset);
-                let mut hits: Vec<(usize, &[usize])> = Vec::new();
-                for (row, href) in self.hrefs(group, asset)? {
-                    let numbers = self
-                        .location(&href)
-                        .ok()
-                        .and_then(|at| wanted.get(&address(&at)));
-                    if let Some(numbers) = numbers {
-                        hits.push((row, numbers));
-                    }
-                }
-                for hits in hits.chunks(ROWS_AT_ONCE) {
-                    let rows: Vec<usize> = hits.iter().map(|(row, _)| *row).collect();
-                    let mask = self.table.mask(&[&[column.as_str()]]);
-                    let batch = self.table.rows_of(group, &mask, &rows)?;
-                    let entries = self.column(&batch, &column)?;
-                    for (row, (_, numbers)) in hits.iter().enumerate() {
-                        for &number in *numbers {
-                            let (Some(slot), Some(location)) =
-                                (found.get_mut(number), locations.get(number))
-                            else {
-                                continue;
-                            };
-                            if slot.is_none() {
-                                *slot = entries
-                                    .entry(row, location.clone())
-                                    .map_err(|err| err.at(self.table.path().display()))?;
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(found)
-    }
-
     /// Returns the hrefs of an asset in a row group, with their rows.
-    fn hrefs(&self, group: usize, asset: &str) -> Result<Vec<(usize, String)>> {
+    pub(super) fn hrefs(&self, group: usize, asset: &str) -> Result<Vec<(usize, String)>> {
         let mask = self.table.mask(&[&[ASSETS, asset, "href"]]);
         let mut hrefs = Vec::new();
         let mut start = 0;
@@ -354,7 +276,7 @@ impl Index {
             .map_err(|err| err.at(self.table.path().display()))
     }
 
-    /// Returns the rows of a row group that may be meant, by id alone.
+    /// Returns the rows of a row group that may have one of these ids. A hash may collide: the caller compares the ids.
     fn rows_by_id(&self, group: usize, ids: &[String]) -> Result<Vec<usize>> {
         let lock = || self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(&group).cloned();
@@ -367,6 +289,7 @@ impl Index {
                 {
                     return Ok(Vec::new());
                 }
+                // Read without the lock. Two threads may do so at the same time, with the same result.
                 let known = Arc::new(self.hashes(group)?);
                 lock().insert(group, Arc::clone(&known));
                 known
@@ -415,7 +338,7 @@ impl Index {
         })
     }
 
-    /// Returns the rows of a row group that may be meant: exact for place and time, by hash for ids.
+    /// Returns the rows of a row group that may match: exact for bbox and time, by hash for ids.
     pub(super) fn rows(&self, group: usize, select: &Select) -> Result<Vec<usize>> {
         if !self.may_match(group, select) {
             return Ok(Vec::new());
@@ -424,6 +347,7 @@ impl Index {
             Some(ids) => self.rows_by_id(group, ids)?,
             None => (0..self.table.group_rows(group)).collect(),
         };
+        // Only the rows that the ids left over are read for their bbox and time.
         if rows.is_empty()
             || (select.bbox.is_none() && select.start.is_none() && select.end.is_none())
         {
@@ -435,7 +359,7 @@ impl Index {
             &["start_datetime"],
             &["end_datetime"],
         ]);
-        let mut kept = Vec::new();
+        let mut matching = Vec::new();
         let mut left = rows.as_slice();
         for batch in self.table.read(group, &mask, Some(&rows), 1024)? {
             let batch = batch?;
@@ -443,19 +367,19 @@ impl Index {
             left = later;
             let matches = Matches::new(&batch, select);
             let numbered = now.iter().enumerate();
-            kept.extend(
+            matching.extend(
                 numbered
                     .filter(|(row, _)| matches.row(*row))
                     .map(|(_, row)| *row),
             );
         }
-        Ok(kept)
+        Ok(matching)
     }
 
-    /// Returns false where the file says that no row of a group is in the place or time asked for.
+    /// Returns false if the statistics of a row group exclude the bbox or the time of a selection.
     fn may_match(&self, group: usize, select: &Select) -> bool {
         let table = &self.table;
-        // Looking for columns by name takes longer than the rest of asking a group for an id.
+        // Finding columns by name takes longer than the rest of a look-up by id.
         if select.bbox.is_none() && select.start.is_none() && select.end.is_none() {
             return true;
         }
@@ -466,7 +390,7 @@ impl Index {
             {
                 return false;
             }
-            // A box across the antimeridian starts in the east: its edges say nothing.
+            // A bbox across the antimeridian has xmin > xmax, so the statistics of xmin and xmax exclude nothing.
             let plain = !self.said.crosses_antimeridian && !bbox.crosses_antimeridian();
             if plain
                 && (edge("xmin").is_some_and(|(min, _)| min > bbox.east())
@@ -475,6 +399,7 @@ impl Index {
                 return false;
             }
         }
+        // An item may span an interval that its `datetime` does not show: only rows decide then.
         if table.leaf(&["start_datetime"]).is_some() || table.leaf(&["end_datetime"]).is_some() {
             return true;
         }

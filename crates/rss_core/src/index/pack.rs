@@ -1,4 +1,4 @@
-//! From entries to the column of an asset. No IO.
+//! Encoding entries as the Arrow column of an asset. No IO.
 
 use std::{mem, sync::Arc};
 
@@ -24,12 +24,12 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`] if a number of it is too large.
+/// [`ErrorKind::Unsupported`] if one of its numbers is too large.
 pub(super) fn check(entry: &Entry) -> Result<()> {
     column(&[Some(entry)]).map(|_| ())
 }
 
-/// Makes the column of one asset: a row for each entry, null where there is none.
+/// Encodes the column of one asset: a row for each entry, null where there is none.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub(super) fn column(entries: &[Option<&Entry>]) -> Result<StructArray> {
     for entry in entries {
         match entry {
             Some(entry) => rows.push(entry).map_err(|expected| {
-                let message = format!("an index cannot hold it: expected {expected}");
+                let message = format!("the header does not fit an index: expected {expected}");
                 Error::new(ErrorKind::Unsupported, message).at(&entry.location)
             })?,
             None => rows.push_null(),
@@ -48,13 +48,13 @@ pub(super) fn column(entries: &[Option<&Entry>]) -> Result<StructArray> {
     Ok(rows.finish())
 }
 
-type Kept<T = ()> = Result<T, &'static str>;
+type Packed<T = ()> = Result<T, &'static str>;
 
-fn whole(value: u64) -> Kept<i64> {
+fn whole(value: u64) -> Packed<i64> {
     i64::try_from(value).map_err(|_| "numbers below 2^63")
 }
 
-/// Where the lists of the rows so far end.
+/// The offsets of an Arrow list array: the ends of the lists so far.
 #[derive(Debug)]
 struct Ends(Vec<i32>);
 
@@ -65,7 +65,7 @@ impl Default for Ends {
 }
 
 impl Ends {
-    fn push(&mut self, end: usize) -> Kept {
+    fn push(&mut self, end: usize) -> Packed {
         let end = i32::try_from(end).map_err(|_| "fewer than 2^31 tiles at once")?;
         self.0.push(end);
         Ok(())
@@ -150,7 +150,7 @@ impl Default for PackedRows {
 }
 
 impl PackedRows {
-    fn push(&mut self, entry: &Entry) -> Kept {
+    fn push(&mut self, entry: &Entry) -> Packed {
         let (version, header) = (&entry.version, &entry.header);
         self.present.push(true);
         self.size.append_value(whole(version.size)?);
@@ -198,6 +198,7 @@ impl PackedRows {
         if header.masks.len() != header.levels.len() {
             return Err("as many masks as levels");
         }
+        // A mask follows its level, marked by `mask`: one list holds both in the order in which they are read back.
         let mut masks = header.masks.iter();
         for level in &header.levels {
             self.levels.push(level, false)?;
@@ -241,7 +242,7 @@ impl PackedRows {
                 Arc::new(self.metadata_value.finish()),
             ],
         );
-        // Lists are null where the row is: an empty one would be another fact.
+        // Lists are null where the row is: an empty list would mean a header without bands or levels.
         let list = |ends: Ends, values: ArrayRef| -> ArrayRef {
             let element = Field::new("element", values.data_type().clone(), false);
             let ends = OffsetBuffer::new(ends.0.into());
@@ -325,7 +326,7 @@ struct Levels {
 }
 
 impl Levels {
-    fn push(&mut self, image: &Image, mask: bool) -> Kept {
+    fn push(&mut self, image: &Image, mask: bool) -> Packed {
         self.mask.append_value(mask);
         let sides = [image.size, image.tile].map(|size| [size.width, size.height]);
         for (column, side) in self.sides.iter_mut().zip(sides.as_flattened()) {

@@ -1,16 +1,16 @@
-//! The columns of an index: names, types, and what the file's metadata says.
+//! The schema of an index: names and types of its columns, and keys of the file's metadata.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 
-/// The version of the columns that this code writes; it reads files of this version only.
+/// The version of the schema that this code writes; it reads files of this version only.
 pub(super) const VERSION: u32 = 1;
-/// The key of the file's metadata that makes it an index.
+/// The key of the file's metadata that marks an index.
 pub(super) const INDEX_KEY: &str = "rss:index";
-/// What the column of an asset's headers starts with; the asset's key follows.
+/// The prefix of the columns of headers; the asset's key follows.
 pub(super) const PREFIX: &str = "index:";
-/// The struct of what catalogues say of the assets.
+/// The struct column of the catalogue's assets.
 pub(super) const ASSETS: &str = "assets";
 
 /// Returns the name of the column that holds the headers of an asset's files.
@@ -18,23 +18,23 @@ pub(super) fn column_of(asset: &str) -> String {
     format!("{PREFIX}{asset}")
 }
 
-/// Returns a column that may be null.
+/// Returns a nullable field.
 pub(super) fn field(name: &str, kind: DataType) -> Field {
     Field::new(name, kind, true)
 }
 
-/// Returns a list whose elements are never null, named as Parquet names them.
+/// Returns a list whose elements are never null, named `element` as the Parquet format requires.
 pub(super) fn list_of(kind: DataType) -> DataType {
     DataType::List(Arc::new(Field::new("element", kind, false)))
 }
 
-/// Returns the type of times of catalogues, as stac-geoparquet wants them.
+/// Returns the type of a catalogue's times, as stac-geoparquet prescribes it.
 pub(super) fn time() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Returns the columns of one asset's headers. Bytes are text in hexadecimal digits: readers that turn
-/// rows into JSON know no bytes.
+/// Returns the columns of one asset's headers. Bytes are stored as hexadecimal text: JSON has no type for bytes, and
+/// some readers convert rows to JSON.
 pub(super) fn entry() -> Fields {
     use DataType::{Boolean, Float64, Int32, Int64, Utf8};
     let changed = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
@@ -74,7 +74,7 @@ pub(super) fn bands() -> Fields {
     ])
 }
 
-/// Returns the columns of one pair of metadata.
+/// Returns the columns of one metadata item.
 pub(super) fn metadata() -> Fields {
     Fields::from(vec![
         field("key", DataType::Utf8),
@@ -106,7 +106,7 @@ pub(super) fn levels() -> Fields {
     ])
 }
 
-/// Returns GDAL's name of a compression's code, for people: nothing reads it back.
+/// Returns GDAL's name of a compression, for queries by people: decoding uses the code in `levels`.
 pub(super) fn compression_name(code: u16) -> Option<&'static str> {
     Some(match code {
         2 => "CCITTRLE",

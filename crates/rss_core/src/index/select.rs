@@ -1,4 +1,4 @@
-//! Which entries are meant: by item, asset, place and time. No IO.
+//! Selecting entries by item, asset, bbox and time. No IO.
 
 use arrow_array::{
     Array, ArrayRef, Float64Array, RecordBatch, TimestampMicrosecondArray,
@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use crate::geo::Bbox;
 
-/// Which entries are meant: all by default.
+/// A selection of entries: all by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Select {
@@ -44,14 +44,14 @@ impl Select {
         self
     }
 
-    /// Selects items by place; one without a bbox is nowhere.
+    /// Selects items by bbox; an item without a bbox is not selected.
     #[must_use]
     pub fn with_bbox(mut self, bbox: Bbox) -> Self {
         self.bbox = Some(bbox);
         self
     }
 
-    /// Selects items by time, both ends included; one without a time is at none.
+    /// Selects items by time, both ends included; an item without a time is not selected.
     #[must_use]
     pub fn with_times(mut self, start: Option<DateTime<Utc>>, end: Option<DateTime<Utc>>) -> Self {
         (self.start, self.end) = (start, end);
@@ -59,7 +59,7 @@ impl Select {
     }
 }
 
-/// Which rows of a batch are in the place and time asked for.
+/// Tests the rows of a batch for the bbox and the time of a selection.
 pub(super) struct Matches<'a> {
     select: &'a Select,
     edges: Option<[&'a Float64Array; 4]>,
@@ -82,10 +82,10 @@ impl<'a> Matches<'a> {
     }
 
     pub(super) fn row(&self, row: usize) -> bool {
-        self.in_place(row) && self.in_time(row)
+        self.in_bbox(row) && self.in_time(row)
     }
 
-    fn in_place(&self, row: usize) -> bool {
+    fn in_bbox(&self, row: usize) -> bool {
         let Some(wanted) = self.select.bbox else {
             return true;
         };
@@ -113,7 +113,7 @@ impl<'a> Matches<'a> {
     }
 }
 
-/// Returns a time of a column in microseconds, whatever unit the file keeps it in.
+/// Returns a time of a column in microseconds, whatever its unit in the file.
 pub(super) fn micros_at(times: &ArrayRef, row: usize) -> Option<i64> {
     if times.is_null(row) {
         return None;

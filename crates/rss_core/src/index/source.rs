@@ -1,4 +1,4 @@
-//! A local file as the Parquet reader wants it, with a count of the bytes read.
+//! A local file as a [`ChunkReader`] of the Parquet crate, which counts the bytes read.
 
 use std::{
     fs::File,
@@ -15,10 +15,10 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
-/// Bytes that are read at once where the length is not known.
+/// Bytes of one read when the Parquet crate does not say how many it needs.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A file, read at any place.
+/// A file with random access. The lock keeps seek and read together.
 #[derive(Debug)]
 pub(super) struct ByteSource {
     file: Mutex<File>,
@@ -44,7 +44,8 @@ impl ByteSource {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Reads at most so many bytes.
+    /// Reads up to `length` bytes; fewer at the end of the file. A length from a damaged file cannot allocate more
+    /// than the file has.
     fn at_most(&self, start: u64, length: usize) -> io::Result<Vec<u8>> {
         let left = self.length.saturating_sub(start);
         let length = length.min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -63,7 +64,7 @@ impl Length for ByteSource {
     }
 }
 
-/// A place in a file, read on from there.
+/// A sequential reader from an offset.
 pub(super) struct Cursor {
     source: Arc<ByteSource>,
     at: u64,
@@ -83,7 +84,7 @@ impl Read for Cursor {
     }
 }
 
-/// A shared [`ByteSource`]: the trait is wanted of what can hand out readers that outlive a call.
+/// A shared [`ByteSource`]: readers returned by [`ChunkReader`] must own their source.
 #[derive(Clone, Debug)]
 pub(super) struct Shared(pub(super) Arc<ByteSource>);
 

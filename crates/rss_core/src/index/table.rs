@@ -1,7 +1,7 @@
-//! A Parquet file as rows and columns: what is read is what is asked for, and nothing panics.
+//! A Parquet file with random access to rows. Damaged files are errors, never panics.
 //!
 //! Opening reads the footer. Rows are read by number: of each column only the pages that hold them,
-//! which the file's offset index names.
+//! which the file's offset index lists.
 
 use std::{
     any::Any,
@@ -49,10 +49,10 @@ use crate::{
     store::of_io,
 };
 
-/// Rows that a row group may have: those that are meant are listed in memory.
-const MOST_ROWS: i64 = 1 << 24;
-/// Places of pages that are remembered, over all columns.
-const MOST_PAGES: usize = 1 << 20;
+/// The most rows of a row group: selected rows are listed in memory, and a damaged file may claim any number.
+const MAX_ROWS: i64 = 1 << 24;
+/// The most page locations in the cache, over all columns.
+const MAX_PAGES: usize = 1 << 20;
 
 /// An open Parquet file.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(super) struct ParquetTable {
     pages: Mutex<Pages>,
 }
 
-/// Places of the pages of columns, by row group and column.
+/// A cache of page locations, by row group and column.
 #[derive(Debug, Default)]
 struct Pages {
     known: HashMap<(usize, usize), Arc<Vec<PageLocation>>>,
@@ -75,12 +75,13 @@ impl ParquetTable {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`] for the path; [`ErrorKind::Corrupt`] if it is no
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`] for the path; [`ErrorKind::Corrupt`] if it is not a
     /// Parquet file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let wrong = |err: std::io::Error| of_io(&err).at(path.display());
         let source = ByteSource::new(File::open(path).map_err(wrong)?).map_err(wrong)?;
         let source = Shared(Arc::new(source));
+        // Without the page indexes of all columns, which may be larger than the footer: `pages` reads those in use.
         let meta = guarded(path, || {
             ParquetMetaDataReader::new()
                 .with_page_index_policy(PageIndexPolicy::Skip)
@@ -89,10 +90,10 @@ impl ParquetTable {
         if let Some(group) = meta
             .row_groups()
             .iter()
-            .find(|group| group.num_rows() > MOST_ROWS)
+            .find(|group| group.num_rows() > MAX_ROWS)
         {
             let rows = group.num_rows();
-            let message = format!("a row group of {rows} rows, expected at most {MOST_ROWS}");
+            let message = format!("a row group of {rows} rows, expected at most {MAX_ROWS}");
             return Err(Error::new(ErrorKind::Corrupt, message).at(path.display()));
         }
         Ok(Self {
@@ -140,7 +141,7 @@ impl ParquetTable {
         self.meta.file_metadata().schema_descr()
     }
 
-    /// Returns all columns, as Arrow names their types.
+    /// Returns the Arrow schema of all columns.
     pub(super) fn schema(&self) -> Result<SchemaRef> {
         let schema = guarded(&self.path, || parquet_to_arrow_schema(self.columns(), None))?;
         let fields = schema.fields().iter();
@@ -148,7 +149,7 @@ impl ParquetTable {
         Ok(super::file::schema_of(fields))
     }
 
-    /// Returns the number of a column by its path.
+    /// Returns the index of a leaf column by its path.
     pub(super) fn leaf(&self, path: &[&str]) -> Option<usize> {
         self.columns().columns().iter().position(|column| {
             column
@@ -160,7 +161,7 @@ impl ParquetTable {
         })
     }
 
-    /// Selects columns by paths, each with all below it.
+    /// Selects columns by paths, each with all leaves below it.
     pub(super) fn mask(&self, paths: &[&[&str]]) -> ProjectionMask {
         let columns = self.columns();
         let leaves = (0..columns.num_columns()).filter(|&leaf| {
@@ -172,7 +173,7 @@ impl ParquetTable {
         ProjectionMask::leaves(columns, leaves.collect::<Vec<_>>())
     }
 
-    /// Returns the smallest and the largest value of a column of a row group, if the file says them.
+    /// Returns the minimum and maximum of a column of a row group, if the file has these statistics.
     pub(super) fn extremes(&self, group: usize, path: &[&str]) -> Option<(f64, f64)> {
         let column = self
             .meta
@@ -188,7 +189,7 @@ impl ParquetTable {
             Statistics::Double(numbers) => Some((*numbers.min_opt()?, *numbers.max_opt()?)),
             #[expect(
                 clippy::cast_precision_loss,
-                reason = "rounding by microseconds of a time; what is compared has slack"
+                reason = "times are rounded by microseconds; the comparison has a second of slack"
             )]
             Statistics::Int64(numbers) if micros => {
                 Some((*numbers.min_opt()? as f64, *numbers.max_opt()? as f64))
@@ -197,7 +198,7 @@ impl ParquetTable {
         }
     }
 
-    /// Returns false if a row group holds none of these texts in a column.
+    /// Returns false if a row group holds none of these texts in a column, by its statistics and Bloom filter.
     pub(super) fn may_hold(&self, group: usize, leaf: usize, texts: &[&str]) -> Result<bool> {
         let Some(column) = self
             .meta
@@ -210,7 +211,7 @@ impl ParquetTable {
         if let Some(Statistics::ByteArray(bytes)) = column.statistics()
             && let (Some(min), Some(max)) = (bytes.min_opt(), bytes.max_opt())
         {
-            // Long values are cut: the ends of the range hold all the same.
+            // Long values are truncated in statistics, the maximum rounded up: the range still covers all values.
             let inside = |text: &&&str| (min.data()..=max.data()).contains(&text.as_bytes());
             if !texts.iter().any(|text| inside(&text)) {
                 return Ok(false);
@@ -222,7 +223,7 @@ impl ParquetTable {
         Ok(filter.is_none_or(|filter| texts.iter().any(|text| filter.check(*text))))
     }
 
-    /// Returns batches of some rows of a row group, which are sorted; none is all rows.
+    /// Returns batches of some rows of a row group, which must be sorted; none is all rows.
     pub(super) fn read(
         &self,
         group: usize,
@@ -237,18 +238,18 @@ impl ParquetTable {
         let total = self.group_rows(group);
         let reader = guarded(&self.path, || {
             let leaves = (0..self.columns().num_columns()).filter(|&leaf| mask.leaf_included(leaf));
-            let mut places = HashMap::new();
+            let mut locations = HashMap::new();
             if let Some(rows) = rows {
                 for leaf in leaves {
                     if let Some(pages) = self.pages(group, leaf)? {
-                        places.insert(leaf, narrowed(&pages, rows));
+                        locations.insert(leaf, narrowed(&pages, rows));
                     }
                 }
             }
             let file = self.meta.file_metadata().clone();
             let one = ParquetMetaData::new(file, vec![meta.clone()]);
             let one = ParquetMetaDataBuilder::new_from_metadata(one)
-                .set_page_index(Some(Arc::new(Places(places))))
+                .set_page_index(Some(Arc::new(PageLocations(locations))))
                 .build();
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
             let one = ArrowReaderMetadata::try_new(Arc::new(one), options)?;
@@ -289,7 +290,7 @@ impl ParquetTable {
         Err(Error::new(ErrorKind::Corrupt, message).at(self.path.display()))
     }
 
-    /// Returns where the pages of a column lie, if the file says it.
+    /// Returns the locations of the pages of a column, if the file has an offset index.
     fn pages(&self, group: usize, leaf: usize) -> ParquetResult<Option<Arc<Vec<PageLocation>>>> {
         let lock = || self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().known.get(&(group, leaf)) {
@@ -308,12 +309,14 @@ impl ParquetTable {
         let starts = locations
             .first()
             .is_some_and(|page| page.first_row_index == 0);
+        // `narrowed` relies on this order, and a damaged file may have any.
         if !ascend || !starts {
             return Err(ParquetError::General("pages out of order".to_owned()));
         }
         let locations = Arc::new(locations);
+        // Cleared as a whole when full: simpler than an eviction order, and rare.
         let mut pages = lock();
-        if pages.count > MOST_PAGES {
+        if pages.count > MAX_PAGES {
             *pages = Pages::default();
         }
         pages.count += locations.len();
@@ -322,7 +325,7 @@ impl ParquetTable {
     }
 }
 
-/// Batches of rows as they are read.
+/// A lazy iterator over batches of rows.
 pub(super) struct Batches<'a> {
     path: &'a Path,
     reader: Option<ParquetRecordBatchReader>,
@@ -340,6 +343,7 @@ impl Iterator for Batches<'_> {
             Ok(Some(batch)) => Some(Ok(batch)),
             Ok(None) => None,
             Err(err) => {
+                // After an error or a panic the reader's state is unknown: the iterator ends.
                 self.reader = None;
                 Some(Err(err))
             }
@@ -347,12 +351,12 @@ impl Iterator for Batches<'_> {
     }
 }
 
-/// Runs what reads bytes of unknown origin. The Parquet crate promises errors for damaged files; where
-/// it panics all the same, that becomes an error too.
+/// Runs code of the Parquet crate on bytes of unknown origin. The crate should return errors for damaged files; a
+/// panic of it becomes an error, too.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
     let done = catch_unwind(AssertUnwindSafe(read));
     let corrupt = || {
-        let message = "not a Parquet file that can be read: expected an index as `rss index build` \
+        let message = "not a readable Parquet file: expected an index as `rss index build` \
                        writes it, or stac-geoparquet";
         Error::new(ErrorKind::Corrupt, message).at(path.display())
     };
@@ -379,8 +383,8 @@ fn selection(rows: &[usize], total: usize) -> RowSelection {
     RowSelection::from(selectors)
 }
 
-/// Returns the pages that hold some rows. Those between are skipped and never read, so that they stand
-/// together as one.
+/// Returns the pages that hold some rows, and one page for each run of pages between, which the reader skips. Fewer
+/// locations make the reader's set-up cheaper.
 fn narrowed(pages: &[PageLocation], rows: &[usize]) -> Vec<PageLocation> {
     let mut narrow: Vec<PageLocation> = Vec::new();
     let mut rows = rows.iter().copied().peekable();
@@ -402,11 +406,11 @@ fn narrowed(pages: &[PageLocation], rows: &[usize]) -> Vec<PageLocation> {
     narrow
 }
 
-/// Where the pages of one row group lie, by column.
+/// The page locations of one row group, by column.
 #[derive(Debug)]
-struct Places(HashMap<usize, Vec<PageLocation>>);
+struct PageLocations(HashMap<usize, Vec<PageLocation>>);
 
-impl PageIndexProvider for Places {
+impl PageIndexProvider for PageLocations {
     fn has_offset_indexes(&self) -> bool {
         true
     }
@@ -467,7 +471,7 @@ mod tests {
             .add_row_group(group)
             .build();
         let mut bytes = fs::read(&path).unwrap();
-        // The last eight bytes say how long the footer is.
+        // The last eight bytes are the footer's length and the magic.
         bytes.truncate(bytes.len() - 8);
         let mut out = fs::File::create(&path).unwrap();
         out.write_all(&bytes).unwrap();

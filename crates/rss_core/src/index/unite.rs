@@ -1,4 +1,4 @@
-//! Columns of several files made one: types that hold what each of them holds, and arrays made fit. No IO.
+//! The union of the schemas of several files, and casts of arrays to it. No IO.
 
 use std::sync::Arc;
 
@@ -10,11 +10,12 @@ use arrow_schema::{DataType, Field, Fields};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Joins the columns of another file into those known so far.
+/// Adds the columns of another file to a union. Only casts that lose nothing common are allowed: integers widen, and
+/// become floats.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] that names a column whose types cannot be united.
+/// [`ErrorKind::InvalidInput`] that names a column whose types have no union.
 pub(super) fn join(known: &mut Vec<Field>, other: &[Field]) -> Result<()> {
     for field in other {
         match known.iter_mut().find(|one| one.name() == field.name()) {
@@ -58,11 +59,11 @@ fn united(name: &str, one: &DataType, other: &DataType) -> Result<DataType> {
     })
 }
 
-/// Returns a column as the united type wants it; nulls where it has nothing.
+/// Casts a column to the type of the union; fields that it lacks are null.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] if the types were not united by [`join`].
+/// [`ErrorKind::InvalidInput`] if the type is not a union made by [`join`].
 pub(super) fn fit(array: &ArrayRef, kind: &DataType) -> Result<ArrayRef> {
     if array.data_type() == kind {
         return Ok(Arc::clone(array));
@@ -81,7 +82,7 @@ pub(super) fn fit(array: &ArrayRef, kind: &DataType) -> Result<ArrayRef> {
         DataType::Int64 => Ok(Arc::new(whole().ok_or_else(misfit)?)),
         DataType::Float64 => {
             let whole = whole().ok_or_else(misfit)?;
-            #[expect(clippy::cast_precision_loss, reason = "widening is what is asked for")]
+            #[expect(clippy::cast_precision_loss, reason = "the union has floats")]
             let floats = whole
                 .iter()
                 .map(|number| number.map(|number| number as f64));

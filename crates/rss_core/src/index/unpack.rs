@@ -1,6 +1,6 @@
-//! From the column of an asset back to entries: every number checked. No IO.
+//! Decoding entries from the Arrow column of an asset. No IO.
 //!
-//! An index may come from someone else. What is wrong in it is an error that names the column.
+//! An index may come from anyone, so every value is checked; an error names the column.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::{
     reader::{BandProfile, ColorInterp, Entry, Header, Image, Tiles, Version},
 };
 
-/// Colours that a palette may have: as many as 16 bits tell apart.
+/// The most colours of a palette: a TIFF sample with a palette has at most 16 bits.
 const MOST_COLORS: usize = 1 << 16;
 
-/// The column of one asset, its parts found and of the right types.
+/// The column of one asset, downcast to its types.
 #[derive(Debug)]
 pub(super) struct Column<'a> {
     rows: &'a StructArray,
@@ -41,7 +41,7 @@ pub(super) struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Finds the parts of a column.
+    /// Downcasts the fields of a column.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl<'a> Column<'a> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] for what cannot be.
+    /// [`ErrorKind::Corrupt`] for an invalid value.
     pub(super) fn entry(&self, row: usize, location: Location) -> Result<Option<Entry>> {
         if !self.is_there(row) {
             return Ok(None);
@@ -88,7 +88,7 @@ impl<'a> Column<'a> {
         let dtype = needed(text(self.dtype, row), "dtype")?;
         let dtype = dtype
             .parse()
-            .map_err(|_| wrong("dtype", "numpy's name of a type"))?;
+            .map_err(|_| wrong("dtype", "a dtype as numpy names it"))?;
         let (levels, masks) = self.levels(row)?;
         let mut header = Header::new(dtype, levels);
         header.masks = masks;
@@ -98,7 +98,7 @@ impl<'a> Column<'a> {
         let code = value(self.epsg, row, |a, i| a.value(i));
         header.crs = match (code, text(self.wkt, row)) {
             (Some(code), _) => Some(Crs::Epsg(
-                u32::try_from(code).map_err(|_| wrong("epsg", "a code of EPSG"))?,
+                u32::try_from(code).map_err(|_| wrong("epsg", "an EPSG code"))?,
             )),
             (None, Some(wkt)) => Some(Crs::Wkt(wkt)),
             (None, None) => None,
@@ -148,8 +148,9 @@ impl<'a> Column<'a> {
             .map(|band| {
                 let color = needed(text(color, band), "bands.color")?;
                 Ok(BandProfile {
-                    color: ColorInterp::of_name(&color)
-                        .ok_or_else(|| wrong("bands.color", "GDAL's name of a colour"))?,
+                    color: ColorInterp::of_name(&color).ok_or_else(|| {
+                        wrong("bands.color", "a colour interpretation as GDAL names it")
+                    })?,
                     description: text(description, band),
                     scale: value(scale, band, |a, i| a.value(i)),
                     offset: value(offset, band, |a, i| a.value(i)),
@@ -178,27 +179,27 @@ impl<'a> Column<'a> {
         let images = Images::new(typed(list.as_ref(), "levels")?)?;
         let mut levels = Vec::new();
         let mut masks: Vec<Option<Image>> = Vec::new();
-        for place in 0..images.rows.len() {
-            let image = images.image(place)?;
-            if !flag(images.mask, place, "levels.mask")? {
+        for index in 0..images.rows.len() {
+            let image = images.image(index)?;
+            if !flag(images.mask, index, "levels.mask")? {
                 levels.push(image);
                 masks.push(None);
                 continue;
             }
             match masks.last_mut() {
                 Some(mask @ None) => *mask = Some(image),
-                _ => return Err(wrong("levels.mask", "one mask at most, behind its level")),
+                _ => return Err(wrong("levels.mask", "at most one mask, after its level")),
             }
         }
         Ok((levels, masks))
     }
 }
 
-/// Returns the version that a row of a column says; the column's other parts may be missing.
+/// Returns the version of the file of a row; the column's other fields may be missing.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Corrupt`] for what cannot be.
+/// [`ErrorKind::Corrupt`] for an invalid value.
 pub(super) fn version(rows: &StructArray, row: usize) -> Result<Version> {
     let size = part(rows, "size")?;
     let etag = part(rows, "etag")?;
@@ -208,7 +209,7 @@ pub(super) fn version(rows: &StructArray, row: usize) -> Result<Version> {
         None => None,
         Some(millis) => Some(
             DateTime::from_timestamp_millis(millis)
-                .ok_or_else(|| wrong("last_modified", "a time that a calendar has"))?,
+                .ok_or_else(|| wrong("last_modified", "a time within the calendar's range"))?,
         ),
     };
     Ok(Version::of_size(unsigned(size, row, "size")?)
@@ -241,15 +242,15 @@ impl<'a> Images<'a> {
         })
     }
 
-    fn image(&self, place: usize) -> Result<Image> {
+    fn image(&self, index: usize) -> Result<Image> {
         let side = |name| {
-            let number = unsigned(part(self.rows, name)?, place, name)?;
-            u32::try_from(number).map_err(|_| wrong(name, "a side below 2^32"))
+            let number = unsigned(part(self.rows, name)?, index, name)?;
+            u32::try_from(number).map_err(|_| wrong(name, "a size below 2^32"))
         };
         let code = |name| {
             let codes: &Int32Array = part(self.rows, name)?;
-            let code = needed(value(codes, place, |a, i| a.value(i)), name)?;
-            u16::try_from(code).map_err(|_| wrong(name, "a code of 16 bits"))
+            let code = needed(value(codes, index, |a, i| a.value(i)), name)?;
+            u16::try_from(code).map_err(|_| wrong(name, "a 16-bit code"))
         };
         let size = Size {
             width: side("width")?,
@@ -264,31 +265,31 @@ impl<'a> Images<'a> {
             tile,
             code("bits")?,
             code("sample_format")?,
-            self.tiles(place)?,
+            self.tiles(index)?,
         );
         image.bands = code("bands")?;
         image.compression = code("compression")?;
         image.compression_option = code("compression_option")?;
         image.predictor = code("predictor")?;
         image.photometric = code("photometric")?;
-        image.planar = flag(self.planar, place, "levels.planar")?;
-        image.bits_reversed = flag(self.bits_reversed, place, "levels.bits_reversed")?;
-        let tables = value(self.jpeg_tables, place, StringArray::value);
+        image.planar = flag(self.planar, index, "levels.planar")?;
+        image.bits_reversed = flag(self.bits_reversed, index, "levels.bits_reversed")?;
+        let tables = value(self.jpeg_tables, index, StringArray::value);
         let tables = tables.map(|digits| unhex(digits, "levels.jpeg_tables"));
         image.jpeg_tables = tables.transpose()?.map(Bytes::from);
         Ok(image)
     }
 
-    fn tiles(&self, place: usize) -> Result<Tiles> {
-        let sizes = needed(elements(self.byte_counts, place), "levels.byte_counts")?;
-        let gaps = needed(elements(self.gaps, place), "levels.gaps")?;
+    fn tiles(&self, index: usize) -> Result<Tiles> {
+        let sizes = needed(elements(self.byte_counts, index), "levels.byte_counts")?;
+        let gaps = needed(elements(self.gaps, index), "levels.gaps")?;
         let sizes = whole_numbers(sizes.as_ref(), "levels.byte_counts")?;
         let gaps = whole_numbers(gaps.as_ref(), "levels.gaps")?;
         delta::unpack(sizes, gaps).map_err(|expected| wrong("levels", expected))
     }
 }
 
-/// Returns the bytes that pairs of hexadecimal digits stand for.
+/// Decodes pairs of hexadecimal digits.
 fn unhex(digits: &str, name: &str) -> Result<Vec<u8>> {
     let digit = |byte: u8| {
         char::from(byte)
@@ -317,11 +318,11 @@ fn typed<'a, T: Array + 'static>(array: &'a dyn Array, name: &str) -> Result<&'a
     })
 }
 
-/// Returns a part of a struct by its name.
+/// Returns a field of a struct by its name.
 fn part<'a, T: Array + 'static>(rows: &'a StructArray, name: &str) -> Result<&'a T> {
     let found = rows
         .column_by_name(name)
-        .ok_or_else(|| wrong(name, "it to be there"))?;
+        .ok_or_else(|| wrong(name, "the column to exist"))?;
     typed(found.as_ref(), name)
 }
 
@@ -343,7 +344,7 @@ fn flag(array: &BooleanArray, row: usize, name: &str) -> Result<bool> {
 
 fn unsigned(array: &Int64Array, row: usize, name: &str) -> Result<u64> {
     let number = needed(value(array, row, |array, row| array.value(row)), name)?;
-    u64::try_from(number).map_err(|_| wrong(name, "a number of 0 or more"))
+    u64::try_from(number).map_err(|_| wrong(name, "a number of at least 0"))
 }
 
 fn elements(array: &ListArray, row: usize) -> Option<Arc<dyn Array>> {

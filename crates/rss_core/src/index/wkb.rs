@@ -1,7 +1,7 @@
 //! Geometries as well-known binary, the encoding of GeoParquet. No IO.
 //!
-//! See [OGC 06-103r4](https://www.ogc.org/standards/sfa/), section 8. Numbers are little-endian; a
-//! third coordinate is kept where every position has one.
+//! See [OGC 06-103r4](https://www.ogc.org/standards/sfa/), section 8. Numbers are little-endian; the
+//! third coordinate is written if every position has one, since WKB has one dimension for all.
 
 use serde_json::Value;
 
@@ -15,12 +15,12 @@ const NAMES: [&str; 7] = [
     "MultiPolygon",
     "GeometryCollection",
 ];
-/// What is added to the code of a geometry with a third coordinate.
+/// The offset of the code of a geometry with a third coordinate (ISO WKB).
 const WITH_Z: u32 = 1000;
-/// Collections within collections that are followed.
+/// The deepest nesting of collections: recursion on data from a catalogue must be bounded.
 const DEEPEST: usize = 16;
 
-/// Returns a GeoJSON geometry as WKB; none if it is no geometry, or an empty one.
+/// Returns a GeoJSON geometry as WKB; none if it is invalid or empty.
 pub(super) fn encode(geometry: &Value) -> Option<Vec<u8>> {
     let dimensions = if has_z(geometry, DEEPEST)? { 3 } else { 2 };
     let mut out = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn encode(geometry: &Value) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns what GeoParquet calls the type of a geometry, such as `Polygon Z`.
+/// Returns the GeoParquet name of a geometry's type, such as `Polygon Z`.
 pub(super) fn name(wkb: &[u8]) -> Option<String> {
     let (order, rest) = wkb.split_first()?;
     let code = <[u8; 4]>::try_from(rest.get(..4)?).ok()?;
@@ -47,8 +47,8 @@ pub(super) fn name(wkb: &[u8]) -> Option<String> {
 
 fn code(geometry: &Value) -> Option<u32> {
     let name = geometry.get("type")?.as_str()?;
-    let place = NAMES.iter().position(|known| *known == name)?;
-    u32::try_from(place + 1).ok()
+    let index = NAMES.iter().position(|known| *known == name)?;
+    u32::try_from(index + 1).ok()
 }
 
 /// Returns true if every position has a third coordinate; none if there is no position at all.

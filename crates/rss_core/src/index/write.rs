@@ -1,4 +1,4 @@
-//! Writing an index of headers that are at hand: no network, no journal.
+//! Writing an index from headers in memory: no network, no journal.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -18,8 +18,8 @@ use crate::{
     reader::Entry,
 };
 
-/// Writes an index, item by item, of entries that are at hand; [`Builder`](super::Builder) reads them
-/// from files. Nothing is at its place before [`Writer::finish`].
+/// Writes an index, item by item, from entries in memory; [`Builder`](super::Builder) reads them
+/// from files. The output appears with [`Writer::finish`].
 ///
 /// ```
 /// use rss_core::{DataType, Entry, Location, Size, index, reader::{Header, Image, Tiles, Version}};
@@ -64,11 +64,11 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Starts an index whose columns hold items like those given, and entries of these assets.
+    /// Creates an index with the columns of the items given, and of entries of these assets.
     ///
     /// # Errors
     ///
-    /// As the file system's.
+    /// Errors of the file system.
     pub fn create<'a>(
         output: impl AsRef<Path>,
         like: impl IntoIterator<Item = &'a Item>,
@@ -97,14 +97,14 @@ impl Writer {
         })
     }
 
-    /// Appends an item with the entries of its assets. An entry's own location is not kept: the href of
-    /// the item's asset is.
+    /// Appends an item with the entries of its assets. An entry's own location is not stored: a reader takes the
+    /// href of the item's asset.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for an item that has fields which the columns do not hold, or an
-    /// asset that is not the item's or not one of the index; [`ErrorKind::Unsupported`] for an entry
-    /// with too large numbers.
+    /// [`ErrorKind::InvalidInput`] for an item with fields that the columns cannot hold, or an
+    /// asset that the item or the index lacks; [`ErrorKind::Unsupported`] for an entry
+    /// with numbers of 2^63 or more.
     pub fn push(&mut self, item: &Item, entries: &[(&str, &Entry)]) -> Result<()> {
         let invalid = |what: String| {
             let message = format!("item `{}`: {what}", item.id.escape_debug());
@@ -112,7 +112,7 @@ impl Writer {
         };
         let row = Row::of_item(item)?;
         if !self.columns.holds(&row) {
-            let what = "its fields are not those of the items that the index was made for";
+            let what = "its fields do not fit the columns of the index";
             return Err(invalid(what.to_owned()));
         }
         for (key, entry) in entries {
@@ -145,17 +145,17 @@ impl Writer {
         }
         self.rows.clear();
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|err| {
-            let message = "items whose columns do not fit together";
+            let message = "the items' columns differ in length or type";
             Error::new(ErrorKind::Corrupt, message).with_source(err)
         })?;
         self.file.write(&batch)
     }
 
-    /// Ends the index and puts it in its place; returns its size in bytes.
+    /// Finishes the index and renames it to the output; returns its size in bytes.
     ///
     /// # Errors
     ///
-    /// As the file system's; nothing is left then.
+    /// Errors of the file system; no file is left then.
     pub fn finish(mut self) -> Result<u64> {
         self.flush()?;
         self.file.finish()

@@ -1,4 +1,4 @@
-//! Classes that are not wanted, by name, and the booleans that QA samples become.
+//! Mask classes by name, and the boolean masks computed from QA samples.
 
 use std::{fmt, ops::BitOr, str::FromStr, sync::Arc};
 
@@ -11,11 +11,11 @@ use crate::{
     raster::Pixels,
 };
 
-/// Names of classes to leave out, such as `clouds,snow`.
+/// Names of classes to mask, such as `clouds,snow`.
 ///
 /// [`QaTable`] lists the names. A name alone is looked up in the bands of a manifest in this order: `fmask`,
-/// `scl`, `qa_pixel`, `s2cloudless_mask`, `contiguity`, `qa_radsat`. A band's canonical name or asset key
-/// before it chooses the band: `s2cloudless_mask:cloud`. Pixels without data are left out in any case.
+/// `scl`, `qa_pixel`, `s2cloudless_mask`, `contiguity`, `qa_radsat`. A prefix with a band's canonical name or asset key
+/// selects the band: `s2cloudless_mask:cloud`. Nodata pixels are always masked.
 ///
 /// ```
 /// use rss_core::{Collection, DEA, Manifest, mask::MaskClasses};
@@ -39,7 +39,7 @@ struct Term {
     class: String,
 }
 
-/// Canonical names of the bands that tell classes, the one that tells most first.
+/// Canonical names of the bands with classes, the most specific first.
 const QA_BANDS: [&str; 6] = [
     "fmask",
     "scl",
@@ -50,8 +50,8 @@ const QA_BANDS: [&str; 6] = [
 ];
 
 impl MaskClasses {
-    /// Finds the bands of a product that tell the classes: one mask for each, in the order in which they
-    /// are first named.
+    /// Resolves the classes to the QA bands of a product: one mask for each band, in the order in which they are first
+    /// named.
     ///
     /// # Errors
     ///
@@ -60,11 +60,11 @@ impl MaskClasses {
         self.of_platform(manifest, manifest.platform.as_deref())
     }
 
-    /// As [`of_manifest`](Self::of_manifest), for items of one `platform` where a manifest is for several.
+    /// Like [`of_manifest`](Self::of_manifest), for items of one `platform` if a manifest covers several.
     ///
     /// # Errors
     ///
-    /// As [`of_manifest`](Self::of_manifest).
+    /// Those of [`of_manifest`](Self::of_manifest).
     pub fn of_platform(
         &self,
         manifest: &Manifest,
@@ -83,9 +83,11 @@ impl MaskClasses {
                 Some(name) => band.asset == *name || band.canonical.as_ref() == Some(name),
                 None => true,
             });
+            // The tables are in the order of QA_BANDS: the first band that has the class is used.
             let holder = fitting.find(|(_, table)| table.tests(&term.class).is_some());
             let (band, table) = holder.ok_or_else(|| term.unknown(&product, &tables))?;
             match found.iter_mut().find(|known| known.0.asset == band.asset) {
+                // One mask for each band, so that each QA asset is read once.
                 Some((.., classes)) => classes.push(&term.class),
                 None => found.push((band, table, vec![&term.class])),
             }
@@ -120,12 +122,12 @@ impl Term {
             })
             .collect();
         let has = match has.is_empty() {
-            true => "it has no band of classes".to_owned(),
+            true => "it has no QA band".to_owned(),
             false => has.join("; "),
         };
         Error::new(
             ErrorKind::InvalidInput,
-            format!("mask class `{self}` is not known in {product}: {has}"),
+            format!("mask class `{self}` is unknown in {product}: {has}"),
         )
     }
 }
@@ -152,7 +154,7 @@ impl fmt::Display for MaskClasses {
 impl FromStr for MaskClasses {
     type Err = Error;
 
-    /// Parses names parted by commas; `-` is as good as `_`. Whether a class exists depends on the product.
+    /// Parses names separated by commas; `-` is equivalent to `_`. Whether a class exists depends on the product.
     ///
     /// # Errors
     ///
@@ -184,7 +186,7 @@ impl FromStr for MaskClasses {
 impl BitOr for MaskClasses {
     type Output = Self;
 
-    /// Leaves out what either leaves out.
+    /// Returns the union of both lists.
     fn bitor(mut self, other: Self) -> Self {
         for term in other.terms {
             if !self.terms.contains(&term) {
@@ -195,26 +197,26 @@ impl BitOr for MaskClasses {
     }
 }
 
-/// Classes of one QA band that are left out.
+/// The mask of one QA band: the classes whose pixels are masked.
 #[derive(Clone)]
 pub struct BandMask {
     asset: String,
     classes: Vec<String>,
-    /// What tells that a pixel holds no data.
+    /// The tests of the class `nodata`.
     no_data: Vec<Test>,
     tests: Vec<Test>,
-    /// For each value of 16 bits, what it says.
-    says: Arc<[Verdict]>,
+    /// The verdict of each 16-bit value: a lookup is faster than the tests.
+    verdict_of: Arc<[Verdict]>,
 }
 
-/// What a QA sample says of its pixel.
+/// The verdict of a QA sample on its pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is of no class that is left out.
+    /// The pixel is of no masked class.
     Kept,
-    /// It is of one of the classes.
+    /// The pixel is of a masked class.
     LeftOut,
-    /// It holds no data.
+    /// The pixel is nodata.
     NoData,
 }
 
@@ -222,6 +224,7 @@ impl Verdict {
     fn of(value: u32, no_data: &[Test], left_out: &[Test]) -> Self {
         let is_one = |tests: &[Test]| tests.iter().any(|test| test.holds(value));
         match (is_one(no_data), is_one(left_out)) {
+            // Nodata takes precedence: contiguity's 255 also has the bit of a class.
             (true, _) => Self::NoData,
             (false, true) => Self::LeftOut,
             (false, false) => Self::Kept,
@@ -229,8 +232,8 @@ impl Verdict {
     }
 }
 
-/// Returns which pixels of an image are left out by what its masks say: cleaned are the classes alone, so that
-/// the edge of the data neither grows nor eats the clouds that it cuts.
+/// Combines the verdicts of several masks to the mask of an image. The cleanup applies to the classes alone, so that
+/// nodata is not dilated, and a cloud cut by nodata is not eroded from there.
 pub(crate) fn left_out(
     shape: (usize, usize),
     verdicts: impl IntoIterator<Item = Result<Array2<Verdict>>>,
@@ -262,16 +265,17 @@ impl fmt::Debug for BandMask {
 }
 
 impl BandMask {
-    /// Makes a mask of an asset by a table of your own.
+    /// Creates a mask of an asset from a custom table.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] naming a class that the table lacks, and what it has; a band named before
-    /// a class must be the asset's.
+    /// [`ErrorKind::InvalidInput`] naming a class that the table lacks, and those it has; a band prefix of a class must
+    /// be the asset.
     pub fn new(asset: &str, table: &QaTable, classes: &MaskClasses) -> Result<Self> {
         let no_data = table.tests("nodata").unwrap_or_default().to_vec();
         let mut tests = Vec::new();
         for term in &classes.terms {
+            // A class of another band is an error: the mask reads this asset only.
             let is_here = term.band.as_deref().is_none_or(|band| band == asset);
             let found = table.tests(&term.class).filter(|_| is_here);
             let found = found.ok_or_else(|| {
@@ -279,7 +283,7 @@ impl BandMask {
                 Error::new(
                     ErrorKind::InvalidInput,
                     format!(
-                        "mask class `{term}` is not known in {} ({asset}): it has {}",
+                        "mask class `{term}` is unknown in {} ({asset}): it has {}",
                         table.name(),
                         known.join(", ")
                     ),
@@ -287,7 +291,7 @@ impl BandMask {
             })?;
             tests.extend_from_slice(found);
         }
-        let says = |value| Verdict::of(value, &no_data, &tests);
+        let verdict_of = |value| Verdict::of(value, &no_data, &tests);
         Ok(Self {
             asset: asset.to_owned(),
             classes: classes
@@ -295,31 +299,31 @@ impl BandMask {
                 .iter()
                 .map(|term| term.class.clone())
                 .collect(),
-            says: (0..=u32::from(u16::MAX)).map(says).collect(),
+            verdict_of: (0..=u32::from(u16::MAX)).map(verdict_of).collect(),
             no_data,
             tests,
         })
     }
 
-    /// Returns the key of the asset whose samples say the classes.
+    /// Returns the key of the QA asset.
     pub fn asset(&self) -> &str {
         &self.asset
     }
 
-    /// Returns the classes that are left out, as they were named.
+    /// Returns the masked classes, as they were named.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().map(String::as_str)
     }
 
-    /// Returns, for each pixel (y, x) of a band of QA samples, true where it is left out: it is of one of the
-    /// classes, or equal to `nodata`. The band is counted from 0.
+    /// Returns the mask (y, x) of a band of QA samples: true where the pixel is of one of the classes, of the table's
+    /// class `nodata`, or equal to `nodata`. The band is counted from 0.
     ///
-    /// A value that is in no class is kept. Signed samples are taken by their bits.
+    /// A value of no class is not masked. Signed samples are read as their bits.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if there is no such band; [`ErrorKind::Unsupported`] if samples are not
-    /// whole numbers of at most 32 bits.
+    /// [`ErrorKind::InvalidInput`] if the band does not exist; [`ErrorKind::Unsupported`] if the samples are not
+    /// integers of at most 32 bits.
     pub fn leave_out(
         &self,
         pixels: &Pixels,
@@ -330,7 +334,7 @@ impl BandMask {
         Ok(verdicts.mapv(|verdict| verdict != Verdict::Kept))
     }
 
-    /// As [`leave_out`](Self::leave_out), with the pixels without data apart from those of the classes.
+    /// Like [`leave_out`](Self::leave_out), but distinguishes nodata from the classes.
     pub(crate) fn verdicts(
         &self,
         pixels: &Pixels,
@@ -339,14 +343,19 @@ impl BandMask {
     ) -> Result<Array2<Verdict>> {
         let [bands, ..] = pixels.shape();
         if band >= bands {
-            let message = format!("{}: band {band} is not one of 0 to {bands}", self.asset);
+            let message = format!(
+                "{}: band {band} of {bands}; bands are counted from 0",
+                self.asset
+            );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
+        // A value that the dtype cannot represent occurs in no sample; a cast would saturate to one that may.
         let nodata = nodata.filter(|&nodata| pixels.dtype().holds(nodata));
         let in_table = |value: u16| {
-            let known = self.says.get(usize::from(value));
+            let known = self.verdict_of.get(usize::from(value));
             known.copied().unwrap_or(Verdict::Kept)
         };
+        // A lookup table of all 32-bit values would be too large.
         let by_tests = |value: u32| Verdict::of(value, &self.no_data, &self.tests);
         macro_rules! each {
             ($samples:expr, $type:ty, $value:expr) => {{
@@ -379,7 +388,7 @@ impl BandMask {
             }
             other => {
                 let message = format!(
-                    "{}: classes of {} samples; expected whole numbers of at most 32 bits",
+                    "{}: classes of {} samples; expected integers of at most 32 bits",
                     self.asset,
                     other.dtype()
                 );
@@ -434,7 +443,7 @@ mod tests {
         let fmask = Pixels::U8(array![[[0, 1, 2], [3, 4, 5]]]);
         let expected = array![[true, false, true], [true, false, false]];
         assert_eq!(clouds.leave_out(&fmask, 0, Some(0.0)).unwrap(), expected);
-        // Contiguity's nodata, 255, has the bit of contiguous pixels.
+        // Contiguity's nodata value, 255, has the bit of contiguous pixels set.
         let gaps = one(&DEA, &Collection::Landsat8, "non-contiguous");
         assert_eq!(gaps.asset(), "oa_nbart_contiguity");
         let bits = Pixels::U8(array![[[0, 1, 255]]]);
@@ -496,13 +505,13 @@ mod tests {
         assert_eq!(err.kind(), ErrorKind::InvalidInput);
         assert_eq!(
             err.message(),
-            "mask class `haze` is not known in planetary-computer sentinel2: SCL has nodata, saturated, \
+            "mask class `haze` is unknown in planetary-computer sentinel2: SCL has nodata, saturated, \
              dark, shadow, vegetation, not_vegetated, water, unclassified, cloud_medium, cloud_high, \
              cirrus, snow, cloud, clouds"
         );
         let err = masks(&DEA, &Collection::Sentinel2, "scl:cloud").unwrap_err();
         assert!(err.message().starts_with(
-            "mask class `scl:cloud` is not known in dea sentinel2: oa_fmask has nodata"
+            "mask class `scl:cloud` is unknown in dea sentinel2: oa_fmask has nodata"
         ));
         for text in ["", "cloud,,snow", ":cloud", "scl:"] {
             let err = text.parse::<MaskClasses>().unwrap_err();
@@ -515,7 +524,7 @@ mod tests {
         let err = BandMask::new("m", &table, &"worse".parse().unwrap()).unwrap_err();
         assert_eq!(
             err.message(),
-            "mask class `worse` is not known in ours (m): it has bad"
+            "mask class `worse` is unknown in ours (m): it has bad"
         );
         let mask = BandMask::new("m", &table, &"bad".parse().unwrap()).unwrap();
         let floats = Pixels::F32(array![[[3.0]]]);

@@ -1,9 +1,9 @@
-//! Which pixels to leave out: classes of QA bands by name, and masks grown by pixels.
+//! Masks: classes of QA bands by name, and morphology (dilation, erosion, opening).
 //!
-//! Every provider says in a band of its own what a pixel shows: as a class, or in bits. [`MaskClasses`] names
-//! what is not wanted in words that mean the same everywhere, a manifest says which assets tell it, and
-//! [`BandMask`] makes booleans of their samples: true where a pixel is left out. Pure arithmetic: reading the
-//! band and bringing it to another grid (by nearest, as classes have no mean) is for others.
+//! Each provider classifies pixels in a QA band of its own, as values or as bits. [`MaskClasses`] names the classes to
+//! mask in words that mean the same for all providers, a manifest lists the QA assets, and [`BandMask`] computes a
+//! boolean mask from their samples: true where a pixel is masked. Pure arithmetic: the caller reads the band and
+//! resamples it to another grid (by nearest, since classes have no mean).
 //!
 //! ```
 //! use rss_core::{Collection, DataType, ELEMENT84, Manifest, Pixels, Size, mask::MaskClasses};

@@ -1,14 +1,14 @@
-//! Masks grown and shrunk by pixels.
+//! Morphology of masks: dilation, erosion and opening by a radius in pixels.
 //!
-//! Time grows with the pixels and not with the radius. A square is two passes of distances along rows and
-//! columns. A disk is exact: the distance to the nearest true pixel of each column first, then along each row
-//! the pixels that a circle round that pixel reaches. That is the separation of the squared distance transform
-//! of [Felzenszwalb and Huttenlocher (2012)](https://doi.org/10.4086/toc.2012.v008a019); with a radius known
-//! before, intervals along the row take the place of their envelope of parabolas.
+//! The time depends on the number of pixels, not on the radius. A square is two passes of distances along rows and
+//! columns. A disk is exact: first the distance to the nearest true pixel of each column, then along each row the
+//! pixels that a circle around that pixel covers. This is the separation of the squared distance transform of
+//! [Felzenszwalb and Huttenlocher (2012)](https://doi.org/10.4086/toc.2012.v008a019); since the radius is known in
+//! advance, intervals along the row replace their envelope of parabolas.
 
 use ndarray::{Array2, ArrayView2, Axis, Zip};
 
-/// The shape that a pixel grows to, or that must fit around a pixel for it to stay.
+/// The structuring element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Element {
@@ -19,7 +19,7 @@ pub enum Element {
     Square,
 }
 
-/// How a mask is cleaned up: specks removed first, what is left then grown.
+/// The cleanup of a mask: an opening that removes specks, then a dilation.
 ///
 /// ```
 /// use ndarray::Array2;
@@ -35,12 +35,12 @@ pub enum Element {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cleanup {
-    /// The radius in pixels by which the mask is eroded and dilated again: what the element does not fit
-    /// into goes. 0 keeps everything.
+    /// The radius of the opening in pixels: the mask is eroded and dilated again, which removes regions that the
+    /// element does not fit into. 0 removes nothing.
     pub opening: usize,
-    /// The radius in pixels by which the mask is then dilated.
+    /// The radius in pixels of the dilation that follows.
     pub dilation: usize,
-    /// The shape of both.
+    /// The structuring element of both.
     pub element: Element,
 }
 
@@ -59,28 +59,28 @@ impl Cleanup {
         self
     }
 
-    /// Sets the shape.
+    /// Sets the structuring element.
     #[must_use]
     pub fn with_element(mut self, element: Element) -> Self {
         self.element = element;
         self
     }
 
-    /// Returns how many pixels around a block decide about its own: read so many more on each side, and cut
-    /// them off again.
+    /// Returns the halo: the number of pixels around a block that its mask depends on. Read so many more on each side,
+    /// and crop them afterwards.
     pub fn halo(&self) -> usize {
         let opening = self.opening.saturating_mul(2);
         opening.saturating_add(self.dilation)
     }
 
-    /// Returns the mask (y, x), cleaned up.
+    /// Applies the cleanup to a mask (y, x).
     pub fn of(&self, mask: ArrayView2<'_, bool>) -> Array2<bool> {
         let none = Array2::from_elem(mask.dim(), false);
         self.of_known(mask, none.view())
     }
 
-    /// Returns the mask (y, x), cleaned up, where it may go on in pixels that are unknown: as beyond the edge, it is
-    /// not eaten from there, and does not grow from there.
+    /// Applies the cleanup to a mask (y, x) that may continue in unknown pixels. They are treated like those beyond the
+    /// edge: the mask is neither eroded from there, nor dilated from there.
     pub(super) fn of_known(
         &self,
         mask: ArrayView2<'_, bool>,
@@ -89,6 +89,7 @@ impl Cleanup {
         let opened = match self.opening {
             0 => mask.to_owned(),
             radius => {
+                // Unknown pixels count as true for the erosion only.
                 let possible = &mask | &unknown;
                 let mut eroded = eroded(possible.view(), radius, self.element);
                 eroded.zip_mut_with(&mask, |pixel, &is_true| *pixel &= is_true);
@@ -102,14 +103,14 @@ impl Cleanup {
     }
 }
 
-/// Returns a mask (y, x) that is true where a true pixel lies within `radius` pixels. Nothing comes in over
-/// the edge.
+/// Dilates a mask (y, x): true where a true pixel lies within `radius` pixels. Beyond the edge everything counts as
+/// false.
 pub fn dilated(mask: ArrayView2<'_, bool>, radius: usize, element: Element) -> Array2<bool> {
     let (height, width) = mask.dim();
     if radius == 0 || mask.is_empty() {
         return mask.to_owned();
     }
-    // A larger radius reaches no further.
+    // A larger radius gives the same result, and its square could overflow.
     let radius = radius.min(width.saturating_add(height));
     match element {
         Element::Square => {
@@ -120,29 +121,31 @@ pub fn dilated(mask: ArrayView2<'_, bool>, radius: usize, element: Element) -> A
     }
 }
 
-/// Returns a mask (y, x) that is true where all pixels within `radius` pixels are true. Beyond the edge
-/// everything counts as true: a cloud that goes on outside is not eaten from there.
+/// Erodes a mask (y, x): true where all pixels within `radius` pixels are true. Beyond the edge everything counts as
+/// true, so that a cloud that continues outside is not eroded from there.
 pub fn eroded(mask: ArrayView2<'_, bool>, radius: usize, element: Element) -> Array2<bool> {
     let outside = mask.mapv(|pixel| !pixel);
+    // Erosion is the complement of the dilated complement.
     let mut grown = dilated(outside.view(), radius, element);
     grown.mapv_inplace(|pixel| !pixel);
     grown
 }
 
-/// A distance in pixels; `u32::MAX` where there is nothing to reach.
+/// A distance in pixels; `u32::MAX` if there is no true pixel.
 type Distance = u32;
 
 fn reaches(distance: Distance, radius: usize) -> bool {
     usize::try_from(distance).is_ok_and(|distance| distance <= radius && distance < FAR)
 }
 
-/// More than any distance.
+/// Larger than any distance.
 const FAR: usize = u32::MAX as usize;
 
 /// Returns the distance to the nearest true pixel of the same column.
 fn column_distances(mask: ArrayView2<'_, bool>) -> Array2<Distance> {
     let mut distances = mask.mapv(|pixel| if pixel { 0 } else { Distance::MAX });
     let (height, _) = distances.dim();
+    // A pass downwards and one upwards give the distance to the nearest true pixel on either side.
     let mut follow = |row: usize, before: usize| {
         let (row, before) =
             distances.multi_slice_mut((ndarray::s![row, ..], ndarray::s![before, ..]));
@@ -159,7 +162,7 @@ fn column_distances(mask: ArrayView2<'_, bool>) -> Array2<Distance> {
     distances
 }
 
-/// Grows each row along itself.
+/// Dilates each row.
 fn along_rows(mask: ArrayView2<'_, bool>, radius: usize) -> Array2<bool> {
     let mut grown = mask.to_owned();
     for (mut grown, row) in grown.rows_mut().into_iter().zip(mask.rows()) {
@@ -182,12 +185,12 @@ fn along_rows(mask: ArrayView2<'_, bool>, radius: usize) -> Array2<bool> {
 fn disk(mask: ArrayView2<'_, bool>, radius: usize) -> Array2<bool> {
     let distances = column_distances(mask);
     let (height, width) = mask.dim();
-    // How far along its row a circle goes, by the distance between the row and its centre.
+    // Half the chord of the circle along a row, by the distance of the row from the centre.
     let spans: Vec<usize> = (0..=radius)
         .map(|distance| (radius * radius - distance * distance).isqrt())
         .collect();
     let mut grown = Array2::from_elem((height, width), false);
-    // How many circles begin at a column, less those that have ended before it.
+    // The number of intervals that start at a column, less those that end before it: a prefix sum counts the open ones.
     let mut changes = vec![0_i32; width + 1];
     for (mut row, distances) in grown
         .axis_iter_mut(Axis(0))
@@ -195,8 +198,8 @@ fn disk(mask: ArrayView2<'_, bool>, radius: usize) -> Array2<bool> {
     {
         let mut some = false;
         for (col, &distance) in distances.iter().enumerate() {
-            let place = usize::try_from(distance).unwrap_or(FAR);
-            let Some(&span) = spans.get(place) else {
+            let index = usize::try_from(distance).unwrap_or(FAR);
+            let Some(&span) = spans.get(index) else {
                 continue;
             };
             some = true;
@@ -223,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks at every pixel around every pixel.
+    /// Checks every pixel around every pixel.
     fn by_hand(mask: &Array2<bool>, radius: usize, element: Element, erode: bool) -> Array2<bool> {
         let (height, width) = mask.dim();
         Array2::from_shape_fn((height, width), |(y, x)| {
@@ -260,7 +263,7 @@ mod tests {
             prop_assert_eq!(&grown, &by_hand(&mask, radius, element, false));
             let shrunk = eroded(mask.view(), radius, element);
             prop_assert_eq!(shrunk, by_hand(&mask, radius, element, true));
-            // The other way along memory.
+            // Column-major memory layout.
             let turned = dilated(mask.t(), radius, element);
             prop_assert_eq!(turned.t(), grown);
         }
@@ -289,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_is_unknown_neither_eats_nor_grows() {
-        // A cloud of two columns, cut by pixels of which nothing is known; and a speck elsewhere.
+        // A cloud of two columns, cut by unknown pixels; and a speck elsewhere.
         let mask = Array2::from_shape_fn((9, 12), |(row, col)| {
             (2..4).contains(&col) || (row, col) == (4, 8)
         });
@@ -299,7 +302,7 @@ mod tests {
         for ((row, col), &pixel) in cleaned.indexed_iter() {
             assert_eq!(pixel, (1..4).contains(&col), "{row}, {col}");
         }
-        // As if the picture ended there; were those pixels known, it would be gone.
+        // As if the image ended there; if those pixels were known to be clear, the cloud would be removed.
         let cut = cleanup.of(mask.slice(ndarray::s![.., 2..]));
         assert_eq!(cleaned.slice(ndarray::s![.., 2..]), cut);
         assert!(!cleanup.of(mask.view()).iter().any(|&pixel| pixel));

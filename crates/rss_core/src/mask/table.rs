@@ -1,8 +1,8 @@
-//! What the values and bits of a QA band mean.
+//! Tables of QA bands: the meaning of their values and bits.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The classes of a QA band, and the values or bits that say them.
+/// The classes of a QA band, and the values or bits that encode them.
 ///
 /// Names mean the same in every built-in table:
 ///
@@ -18,14 +18,14 @@ use crate::error::{Error, ErrorKind, Result};
 /// | `water` | 5 | | 6 | bit 7 |
 /// | `clouds` | 2, 3 | 2 | 3, 8, 9, 10 | bits 1, 2, 3, 4 |
 ///
-/// `clouds` is every one of cloud, shadow, cirrus and dilated cloud that the band tells.
+/// `clouds` is the union of cloud, shadow, cirrus and dilated cloud, as far as the band has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QaTable {
     name: String,
     classes: Vec<(String, Vec<Test>)>,
 }
 
-/// A sample is of the class where its bits under `mask` are `equals`.
+/// A test of a sample: it is of the class if its bits under `mask` equal `equals`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Test {
     mask: u32,
@@ -35,6 +35,7 @@ pub(super) struct Test {
 impl Test {
     fn value(value: u32) -> Self {
         Self {
+            // All bits must match.
             mask: u32::MAX,
             equals: value,
         }
@@ -45,7 +46,7 @@ impl Test {
     }
 }
 
-/// What else people call a class.
+/// Other names of classes.
 const ALIASES: [(&str, &str); 9] = [
     ("no_data", "nodata"),
     ("fill", "nodata"),
@@ -59,10 +60,9 @@ const ALIASES: [(&str, &str); 9] = [
 ];
 
 impl QaTable {
-    /// Makes a table of values: each class by its name and one value.
+    /// Creates a table of values: each class by its name and one value.
     ///
-    /// A class may be named more than once: any of its values is it. Call one `nodata` for what is always
-    /// left out.
+    /// A class may occur more than once: each of its values is of the class. The class `nodata` is always masked.
     pub fn of_values<N: Into<String>>(
         name: impl Into<String>,
         classes: impl IntoIterator<Item = (N, u32)>,
@@ -77,8 +77,8 @@ impl QaTable {
         table
     }
 
-    /// Makes a table of bits: each class by its name, the lowest of its bits (0 is the least significant),
-    /// how many bits it has, and the value that they have.
+    /// Creates a table of bit fields: each class by its name, its lowest bit (0 is the least significant), the number
+    /// of bits, and their value.
     ///
     /// ```
     /// use rss_core::mask::QaTable;
@@ -90,8 +90,7 @@ impl QaTable {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if bits lie beyond the 32nd, or the value needs more bits than there
-    /// are.
+    /// [`ErrorKind::InvalidInput`] if a bit field exceeds 32 bits, or the value does not fit it.
     pub fn of_bits<N: Into<String>>(
         name: impl Into<String>,
         classes: impl IntoIterator<Item = (N, u32, u32, u32)>,
@@ -105,6 +104,7 @@ impl QaTable {
             let end = first
                 .checked_add(count)
                 .filter(|&end| end <= 32 && count > 0);
+            // The largest value of the field; none for a field of 0 bits.
             let most = u32::MAX.checked_shr(32_u32.saturating_sub(count));
             let (Some(_), Some(most)) = (end, most.filter(|&most| value <= most)) else {
                 let message = format!(
@@ -123,10 +123,11 @@ impl QaTable {
         Ok(table)
     }
 
-    /// Returns the table of a band by the canonical name that manifests give it: `fmask`,
-    /// `s2cloudless_mask`, `contiguity`, `scl`, `qa_pixel` or `qa_radsat`; none for others. The item's
-    /// `platform` says which `qa_radsat`: of Landsat 8 and 9 unless it is an older one.
+    /// Returns the table of a band by its canonical name in manifests: `fmask`, `s2cloudless_mask`, `contiguity`,
+    /// `scl`, `qa_pixel` or `qa_radsat`; none for others. The item's `platform` selects the `qa_radsat`: that of
+    /// Landsat 8 and 9 unless it is an older satellite.
     pub fn of_canonical(canonical: &str, platform: Option<&str>) -> Option<Self> {
+        // Landsat 4 to 7 assign the bits of QA_RADSAT differently.
         let is_older = platform.is_some_and(|platform| {
             let older = ["landsat-4", "landsat-5", "landsat-7"];
             older.iter().any(|name| platform.eq_ignore_ascii_case(name))
@@ -157,7 +158,7 @@ impl QaTable {
     }
 
     /// Returns the classes of DEA's contiguity: `non_contiguous` where a band of the pixel has no valid
-    /// sample. Nodata is 255, in which bit 0 says contiguous.
+    /// sample. Nodata is 255, whose bit 0 would mean contiguous.
     pub fn contiguity() -> Self {
         let mut table = Self::of_values("DEA contiguity", [("nodata", 255)]);
         let bit = |equals| Test { mask: 1, equals };
@@ -182,6 +183,7 @@ impl QaTable {
             ("cloud_high", 9),
             ("cirrus", 10),
             ("snow", 11),
+            // `cloud` is the union of medium and high probability.
             ("cloud", 8),
             ("cloud", 9),
         ];
@@ -191,6 +193,7 @@ impl QaTable {
     /// Returns the bits of Landsat Collection 2's QA_PIXEL, from the [data format control
     /// book](https://www.usgs.gov/media/files/landsat-8-9-olitirs-collection-2-level-2-data-format-control-book).
     pub fn qa_pixel() -> Self {
+        // Confidence levels are fields of two bits.
         let level = |bit: u32, value: u32| Test {
             mask: 3 << bit,
             equals: value << bit,
@@ -224,7 +227,7 @@ impl QaTable {
     }
 
     /// Returns the bits of Landsat Collection 2's QA_RADSAT of Landsat 8 and 9, from the same book: saturated
-    /// bands, and what terrain hides.
+    /// bands, and terrain occlusion.
     pub fn qa_radsat() -> Self {
         let bands = ["1", "2", "3", "4", "5", "6", "7"].into_iter().zip(0..);
         let mut table = Self::radsat("Landsat 8-9 QA_RADSAT", bands.chain([("9", 8)]));
@@ -232,9 +235,9 @@ impl QaTable {
         table
     }
 
-    /// Returns the bits of QA_RADSAT of Landsat 4, 5 and 7, from the [data format control
-    /// book](https://www.usgs.gov/media/files/landsat-4-7-collection-2-level-2-data-format-control-book) of
-    /// theirs: saturated bands (`6h` is Landsat 7's thermal band at high gain), and pixels that were dropped.
+    /// Returns the bits of QA_RADSAT of Landsat 4, 5 and 7, from their [data format control
+    /// book](https://www.usgs.gov/media/files/landsat-4-7-collection-2-level-2-data-format-control-book): saturated
+    /// bands (`6h` is Landsat 7's thermal band at high gain), and dropped pixels.
     pub fn qa_radsat_tm() -> Self {
         let bands = ["1", "2", "3", "4", "5", "6", "7"].into_iter().zip(0..);
         let mut table = Self::radsat("Landsat 4-7 QA_RADSAT", bands);
@@ -243,7 +246,7 @@ impl QaTable {
         table
     }
 
-    /// Makes a table of bands and their bits: `saturated` is any of them.
+    /// Creates a table of bands and their bits: `saturated` is the union.
     fn radsat(name: &str, bands: impl Iterator<Item = (&'static str, u32)> + Clone) -> Self {
         let mut table = Self {
             name: name.to_owned(),
@@ -258,7 +261,7 @@ impl QaTable {
         table
     }
 
-    /// Returns what the table is called in messages.
+    /// Returns the name of the table in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -268,7 +271,7 @@ impl QaTable {
         self.classes.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns what tells a class; none if the table has no such class.
+    /// Returns the tests of a class; none if the table does not have it.
     pub(super) fn tests(&self, class: &str) -> Option<&[Test]> {
         let find = |name: &str| {
             let mut classes = self.classes.iter();
@@ -276,17 +279,19 @@ impl QaTable {
             Some(found.1.as_slice())
         };
         let alias = || ALIASES.iter().find(|(alias, _)| *alias == class);
+        // An exact name takes precedence over an alias.
         find(class).or_else(|| find(alias()?.1))
     }
 
     fn add(&mut self, class: &str, tests: &[Test]) {
         match self.classes.iter_mut().find(|(name, _)| name == class) {
+            // A class with several tests matches if one of them does.
             Some((_, known)) => known.extend_from_slice(tests),
             None => self.classes.push((class.to_owned(), tests.to_vec())),
         }
     }
 
-    /// Adds `clouds`: all that clouds do to a pixel.
+    /// Adds `clouds`: the union of the classes that clouds cause.
     fn with_clouds(mut self) -> Self {
         let parts = ["cloud", "shadow", "cirrus", "dilated_cloud"];
         let tests = parts.iter().filter_map(|part| self.tests(part));
@@ -296,7 +301,7 @@ impl QaTable {
     }
 }
 
-/// Returns what tells that a bit is set.
+/// Returns the test of a single bit.
 fn flag(bit: u32) -> Test {
     Test {
         mask: 1 << bit,
@@ -333,7 +338,7 @@ mod tests {
                 "cirrus_confidence_low"
             ]
         );
-        // Values that USGS gives as examples: water, cloud, cloud shadow.
+        // Examples from the USGS documentation: water, cloud, cloud shadow.
         assert!(is(&table, "water", 21_952) && is(&table, "clear", 21_952));
         assert!(is(&table, "cloud", 22_280) && is(&table, "cloud_confidence_high", 22_280));
         assert!(is(&table, "shadow", 23_888) && is(&table, "shadow_confidence_high", 23_888));

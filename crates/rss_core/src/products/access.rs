@@ -1,6 +1,6 @@
-//! How one bucket or container is reached.
+//! Access settings of one bucket or container.
 
-/// How one bucket (or container) is reached.
+/// Access settings of one bucket (or container).
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -8,10 +8,10 @@ pub struct Access {
     /// The region of an S3 bucket.
     #[serde(default)]
     pub region: Option<String>,
-    /// True if requests are not signed; none lets the session's credentials decide.
+    /// True if requests are not signed; with none the session's credentials decide.
     #[serde(default)]
     pub anonymous: Option<bool>,
-    /// True if the one who asks pays.
+    /// True if the requester pays.
     #[serde(default)]
     pub requester_pays: bool,
 }

@@ -1,4 +1,4 @@
-//! A manifest: what one collection of one source calls its bands.
+//! A manifest: the bands of one collection of one source, by their asset keys and canonical names.
 
 use std::{fs, path::Path, sync::LazyLock};
 
@@ -10,7 +10,7 @@ use crate::{
     raster::DataType,
 };
 
-/// What a band measures.
+/// The quantity that a band measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -23,7 +23,7 @@ pub enum Kind {
     Angle,
     /// Another quantity, such as water vapour.
     Quantity,
-    /// Classes, masks and flags: not read unless asked for.
+    /// Classes, masks and flags: not read by default.
     Qa,
 }
 
@@ -34,26 +34,26 @@ pub enum Kind {
 pub struct BandDef {
     /// The asset's key in the items.
     pub asset: String,
-    /// The name that the band has at every provider, such as `red` or `swir_1`.
+    /// The canonical name, the same for every provider, such as `red` or `swir_1`.
     #[serde(default)]
     pub canonical: Option<String>,
     /// The side of a pixel in metres.
     pub resolution: f64,
-    /// The type of the samples.
+    /// The dtype of the samples.
     #[serde(deserialize_with = "dtype")]
     pub dtype: DataType,
-    /// The value that means "no data"; may be NaN.
+    /// The nodata value; may be NaN.
     #[serde(default)]
     pub nodata: Option<f64>,
-    /// What a sample is multiplied with.
+    /// The factor of a sample.
     #[serde(default)]
     pub scale: Option<f64>,
-    /// What is then added.
+    /// The offset, added after scaling.
     #[serde(default)]
     pub offset: Option<f64>,
-    /// What the band measures.
+    /// The quantity that the band measures.
     pub kind: Kind,
-    /// True if not every item has it.
+    /// True if some items lack the band.
     #[serde(default)]
     pub optional: bool,
 }
@@ -64,7 +64,7 @@ pub struct BandDef {
 pub(super) struct BaselineOffset {
     /// The first baseline that has it, such as 4.0 for 04.00.
     pub(super) from: f64,
-    /// What is added to scaled samples.
+    /// The offset, added after scaling.
     pub(super) offset: f64,
 }
 
@@ -73,7 +73,7 @@ fn dtype<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<DataType, 
     name.parse().map_err(serde::de::Error::custom)
 }
 
-/// What one collection of one source looks like.
+/// The description of one collection of one source.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -87,7 +87,7 @@ pub struct Manifest {
     /// The property that states cloud cover in percent.
     #[serde(default)]
     pub cloud_cover: Option<String>,
-    /// How items state their scene.
+    /// The properties in which items state their scene.
     #[serde(default)]
     pub scene: Option<SceneRule>,
     /// The value of `platform` that items must have, where one collection holds several satellites.
@@ -96,7 +96,7 @@ pub struct Manifest {
     /// Products that are one satellite of this collection, and its `platform`.
     #[serde(default)]
     satellites: std::collections::BTreeMap<String, String>,
-    /// How the offset of reflectance depends on the item's processing baseline.
+    /// The dependence of the reflectance offset on the item's processing baseline.
     #[serde(default)]
     pub(super) baseline_offset: Option<BaselineOffset>,
     /// The bands, in the order they are read.
@@ -111,6 +111,7 @@ impl Manifest {
             .iter()
             .filter(|manifest| manifest.source == source.name())
             .collect();
+        // In this order: the name of a product, a satellite of a product, the union, a collection id.
         let exact = own.iter().find(|manifest| manifest.collection == wanted);
         let satellite = || {
             own.iter().find_map(|manifest| {
@@ -122,7 +123,7 @@ impl Manifest {
                 })
             })
         };
-        // A collection by its own id is as good as by the product's name.
+        // A collection id of the API selects the manifest that lists it.
         let by_id = || {
             let mut holders = own
                 .iter()
@@ -142,8 +143,8 @@ impl Manifest {
             .or_else(by_id)
     }
 
-    /// Returns the built-in manifest that fits an item: of those of its collection, and of its satellite
-    /// where they name one, the one whose assets it has most of.
+    /// Returns the built-in manifest of an item: among those of its collection, and of its satellite if they name one,
+    /// the one with the most of the item's assets.
     pub fn of_item(item: &stac::Item) -> Option<&'static Self> {
         let collection = crate::stac::collection(item)?;
         let platform = crate::stac::text(item, "platform");
@@ -160,6 +161,7 @@ impl Manifest {
             manifest.bands.iter().filter(has).count()
         };
         let all = Self::all().iter().filter(fits);
+        // Providers use the same collection id with different asset keys, so the assets decide.
         all.filter(|manifest| assets(manifest) > 0)
             .max_by_key(assets)
     }
@@ -179,12 +181,13 @@ impl Manifest {
         &ALL
     }
 
-    /// Joins the manifests of single satellites.
+    /// Returns the union of the manifests of single satellites.
     fn union(name: &str, own: &[&Self]) -> Option<Self> {
         let mut parts = own.iter().filter(|manifest| {
             manifest
                 .collection
                 .strip_prefix(name)
+                // `landsat` is the union of `landsat5`, `landsat7`, ..
                 .is_some_and(|rest| rest.parse::<u8>().is_ok())
         });
         let mut union = (*parts.next()?).clone();
@@ -211,17 +214,18 @@ impl Manifest {
             }
         }
         for (band, holders) in union.bands.iter_mut().zip(holders) {
+            // A band that a satellite lacks is optional in the union.
             band.optional |= holders < count;
         }
         Some(union)
     }
 
-    /// Reads a manifest of your own from a YAML file; `data/products` has models.
+    /// Reads a custom manifest from a YAML file; see `data/products` for examples.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if there is no such file; [`ErrorKind::InvalidInput`] naming the line
-    /// and what was expected.
+    /// [`ErrorKind::NotFound`] if the file does not exist; [`ErrorKind::InvalidInput`] naming the line and what was
+    /// expected.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(|err| {
             let kind = match err.kind() {
@@ -246,10 +250,11 @@ impl Manifest {
             .map_err(|err| invalid(format!("not a manifest: {}", first_line(&err.to_string()))))?;
         if manifest.stac_collections.is_empty() || manifest.bands.is_empty() {
             return Err(invalid(
-                "a manifest names at least one collection and one band".to_owned(),
+                "a manifest must name at least one collection and one band".to_owned(),
             ));
         }
         for (n, band) in manifest.bands.iter().enumerate() {
+            // Bands are looked up by either name, so both must be unique.
             let twin = manifest.bands.iter().skip(n + 1).find(|other| {
                 other.asset == band.asset
                     || band.canonical.is_some() && other.canonical == band.canonical
@@ -277,7 +282,7 @@ impl Manifest {
             .collect()
     }
 
-    /// Returns the bands of canonical names, in the order asked.
+    /// Returns the bands of canonical names, in the order of `names`.
     ///
     /// ```
     /// use rss_core::{Collection, DEA, Manifest};
@@ -291,16 +296,16 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] that lists every name that is not known, and the known ones.
+    /// [`ErrorKind::InvalidInput`] listing every unknown name, and the known ones.
     pub fn resolve_canonical(&self, names: &[impl AsRef<str>]) -> Result<Vec<&BandDef>> {
         self.resolve(names, |band| band.canonical.as_deref())
     }
 
-    /// Returns the bands of asset keys, in the order asked.
+    /// Returns the bands of asset keys, in the order of `keys`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] that lists every key that is not known, and the known ones.
+    /// [`ErrorKind::InvalidInput`] listing every unknown key, and the known ones.
     pub fn resolve_assets(&self, keys: &[impl AsRef<str>]) -> Result<Vec<&BandDef>> {
         self.resolve(keys, |band| Some(&band.asset))
     }

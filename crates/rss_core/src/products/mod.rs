@@ -1,5 +1,4 @@
-//! What a provider calls its bands, what their samples mean, and how its catalogue is asked: manifests and
-//! sources, as data.
+//! Providers and products as data: sources (STAC APIs) and manifests (bands, scaling and nodata).
 //!
 //! A provider is one YAML file in `data/sources`, a product one in `data/products`; both are embedded
 //! at compile time, and adding one changes no code but the list below.
@@ -40,7 +39,7 @@ const PRODUCTS: &[&str] = &[
     include_str!("../../data/products/planetary-computer-landsat.yaml"),
 ];
 
-/// Returns what signs the files of the built-in source whose API `href` points into.
+/// Returns the SAS settings of the built-in source whose API `href` points into.
 pub(crate) fn sas_of(href: &str) -> Option<Sas> {
     source::dialects()
         .iter()
@@ -51,7 +50,7 @@ pub(crate) fn sas_of(href: &str) -> Option<Sas> {
         .and_then(|dialect| dialect.sas.clone())
 }
 
-/// Returns how a bucket of a built-in source is reached.
+/// Returns the access settings of a bucket of a built-in source.
 pub(crate) fn bucket_access(bucket: &str) -> Option<Access> {
     source::dialects()
         .iter()

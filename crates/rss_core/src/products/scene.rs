@@ -1,4 +1,4 @@
-//! A scene id: a Sentinel-2 tile or a Landsat path and row, and how items state it.
+//! A scene id: a Sentinel-2 tile or a Landsat path and row, and the properties in which items state it.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The id of a scene, whoever's spelling it came in.
+/// The id of a scene, parsed from the spelling of any provider.
 ///
 /// ```
 /// use rss_core::Scene;
@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Scene {
-    /// A tile of the military grid: UTM zone, latitude band, 100 km square, such as `56JNS`.
+    /// A tile of the Military Grid Reference System: UTM zone, latitude band, 100 km square, such as `56JNS`.
     Mgrs(String),
     /// A path and a row of the [WRS-2](https://landsat.gsfc.nasa.gov/about/the-worldwide-reference-system/).
     Wrs {
@@ -51,6 +51,7 @@ impl FromStr for Scene {
         if let Some(wrs) = wrs(id) {
             return wrs.ok_or_else(wrong);
         }
+        // Tile ids in the names of Sentinel-2 products start with T.
         let id = id.strip_prefix('T').unwrap_or(id);
         let letters = id.trim_start_matches(|c: char| c.is_ascii_digit());
         let zone = id.get(..id.len() - letters.len()).unwrap_or_default();
@@ -68,7 +69,8 @@ impl FromStr for Scene {
     }
 }
 
-/// Reads `090084`, `90/84`, `090_084`, `90,84`; the inner none is a number out of range.
+/// Parses `090084`, `90/84`, `090_084`, `90,84`. The outer none means another format, the inner none a number out
+/// of range.
 fn wrs(id: &str) -> Option<Option<Scene>> {
     let (path, row) = match id.split_once(['/', '_', ',', '-']) {
         Some(pair) => pair,
@@ -89,7 +91,7 @@ impl fmt::Display for Scene {
     }
 }
 
-/// Which grid a product's scenes are numbered by.
+/// The grid of a product's scenes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Grid {
@@ -97,12 +99,12 @@ enum Grid {
     Wrs,
 }
 
-/// How items of a product state their scene.
+/// The properties in which items of a product state their scene.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SceneRule {
     grid: Grid,
-    /// All of them hold for an item of the scene.
+    /// An item of the scene has all of them.
     properties: Vec<SceneProperty>,
 }
 
@@ -122,7 +124,7 @@ impl SceneRule {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the product numbers its scenes by the other grid.
+    /// [`ErrorKind::InvalidInput`] if the product uses the other grid.
     pub fn properties(&self, scene: &Scene) -> Result<Vec<(String, Value)>> {
         let fill = |template: &str| match (self.grid, scene) {
             (Grid::Mgrs, Scene::Mgrs(tile)) => Some(template.replace("{tile}", tile)),
@@ -146,7 +148,7 @@ impl SceneRule {
             .collect()
     }
 
-    /// Returns whether an item's properties state this scene; none if they state no scene at all.
+    /// Returns true if an item's properties state this scene; none if they state no scene.
     pub fn matches(&self, scene: &Scene, properties: &Map<String, Value>) -> Option<bool> {
         let wanted = self.properties(scene).ok()?;
         let mut all = true;
@@ -164,7 +166,7 @@ impl SceneRule {
         };
         Error::new(
             ErrorKind::InvalidInput,
-            format!("scene `{scene}` does not fit this collection, which wants {expected}"),
+            format!("scene `{scene}` does not fit this collection; expected {expected}"),
         )
     }
 }
@@ -176,6 +178,7 @@ fn same(stated: &Value, wanted: &Value) -> bool {
         other => other.to_string(),
     };
     let (stated, wanted) = (text(stated), text(wanted));
+    // The numeric comparison ignores leading zeros: `090` and 90 are the same path.
     stated == wanted
         || match (stated.parse::<u64>(), wanted.parse::<u64>()) {
             (Ok(stated), Ok(wanted)) => stated == wanted,

@@ -29,12 +29,12 @@ pub const PLANETARY_COMPUTER: Source = Source::known("planetary-computer");
 /// # Ok::<_, rss_core::Error>(())
 /// ```
 ///
-/// Printing a source leaves out the query string of its URL, which may hold a key.
+/// `Display` and `Debug` leave out the query string of the URL, which may hold a key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The built-in source whose manners and products this one has.
+    /// The built-in source whose dialect and products this one has.
     known: Option<&'static str>,
-    /// The API's root where it is not the known source's own.
+    /// The API's root, if it differs from that of the known source.
     url: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Source {
         }
     }
 
-    /// Names any STAC API by the URL of its landing page.
+    /// Creates a source from the URL of the landing page of any STAC API.
     ///
     /// # Errors
     ///
@@ -71,10 +71,10 @@ impl Source {
         })
     }
 
-    /// Gives this API the products, filters and paging of another source: a mirror of it, or a test
-    /// server.
+    /// Uses the products, filters and paging of another source for this API: for a mirror of it, or a test server.
     #[must_use]
     pub fn like(mut self, other: &Self) -> Self {
+        // Without a URL of its own, `url()` is that of the known source, which is replaced below.
         if self.url.is_none() {
             self.url = Some(self.url().to_owned());
         }
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// Returns the root of the API, without a slash at its end.
+    /// Returns the root of the API, without a trailing slash.
     pub fn url(&self) -> &str {
         match &self.url {
             Some(url) => url,
@@ -99,11 +99,12 @@ impl Source {
         }
     }
 
-    /// Returns how this API is asked.
+    /// Returns the dialect of this API.
     pub(crate) fn dialect(&self) -> &'static Dialect {
         static UNKNOWN: OnceLock<Dialect> = OnceLock::new();
         self.known
             .and_then(|name| dialects().iter().find(|dialect| dialect.name == name))
+            // The default dialect reads the API's capabilities from its landing page.
             .unwrap_or_else(|| UNKNOWN.get_or_init(Dialect::default))
     }
 }
@@ -135,7 +136,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// In which language a search may filter by properties.
+/// The language in which a search can filter by properties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FilterLanguage {
@@ -143,34 +144,34 @@ pub(crate) enum FilterLanguage {
     Cql2,
     /// The `query` extension.
     Query,
-    /// What the landing page says it conforms to.
+    /// The language that the landing page declares in `conformsTo`.
     #[default]
     Discover,
 }
 
-/// Where SAS tokens come from.
+/// The source of SAS tokens.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sas {
-    /// The address of a token, with `{account}` and `{container}`.
+    /// The URL of a token, with `{account}` and `{container}` as placeholders.
     pub(crate) token_url: String,
-    /// The end of the host names that want a token; the account comes before it.
+    /// The suffix of host names that need a token; the account precedes it.
     pub(crate) host_suffix: String,
     /// Accounts that are public and must not be signed.
     #[serde(default)]
     pub(crate) public_accounts: Vec<String>,
 }
 
-/// How one provider's API is asked.
+/// The dialect of one provider's API.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Dialect {
     pub(crate) name: String,
     pub(crate) url: String,
-    /// Items to ask for in a page; none lets the server choose.
+    /// The number of items per page; with none the server chooses.
     #[serde(default)]
     pub(crate) page_size: Option<u32>,
-    /// The most that the server accepts.
+    /// The largest page size that the server accepts.
     #[serde(default)]
     pub(crate) max_page_size: Option<u32>,
     #[serde(default)]
@@ -206,7 +207,7 @@ fn names() -> Vec<&'static str> {
         .collect()
 }
 
-/// A product, by the name it has at every provider.
+/// A product, by a name that is the same for every provider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Collection {

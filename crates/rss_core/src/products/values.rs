@@ -1,8 +1,8 @@
-//! What the samples of a band mean: the scale and offset to physical values, and nodata.
+//! Physical values of samples: scale, offset and nodata of a band.
 //!
-//! Providers deliver the same reflectance in different numbers, and some say it only in prose. Here one
-//! rule goes from what manifest and item say to numbers, and tells why. What the file itself states is
-//! not looked at: it is known only when it is open.
+//! Providers deliver the same reflectance with different scales and offsets, and some document them only in prose.
+//! This module has the one rule that combines the metadata of manifest and item, and gives the reason for the result.
+//! The scale that the file itself states is not considered: it is known only after the file is opened.
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 use stac::Item;
@@ -14,17 +14,17 @@ use crate::{
     stac as facts,
 };
 
-/// How samples become physical values: value = sample x `scale` + `offset`.
+/// The conversion of samples to physical values: value = sample x `scale` + `offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scaling {
-    /// What a sample is multiplied with; finite, not 0.
+    /// The factor of a sample; finite, not 0.
     pub scale: f64,
-    /// What is then added; finite.
+    /// The offset, added after scaling; finite.
     pub offset: f64,
 }
 
 impl Scaling {
-    /// Samples that are values already.
+    /// The identity: samples are physical values.
     pub const IDENTITY: Self = Self {
         scale: 1.0,
         offset: 0.0,
@@ -42,23 +42,20 @@ impl Scaling {
         sample * self.scale + self.offset
     }
 
-    /// Returns true if samples are values already.
+    /// Returns true if samples are physical values.
     pub fn is_identity(self) -> bool {
         self == Self::IDENTITY
     }
 
     /// Returns the values of (y, x) samples; NaN where a sample is NaN or equal to `nodata`.
     ///
-    /// The arithmetic is in `f64`, rounded once.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "rounding is what is asked for"
-    )]
+    /// The arithmetic is in `f64`; only the result is rounded.
+    #[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
     pub fn values<T: Sample>(self, samples: ArrayView2<'_, T>, nodata: Option<f64>) -> Array2<f32> {
         self.each(samples, nodata, |value| value as f32)
     }
 
-    /// As [`values`](Self::values), not rounded.
+    /// Like [`values`](Self::values), but not rounded.
     pub(crate) fn exact_values<T: Sample>(
         self,
         samples: ArrayView2<'_, T>,
@@ -77,8 +74,8 @@ impl Scaling {
         samples.map(|&sample| make(value(sample)))
     }
 
-    /// Writes the values of samples into an image of the same shape, rounded by `make`, and what that makes of NaN
-    /// where there is none; returns how many there are.
+    /// Writes the values of samples into an array of the same shape, converted by `make`; nodata becomes `make(NaN)`.
+    /// Returns the number of valid values.
     pub(crate) fn put<T: Sample, V: Copy + PartialEq>(
         self,
         samples: ArrayView2<'_, T>,
@@ -88,7 +85,7 @@ impl Scaling {
     ) -> usize {
         let is_small = size_of::<T>() <= 2;
         match nodata.filter(|&nodata| is_small && self.is_identity() && T::DTYPE.holds(nodata)) {
-            // Whole numbers that each float holds, without a detour over `f64`.
+            // Floats represent 8- and 16-bit integers exactly, so nodata can be compared after the conversion.
             Some(nodata) => {
                 let (gap, missing) = (make(f64::NAN), make(nodata));
                 put_each(samples, out, |sample: T| {
@@ -106,9 +103,9 @@ impl Scaling {
         }
     }
 
-    /// Returns what makes a value of a sample: NaN of what is NaN or equal to `nodata`.
+    /// Returns the conversion of a sample to its value: NaN for NaN and for `nodata`.
     fn value_of<T: Sample>(self, nodata: Option<f64>) -> impl Fn(T) -> f64 {
-        // No sample is equal to NaN.
+        // NaN equals no sample, so it stands for a missing nodata value.
         let nodata = nodata
             .filter(|&nodata| T::DTYPE.holds(nodata))
             .map_or(f64::NAN, |nodata| T::DTYPE.rounded(nodata));
@@ -122,7 +119,7 @@ impl Scaling {
     }
 }
 
-/// Writes what is made of each sample, and returns how many of them are valid.
+/// Converts each sample, and returns the number of valid ones.
 fn put_each<T: Copy, V>(
     samples: ArrayView2<'_, T>,
     mut out: ArrayViewMut2<'_, V>,
@@ -131,7 +128,7 @@ fn put_each<T: Copy, V>(
     let mut valid = 0;
     for (samples, mut out) in samples.rows().into_iter().zip(out.rows_mut()) {
         let mut of_row: u32 = 0;
-        // A choice for each sample and no branch, so that it can be vectorised.
+        // A select for each sample and no branch, so that the loop is vectorised.
         let mut put = |(out, &sample): (&mut V, &T)| {
             let (made, is_valid) = make(sample);
             *out = made;
@@ -146,7 +143,7 @@ fn put_each<T: Copy, V>(
     valid
 }
 
-/// Who states scale and offset.
+/// The origin of scale and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScalingOrigin {
@@ -156,63 +153,63 @@ pub enum ScalingOrigin {
     Manifest,
     /// The manifest, by the processing baseline that the item states.
     Baseline,
-    /// Nobody needs to: classes, flags and angles are read as they are.
+    /// None is needed: classes, flags and angles are not scaled.
     NotScaled,
-    /// Nobody: samples are taken as values. The file may state a scale of its own.
+    /// None is stated: samples are taken as values. The file may state a scale of its own.
     Unknown,
 }
 
-/// What the samples of one band of one item mean.
+/// The scaling, nodata and unit of one band of one item.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BandValues {
-    /// From samples to values: reflectance from 0 to 1, kelvin, or the quantity that the band measures.
+    /// The scaling from samples to values: reflectance from 0 to 1, kelvin, or the quantity that the band measures.
     pub scaling: Scaling,
-    /// The sample that means "no data": what the item says, else the manifest. May be NaN.
+    /// The nodata value: that of the item, else of the manifest. May be NaN.
     pub nodata: Option<f64>,
     /// The unit of the values, if it is known: `1` for reflectance, `K` for temperature.
     pub unit: Option<&'static str>,
-    /// Who states the scaling.
+    /// The origin of the scaling.
     pub origin: ScalingOrigin,
-    /// Why it is so, in a short sentence for reports.
+    /// The reason, as a short sentence for reports.
     pub why: String,
 }
 
 impl BandValues {
-    /// Returns what the samples of an asset's band, counted from 0, mean.
+    /// Returns the scaling, nodata and unit of an asset's band, counted from 0.
     ///
-    /// What the item says counts more than the manifest, but for three things:
+    /// The item takes precedence over the manifest, with three exceptions:
     ///
-    /// - The offset of a reflectance band is 0 where the item says that it is in the samples already
-    ///   (`earthsearch:boa_offset_applied`), whatever offset its `raster:bands` state. Where the item
-    ///   says that it is not, the stated offset is added; Earth Search has
-    ///   [items that say so wrongly](https://github.com/Element84/earth-search/issues/71), which no
-    ///   rule can tell.
-    /// - Where neither says the offset of Sentinel-2, it follows from the
+    /// - The offset of a reflectance band is 0 if the item states that it is already applied to the samples
+    ///   (`earthsearch:boa_offset_applied`), whatever offset its `raster:bands` state. If the item states that it is
+    ///   not applied, the stated offset is added; Earth Search has
+    ///   [items with the wrong flag](https://github.com/Element84/earth-search/issues/71), which no rule can detect.
+    /// - If neither states the offset of Sentinel-2, it follows from the
     ///   [processing baseline](https://sentiwiki.copernicus.eu/web/s2-processing): from 04.00 on,
-    ///   reflectance is (sample - 1000) / 10000, before sample / 10000. Before, an offset that the item
-    ///   states does not count.
-    /// - Classes, flags and angles of a manifest are not scaled unless the manifest says so.
+    ///   reflectance is (sample - 1000) / 10000, before that sample / 10000. Before 04.00 an offset that the item
+    ///   states is ignored.
+    /// - Classes, flags and angles of a manifest are not scaled unless the manifest states a scale.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if the item has no such asset; [`ErrorKind::InvalidInput`] if the
-    /// offset depends on a baseline that the item does not state: reflectance wrong by 0.1 is worse
-    /// than none.
+    /// [`ErrorKind::NotFound`] if the item does not have the asset; [`ErrorKind::InvalidInput`] if the offset depends
+    /// on a baseline that the item does not state: an error is better than reflectance off by 0.1.
     pub fn of(item: &Item, key: &str, band: usize, manifest: Option<&Manifest>) -> Result<Self> {
         let asset = item.assets.get(key).ok_or_else(|| {
             let message = format!("item {} has no asset `{key}`", item.id);
             Error::new(ErrorKind::NotFound, message)
         })?;
-        let mut said = facts::band_facts_of(asset, band);
-        // What cannot be a scale is as good as nothing.
-        said.scale = said.scale.filter(|scale| scale.is_normal());
-        said.offset = said.offset.filter(|offset| offset.is_finite());
+        let mut facts_of_item = facts::band_facts_of(asset, band);
+        // A scale of 0, NaN or infinity is an error of the catalogue, and treated as absent.
+        facts_of_item.scale = facts_of_item.scale.filter(|scale| scale.is_normal());
+        facts_of_item.offset = facts_of_item.offset.filter(|offset| offset.is_finite());
         let def = manifest.and_then(|manifest| manifest.band(key));
         let kind = def.map(|def| def.kind);
         let of = |scaling: Scaling, origin, why: String| Self {
             scaling,
-            nodata: said.nodata.or_else(|| def.and_then(|def| def.nodata)),
+            nodata: facts_of_item
+                .nodata
+                .or_else(|| def.and_then(|def| def.nodata)),
             unit: match kind {
                 Some(Kind::Reflectance) => Some("1"),
                 Some(Kind::Temperature) => Some("K"),
@@ -232,9 +229,9 @@ impl BandValues {
                 return Ok(of(Scaling::IDENTITY, ScalingOrigin::NotScaled, why));
             }
         }
-        let offset = Offset::of(item, key, &said, def, manifest)?;
+        let offset = Offset::of(item, key, &facts_of_item, def, manifest)?;
         let stated = def.and_then(|def| def.scale);
-        let (scale, who) = match (said.scale, stated) {
+        let (scale, who) = match (facts_of_item.scale, stated) {
             (Some(scale), _) => (scale, Some(ScalingOrigin::Item)),
             (None, Some(scale)) => (scale, Some(ScalingOrigin::Manifest)),
             (None, None) => (1.0, None),
@@ -255,14 +252,14 @@ impl BandValues {
         let says = match who {
             Some(ScalingOrigin::Item) => "by the item",
             Some(_) => "by the manifest",
-            None => "as nobody states one",
+            None => "by default",
         };
         let why = format!("scale {scale} {says}; {}", offset.why);
         Ok(of(scaling, origin, why))
     }
 }
 
-/// What is added to scaled samples, and why.
+/// The offset, and the reason for it.
 struct Offset {
     value: f64,
     origin: Option<ScalingOrigin>,
@@ -273,18 +270,19 @@ impl Offset {
     fn of(
         item: &Item,
         key: &str,
-        said: &facts::BandFacts,
+        facts_of_item: &facts::BandFacts,
         def: Option<&BandDef>,
         manifest: Option<&Manifest>,
     ) -> Result<Self> {
         // Without a manifest any band with an offset may be reflectance.
         let is_reflectance = def.is_none_or(|def| def.kind == Kind::Reflectance);
         let applied = facts::boa_offset_applied(item).filter(|_| is_reflectance);
-        if applied == Some(true) && (def.is_some() || said.offset.is_some()) {
+        if applied == Some(true) && (def.is_some() || facts_of_item.offset.is_some()) {
             return Ok(Self {
                 value: 0.0,
                 origin: Some(ScalingOrigin::Item),
-                why: "offset 0: the item says that it is in the samples already".to_owned(),
+                why: "offset 0: the item states that it is already applied to the samples"
+                    .to_owned(),
             });
         }
         let stated = def.and_then(|def| def.offset);
@@ -294,10 +292,15 @@ impl Offset {
         let baseline = facts::processing_baseline(item);
         let is_before =
             by_baseline.is_some_and(|rule| baseline.is_some_and(|baseline| baseline < rule.from));
-        // Before that baseline nothing was added, whatever the item states.
-        if let Some(value) = said.offset.filter(|&offset| offset == 0.0 || !is_before) {
+        // Before that baseline the samples have no offset, whatever the item states.
+        if let Some(value) = facts_of_item
+            .offset
+            .filter(|&offset| offset == 0.0 || !is_before)
+        {
             let not_yet = match applied {
-                Some(false) if value != 0.0 => ", which says that it is not in the samples yet",
+                Some(false) if value != 0.0 => {
+                    ", which states that it is not yet applied to the samples"
+                }
                 _ => "",
             };
             return Ok(Self {
@@ -433,7 +436,7 @@ mod tests {
                 assert_eq!(values.origin, ScalingOrigin::Item);
             }
         }
-        // Before baseline 04.00 nothing was added, and what an item states is wrong.
+        // Before baseline 04.00 the samples have no offset, and one that an item states is wrong.
         for (baseline, expected) in [("02.14", 0.0), ("04.00", -0.1)] {
             let properties = json!({"earthsearch:boa_offset_applied": false,
                 "s2:processing_baseline": baseline});
@@ -505,7 +508,7 @@ mod tests {
         let values = dea.values(array![[-999_i16, -998, -12, 10_000]].view(), Some(-999.0));
         assert!(values[(0, 0)].is_nan());
         assert_eq!(values.as_slice().unwrap()[1..], [-0.0998, -0.0012, 1.0]);
-        // A value that no sample can have hides nothing.
+        // A nodata value that the dtype cannot represent masks nothing.
         let bytes = dea.values(array![[0_u8, 255]].view(), Some(-999.0));
         assert_eq!(bytes, array![[0.0, 0.0255]]);
         let floats =

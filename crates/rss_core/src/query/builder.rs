@@ -1,4 +1,4 @@
-//! The query as a user writes it, and what is left of it once it is checked.
+//! The query builder, and the checked query.
 
 use std::{fmt, time::Duration};
 
@@ -20,16 +20,15 @@ use crate::{
     stac::Selection,
 };
 
-/// Pages after which a search is taken to be endless.
+/// The default limit on pages: a search with more is taken to be endless.
 const MAX_PAGES: usize = 1000;
-/// Time after which a whole search is given up.
+/// The default deadline of a complete search.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 const CLOUD_COVER: &str = "eo:cloud_cover";
 
-/// Builds an [`ImageQuery`]: where, when, which bands, how cloudy.
+/// Builds an [`ImageQuery`]: area, dates, bands, cloud cover and other properties.
 ///
-/// Nothing is checked before [`build`](Self::build), and nothing is asked of the network before the
-/// search.
+/// The input is checked by [`build`](Self::build); the first request is sent by the search.
 ///
 /// ```
 /// use rss_core::{Cmp, Collection, DEA, ErrorKind, ImageQueryBuilder, Intersects, date};
@@ -72,7 +71,7 @@ pub struct ImageQueryBuilder {
 }
 
 impl ImageQueryBuilder {
-    /// Starts a query for all items of a collection in a place.
+    /// Creates a query for all items of a collection in an area.
     pub fn new(source: Source, collection: Collection, intersects: Intersects) -> Self {
         Self {
             source,
@@ -96,28 +95,28 @@ impl ImageQueryBuilder {
         }
     }
 
-    /// Searches in a session that is there already. Default: a new one from the environment.
+    /// Uses an existing session. Default: a new one from the environment.
     pub fn session(mut self, session: Session) -> Self {
         self.session = Some(session);
         self
     }
 
-    /// Uses a manifest of your own in place of the built-in one.
+    /// Uses a custom manifest instead of the built-in one.
     pub fn manifest(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);
         self
     }
 
-    /// Selects bands by the keys their assets have in the items. Default: all but quality bands.
+    /// Selects bands by their asset keys in the items. Default: all but QA bands.
     ///
-    /// With a manifest, a key it does not know is an error; without one, keys are taken as given.
+    /// With a manifest, an unknown key is an error; without one, keys are not checked.
     pub fn bands(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.bands.extend(keys.into_iter().map(Into::into));
         self
     }
 
-    /// Selects bands by the names they have at every provider, such as `red` or `swir_1`; they come
-    /// after those of [`bands`](Self::bands). Needs a manifest.
+    /// Selects bands by their canonical names, such as `red` or `swir_1`; they come
+    /// after those of [`bands`](Self::bands). Requires a manifest.
     pub fn canonical_bands(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.canonical_bands
             .extend(names.into_iter().map(Into::into));
@@ -130,34 +129,32 @@ impl ImageQueryBuilder {
         self
     }
 
-    /// Sets the last day, in UTC; it is part of the search to its end. Default: no bound.
+    /// Sets the last day, in UTC, inclusive. Default: no bound.
     pub fn end_date(mut self, day: impl Into<Date>) -> Self {
         self.end = Some(day.into());
         self
     }
 
-    /// Compares cloud cover, in percent of the item. Two calls must both hold. Default: no filter;
+    /// Filters by cloud cover, in percent of the item. Several calls are combined with and. Default: no filter;
     /// with one, items that do not state their cloud cover are left out.
     pub fn cloudcover(mut self, (cmp, percent): (Cmp, impl Into<f64>)) -> Self {
         self.cloud.push((cmp, percent.into()));
         self
     }
 
-    /// Asks for one satellite, such as `landsat-8`; case does not matter. Several calls: any of
-    /// them.
+    /// Filters by satellite, such as `landsat-8`; case does not matter. Several calls are combined with or.
     pub fn platform(mut self, platform: impl Into<String>) -> Self {
         self.platforms.push(platform.into());
         self
     }
 
-    /// Asks for items by their ids.
+    /// Filters by item ids.
     pub fn ids(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.ids.extend(ids.into_iter().map(Into::into));
         self
     }
 
-    /// Compares any property of the items with a number or a text, or by [`Cmp::Eq`] with true or
-    /// false.
+    /// Filters by any property of the items: a number or a text, or with [`Cmp::Eq`] true or false.
     ///
     /// ```
     /// use rss_core::{Cmp, Collection, ELEMENT84, ImageQueryBuilder, Intersects};
@@ -177,33 +174,33 @@ impl ImageQueryBuilder {
         self
     }
 
-    /// Stops after so many items (at least 1). Default: all.
+    /// Sets the maximum number of items (at least 1). Default: all.
     pub fn limit(mut self, items: usize) -> Self {
         self.limit = Some(items);
         self
     }
 
-    /// Asks for pages of so many items, at most what the API takes. Default: what suits the API;
-    /// pages that are too large for it get smaller by themselves.
+    /// Sets the number of items per page, capped at the API's maximum. Default: a size that suits the API;
+    /// the search reduces it if the server cannot return pages of that size.
     pub fn page_size(mut self, items: u32) -> Self {
         self.page_size = Some(items);
         self
     }
 
-    /// Gives up after so many pages: some servers page for ever. Default: 1000.
+    /// Sets the maximum number of pages: some servers return pages without end. Default: 1000.
     pub fn max_pages(mut self, pages: usize) -> Self {
         self.max_pages = pages;
         self
     }
 
-    /// Gives up after so long, counted from the first request. Default: 30 minutes.
+    /// Sets the deadline, counted from the first request. Default: 30 minutes.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Lets a search that fails after its first page return what came before, with a
-    /// [report](crate::SearchReport) that says why it stopped. Default: it is an error.
+    /// Makes a search that fails after its first page return the items so far, with the reason in the
+    /// [report](crate::SearchReport). Default: it is an error.
     pub fn keep_partial(mut self) -> Self {
         self.keep_partial = true;
         self
@@ -213,14 +210,15 @@ impl ImageQueryBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for a scene, box, geometry, date, band, cloud cover, property,
-    /// id or limit that cannot be; the message says what was expected. As [`Session::from_env`] if
+    /// [`ErrorKind::InvalidInput`] for an invalid scene, bbox, geometry, date, band, cloud cover, property,
+    /// id or limit; the message states what was expected. Those of [`Session::from_env`] if
     /// no session was given.
     pub fn build(self) -> Result<ImageQuery> {
         let builtin = || Manifest::builtin(&self.source, &self.collection);
         let manifest = self.manifest.clone().or_else(builtin);
         let collections = match (&manifest, &self.collection) {
             (Some(manifest), _) => manifest.stac_collections.clone(),
+            // A collection without a manifest is searched by its id.
             (None, Collection::Id(id)) if !id.is_empty() => vec![id.clone()],
             (None, collection) => {
                 return Err(invalid(format!(
@@ -232,6 +230,7 @@ impl ImageQueryBuilder {
         let selection = select(manifest.as_ref(), &self.bands, &self.canonical_bands)?;
         let span = Span::new(self.start, self.end)?;
         let mut conditions = cloud_conditions(manifest.as_ref(), &self.cloud)?;
+        // One collection may hold several satellites, of which the product is one.
         if let Some(platform) = manifest.as_ref().and_then(|one| one.platform.clone()) {
             conditions.push(platform_condition(&[platform]));
         }
@@ -242,6 +241,7 @@ impl ImageQueryBuilder {
             conditions.push(Condition::new(name, cmp, value));
         }
         let dialect = self.source.dialect();
+        // An API whose ids are UUIDs does not accept the product names that other providers use as ids.
         let uuid =
             |id: &str| id.len() == 36 && id.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
         for id in &self.ids {
@@ -257,6 +257,7 @@ impl ImageQueryBuilder {
             Shape::Everywhere => (Area::Everywhere, None),
             Shape::Bbox(edges) => (Area::of_bbox(*edges)?, None),
             Shape::GeoJson(text) => (Area::of_geojson(text)?, None),
+            // The area narrows the search; `SceneCheck` then compares the scene of each item.
             Shape::Scenes(ids) => {
                 let scenes = scenes(manifest.as_ref(), ids)?;
                 conditions.extend(scenes.conditions);
@@ -283,10 +284,11 @@ impl ImageQueryBuilder {
             .with_source(err)
         })?;
         let page_size = self.page_size.or(dialect.page_size).map(|size| {
-            let most = dialect.max_page_size.unwrap_or(u32::MAX);
-            u64::from(size.min(most))
+            let max = dialect.max_page_size.unwrap_or(u32::MAX);
+            u64::from(size.min(max))
         });
         Ok(ImageQuery {
+            // Created last, so that an invalid query is reported without reading the environment.
             session: match self.session {
                 Some(session) => session,
                 None => Session::from_env()?,
@@ -312,7 +314,7 @@ impl ImageQueryBuilder {
     }
 }
 
-/// A query that was checked. It can be searched more than once.
+/// A checked query. It can be searched more than once.
 #[derive(Clone)]
 pub struct ImageQuery {
     pub(super) session: Session,
@@ -320,7 +322,7 @@ pub struct ImageQuery {
     pub(super) url: Url,
     pub(super) check: Check,
     pub(super) selection: Selection,
-    /// The user's own.
+    /// The user's manifest.
     pub(super) manifest: Option<Manifest>,
     pub(super) limit: Option<usize>,
     pub(super) page_size: Option<u64>,
@@ -330,7 +332,7 @@ pub struct ImageQuery {
 }
 
 impl fmt::Debug for ImageQuery {
-    /// Leaves out the URL, whose query string may hold a key.
+    /// Leaves out the URL, whose query string may contain a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ImageQuery")
             .field("source", &self.source)
@@ -352,13 +354,13 @@ impl ImageQuery {
         &self.source
     }
 
-    /// Returns the keys of the selected assets; empty if there is no manifest and none was named,
-    /// when each item's own assets decide.
+    /// Returns the keys of the selected assets; empty if there is no manifest and none was named:
+    /// the assets are then selected per item.
     pub fn bands(&self) -> &[String] {
         self.selection.keys()
     }
 
-    /// Returns the body of the first request, without the conditions on properties.
+    /// Returns the body of the first request, without the filters on properties.
     pub(super) fn body(&self) -> Map<String, Value> {
         let mut body = Map::new();
         body.insert("collections".to_owned(), json!(self.check.collections));
@@ -400,13 +402,13 @@ fn select(manifest: Option<&Manifest>, keys: &[String], canonical: &[String]) ->
 }
 
 fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut kept: Vec<String> = Vec::new();
+    let mut found: Vec<String> = Vec::new();
     for name in names {
-        if !kept.iter().any(|one| one == name) {
-            kept.push(name.to_owned());
+        if !found.iter().any(|one| one == name) {
+            found.push(name.to_owned());
         }
     }
-    kept
+    found
 }
 
 fn cloud_conditions(manifest: Option<&Manifest>, cloud: &[(Cmp, f64)]) -> Result<Vec<Condition>> {
@@ -418,6 +420,7 @@ fn cloud_conditions(manifest: Option<&Manifest>, cloud: &[(Cmp, f64)]) -> Result
                     "cloud cover is {percent}, expected 0 to 100 percent"
                 )));
             }
+            // Providers state cloud cover in different properties.
             let property = match manifest {
                 None => CLOUD_COVER,
                 Some(manifest) => manifest.cloud_cover.as_deref().ok_or_else(|| {
@@ -427,7 +430,7 @@ fn cloud_conditions(manifest: Option<&Manifest>, cloud: &[(Cmp, f64)]) -> Result
                     ))
                 })?,
             };
-            // Whole numbers are sent without a fraction, as people write them.
+            // Integers are sent without a fraction, as most clients do.
             let value = match format!("{percent}").parse::<u8>() {
                 Ok(whole) => json!(whole),
                 Err(_) => json!(percent),
@@ -437,8 +440,8 @@ fn cloud_conditions(manifest: Option<&Manifest>, cloud: &[(Cmp, f64)]) -> Result
         .collect()
 }
 
-/// Makes the condition on `platform`, in the spellings that providers use: `sentinel-2a` and
-/// `Sentinel-2A`.
+/// Returns the condition on `platform`, in the spellings that providers use: `sentinel-2a` and
+/// `Sentinel-2A`. Servers compare text case-sensitively.
 fn platform_condition(platforms: &[String]) -> Condition {
     let mut spellings = Vec::new();
     for platform in platforms {
@@ -449,6 +452,7 @@ fn platform_condition(platforms: &[String]) -> Condition {
             if n > 0 {
                 title.push('-');
             }
+            // Letters after a digit are upper case in the title spelling: `Sentinel-2A`.
             let capital = part.starts_with(|c: char| c.is_ascii_digit());
             for (at, c) in part.chars().enumerate() {
                 match capital || at == 0 {
@@ -473,20 +477,21 @@ struct Scenes {
     check: SceneCheck,
 }
 
-/// Turns scene ids into an area and conditions: a tile by its footprint and its property, a path
-/// and row by properties alone.
+/// Converts scene ids to an area and conditions: an MGRS tile to its footprint and its property, a WRS path
+/// and row to properties alone.
 fn scenes(manifest: Option<&Manifest>, ids: &[String]) -> Result<Scenes> {
     if ids.is_empty() {
-        return Err(invalid("no scene is named".to_owned()));
+        return Err(invalid("no scene was given".to_owned()));
     }
     let mut footprints = Vec::new();
     let mut scenes = Vec::new();
-    // Each property, and the values it has in any of the scenes.
+    // Each property, and its values in any of the scenes.
     let mut stated: Vec<(String, Vec<Value>)> = Vec::new();
     let rule = manifest.and_then(|manifest| manifest.scene.as_ref());
     for id in ids {
         let scene: Scene = id.parse()?;
         if let Scene::Mgrs(tile) = &scene {
+            // This also checks the id: a well-formed tile id may not exist.
             footprints.extend(MgrsTile::parse(tile)?.footprint());
         }
         match rule {
@@ -499,10 +504,11 @@ fn scenes(manifest: Option<&Manifest>, ids: &[String]) -> Result<Scenes> {
                     }
                 }
             }
+            // Without a rule the footprint selects the tile; `SceneCheck` compares the usual properties afterwards.
             None if matches!(scene, Scene::Mgrs(_)) => {}
             None => {
                 return Err(invalid(format!(
-                    "scene `{scene}` needs a manifest that says how items state their path and row"
+                    "scene `{scene}` needs a manifest with the properties in which items state their path and row"
                 )));
             }
         }

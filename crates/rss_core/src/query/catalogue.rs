@@ -1,4 +1,4 @@
-//! Items from files and static catalogues, so that no API is needed.
+//! Items from files and static catalogues, without an API.
 
 use std::{
     collections::HashSet,
@@ -26,18 +26,18 @@ use crate::{
     store,
 };
 
-/// Documents that are read of one catalogue.
+/// The limit on documents of one catalogue.
 const MAX_DOCUMENTS: usize = 20_000;
-/// Documents that are read at once.
+/// The concurrency limit of reads.
 const AT_ONCE: usize = 8;
-/// Levels of children below the first document.
+/// The limit on levels of children below the first document.
 const MAX_DEPTH: usize = 64;
-/// The largest document that is read, in bytes.
+/// The limit on the size of a document, in bytes.
 const MAX_BYTES: u64 = 512 << 20;
 
 impl QueryResult {
-    /// Takes items that are there already. `trust` says who wrote them, and so what their hrefs may
-    /// name; relative hrefs stay as they are.
+    /// Creates a result from items in memory. `trust` is the trust in their author, which limits their
+    /// hrefs; relative hrefs are not resolved.
     pub fn from_items(session: &Session, items: ItemCollection, trust: Trust) -> Self {
         let report = SearchReport {
             returned: items.items.len(),
@@ -55,7 +55,7 @@ impl QueryResult {
         }
     }
 
-    /// Reads an item or an ItemCollection from JSON text, with the repairs of
+    /// Parses an item or an ItemCollection from JSON text, with the repairs of
     /// [`stac::read`](crate::stac::read).
     ///
     /// ```
@@ -74,8 +74,8 @@ impl QueryResult {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if it is no STAC; [`ErrorKind::InvalidInput`] if it is a catalogue,
-    /// whose children cannot be found from here.
+    /// [`ErrorKind::Corrupt`] if it is not STAC; [`ErrorKind::InvalidInput`] if it is a catalogue,
+    /// whose links cannot be resolved without its location.
     pub fn from_json(session: &Session, json: &[u8], trust: Trust) -> Result<Self> {
         let mut found = Self::from_items(session, ItemCollection::from(Vec::new()), trust);
         let document = read(json)?;
@@ -94,12 +94,12 @@ impl QueryResult {
     /// Reads an item, an ItemCollection, or all items of a static catalogue from a file.
     ///
     /// Links to children and items are followed, each once, at most 20,000 documents and 64 levels
-    /// deep; a child that cannot be read is in the report's `skipped`, and the report is not
-    /// `complete`. Relative hrefs are resolved against the document they stand in.
+    /// deep; a child that cannot be read is listed in the report's `skipped`, and the report is not
+    /// `complete`. Relative hrefs are resolved against the document that contains them.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if there is no such file; [`ErrorKind::Corrupt`] if it is no STAC.
+    /// [`ErrorKind::NotFound`] if the file does not exist; [`ErrorKind::Corrupt`] if it is not STAC.
     pub async fn from_file_async(session: &Session, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         Self::walk(session, Location::Local(path)).await
@@ -108,13 +108,13 @@ impl QueryResult {
     /// Reads an item, an ItemCollection, or all items of a static catalogue from a URL: `https://`,
     /// `http://`, `s3://`, `gs://`, `az://` or `file://`.
     ///
-    /// As [`from_file_async`](Self::from_file_async). A catalogue on the network may not lead to
-    /// local files or private hosts. Of an API's answer only the one page is read; the report is
+    /// Like [`from_file_async`](Self::from_file_async). A catalogue on the network may not link to
+    /// local files or private hosts. Of an API's response only the one page is read; the report is
     /// then not `complete`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if it is not such a URL; else as a search.
+    /// [`ErrorKind::InvalidInput`] if it is not such a URL; otherwise those of a search.
     pub async fn from_url_async(session: &Session, url: &str) -> Result<Self> {
         let location = Location::parse(url)?;
         Self::walk(session, location).await
@@ -127,19 +127,20 @@ impl QueryResult {
         let (document, base) = load(session, root).await?;
         let mut level = walk.take(document, &base, trust, 0);
         for depth in 1.. {
+            // Links may form cycles and diamonds: each document is read once.
             level.retain(|link| seen.insert(name(&link.location)));
             if level.is_empty() {
                 break;
             }
-            let room = MAX_DOCUMENTS.saturating_sub(walk.documents);
-            if depth > MAX_DEPTH || room == 0 {
+            let remaining = MAX_DOCUMENTS.saturating_sub(walk.documents);
+            if depth > MAX_DEPTH || remaining == 0 {
                 walk.report.stopped = Some(format!(
                     "the catalogue has more than {MAX_DOCUMENTS} documents or {MAX_DEPTH} levels"
                 ));
                 break;
             }
-            if level.len() > room {
-                level.truncate(room);
+            if level.len() > remaining {
+                level.truncate(remaining);
                 walk.report.stopped = Some(format!(
                     "the catalogue has more than {MAX_DOCUMENTS} documents"
                 ));
@@ -148,12 +149,14 @@ impl QueryResult {
                 let shown = link.location.to_string();
                 (shown, link.trust, load(session, link.location).await)
             }));
+            // `buffered` preserves the order of the links, so the order of the items is deterministic.
             let mut read = read.buffered(AT_ONCE);
             let mut below = Vec::new();
             while let Some((shown, trust, loaded)) = read.next().await {
                 match loaded {
                     Ok((document, base)) => below.extend(walk.take(document, &base, trust, depth)),
                     Err(err) => {
+                        // A broken child does not end the walk; the first error is the reason in the report.
                         walk.report.stopped.get_or_insert_with(|| err.to_string());
                         walk.report.skipped.push(Skipped {
                             item: shown,
@@ -172,15 +175,15 @@ impl QueryResult {
     }
 }
 
-/// A document that is to be read.
+/// A document to be read.
 struct Child {
     location: Location,
     trust: Trust,
 }
 
-/// What was gathered on the way.
+/// The state of a walk through a catalogue.
 struct Walk {
-    /// The trust in the first document.
+    /// The trust in the root document.
     root: Trust,
     items: Vec<Item>,
     seen: HashSet<(Option<String>, String)>,
@@ -199,7 +202,7 @@ impl Walk {
         }
     }
 
-    /// Takes the items of a document, and returns what it leads to.
+    /// Collects the items of a document, and returns its children.
     fn take(&mut self, document: Document, base: &Base, trust: Trust, depth: usize) -> Vec<Child> {
         self.documents += 1;
         let items = match document {
@@ -210,6 +213,7 @@ impl Walk {
             Document::Items(page) => {
                 self.report.skipped.extend(page.skipped);
                 self.report.matched = self.report.matched.or(page.matched);
+                // The document is one page of an API's response; the other pages are not fetched.
                 if page.next.is_some() {
                     self.report.stopped = Some("only the first page was read".to_owned());
                 }
@@ -222,6 +226,7 @@ impl Walk {
         self.report.returned += items.len();
         for mut item in items {
             make_absolute(&mut item, base);
+            // The result has the trust of the root document, so the hrefs of a less trusted child are checked here.
             if trust != self.root && depth > 0 {
                 self.report.skipped.extend(keep_allowed(&mut item, trust));
             }
@@ -243,7 +248,7 @@ impl Walk {
             let href = base.resolve(link.href.as_str());
             match Location::parse_from(&href, trust) {
                 Ok(location) => children.push(Child {
-                    // What a document of the network leads to is never trusted more than it.
+                    // A document on the network never raises the trust in its children.
                     trust: match trust {
                         Trust::User => trust_of(&location),
                         less => less,
@@ -271,7 +276,7 @@ impl Walk {
     }
 }
 
-/// Returns how far a document that the user named is trusted.
+/// Returns the trust in a document that the user named.
 fn trust_of(location: &Location) -> Trust {
     match location {
         Location::Local(_) => Trust::User,
@@ -280,9 +285,10 @@ fn trust_of(location: &Location) -> Trust {
     }
 }
 
-/// Returns a text that is the same for two ways to the same document.
+/// Returns a key that is the same for two hrefs of one document.
 fn name(location: &Location) -> String {
     let mut href = location.to_href();
+    // A fragment does not select another document.
     if matches!(location, Location::Http(_))
         && let Some(end) = href.find('#')
     {
@@ -307,14 +313,15 @@ async fn load(session: &Session, location: Location) -> Result<(Document, Base)>
         }
         remote => {
             let (objects, path) = session.stores().store(remote)?;
-            let answer = objects
+            let response = objects
                 .get(&path)
                 .await
                 .map_err(|err| store::error(&err, &location))?;
-            if answer.meta.size > MAX_BYTES {
+            // Checked before the body is read.
+            if response.meta.size > MAX_BYTES {
                 return Err(too_large().at(&location));
             }
-            let bytes = answer
+            let bytes = response
                 .into_stream()
                 .map_ok(|chunk| chunk.to_vec())
                 .try_concat()
@@ -353,6 +360,7 @@ async fn read_file(path: &PathBuf) -> Result<Vec<u8>> {
     };
     let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
     let mut bytes = Vec::new();
+    // One byte more than the limit distinguishes a file at the limit from a larger one.
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .await

@@ -1,4 +1,4 @@
-//! Whether an item is what was asked for: servers ignore filters, and round dates their own way.
+//! The client-side check of items against the query: servers ignore filters, and round dates in different ways.
 
 use serde_json::{Map, Value};
 
@@ -11,11 +11,11 @@ use crate::{
 /// Properties in which items of any provider state their Sentinel-2 tile.
 const TILE_PROPERTIES: [&str; 3] = ["grid:code", "s2:mgrs_tile", "odc:region_code"];
 
-/// All that an item must be.
+/// The conditions that an item must meet.
 #[derive(Clone, Debug)]
 pub(super) struct Check {
     pub(super) collections: Vec<String>,
-    /// Empty: any.
+    /// The ids; if empty, any.
     pub(super) ids: Vec<String>,
     pub(super) span: Span,
     pub(super) area: Area,
@@ -23,26 +23,26 @@ pub(super) struct Check {
     pub(super) conditions: Vec<Condition>,
 }
 
-/// Which scenes an item may be of.
+/// The scenes of which an item may be.
 #[derive(Clone, Debug)]
 pub(super) struct SceneCheck {
     pub(super) rule: Option<SceneRule>,
     pub(super) scenes: Vec<Scene>,
 }
 
-/// Why an item was left out.
+/// The reason why an item was left out.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Mismatch {
-    /// By its collection, id, time or place. The text names which.
+    /// Its collection, id, time or location does not match; the text is the member of the search body.
     Member(&'static str),
-    /// By its scene.
+    /// Its scene does not match.
     Scene,
-    /// By this condition, by its place in the list.
+    /// A condition is not met, given by its index.
     Condition(usize),
 }
 
 impl Check {
-    /// Returns why an item is not what was asked for; none if it is.
+    /// Returns the reason why an item does not match; none if it does.
     pub(super) fn mismatch(&self, item: &stac::Item) -> Option<Mismatch> {
         let member = |name| Some(Mismatch::Member(name));
         if let Some(collection) = &item.collection
@@ -69,8 +69,8 @@ impl Check {
         (!scenes.accepts(&item.properties.additional_fields)).then_some(Mismatch::Scene)
     }
 
-    /// Returns true if the item's time, or a part of its interval, was asked for. An item without
-    /// any time passes: nothing says that it does not fit.
+    /// Returns true if the item's time, or a part of its interval, is in the requested span. An item without
+    /// any time passes: nothing excludes it.
     fn in_time(&self, item: &stac::Item) -> bool {
         let at = item.properties.datetime;
         let whole = interval(item);
@@ -97,7 +97,8 @@ impl SceneCheck {
     }
 }
 
-/// Returns a property; some members of an item's properties are not kept with the others.
+/// Returns a property. Members that the `stac` crate has as fields are not among the additional ones, so they are
+/// looked up in the serialised properties.
 fn property(item: &stac::Item, name: &str) -> Option<Value> {
     let properties = &item.properties;
     if let Some(found) = properties.additional_fields.get(name) {

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A day of the Gregorian calendar in UTC.
 ///
-/// Any numbers may be written; a day that does not exist is refused where the date is used.
+/// The fields are not checked; an invalid day is refused where the date is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date {
     /// The year, 1 to 9999 in a valid date.
@@ -19,7 +19,7 @@ pub struct Date {
     pub day: u32,
 }
 
-/// Makes a date from year, month and day.
+/// Creates a date from year, month and day.
 ///
 /// ```
 /// use rss_core::date;
@@ -88,7 +88,7 @@ impl fmt::Display for Date {
     }
 }
 
-/// The time from the start of one day to the end of another; either may be open.
+/// The time from the start of one day to the end of another; either end may be open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     start: Option<NaiveDate>,
@@ -96,7 +96,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Makes a span of whole days. Both days are part of it.
+    /// Creates a span of complete days. Both days are included.
     pub(super) fn new(start: Option<Date>, end: Option<Date>) -> Result<Self> {
         let start = start.map(Date::check).transpose()?;
         let end = end.map(Date::check).transpose()?;
@@ -113,8 +113,8 @@ impl Span {
 
     /// Returns the STAC `datetime` interval; none if both ends are open.
     ///
-    /// The end is written as the last millisecond of its day: servers differ in what they make of
-    /// midnight, and some read a date without a time as midnight.
+    /// The end is written as the last millisecond of its day: servers differ on whether the end is inclusive, and some
+    /// read a date without a time as midnight.
     pub(super) fn interval(&self) -> Option<String> {
         if self.start.is_none() && self.end.is_none() {
             return None;
@@ -125,7 +125,7 @@ impl Span {
         Some(format!("{start}/{end}"))
     }
 
-    /// Returns true if the span and the time between two instants share a moment.
+    /// Returns true if the span overlaps the time between two instants.
     pub(super) fn overlaps(&self, from: DateTime<Utc>, to: DateTime<Utc>) -> bool {
         let starts = |day: NaiveDate| day.and_time(NaiveTime::MIN).and_utc();
         let after_start = self.start.is_none_or(|day| to >= starts(day));

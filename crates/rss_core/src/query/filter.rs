@@ -1,4 +1,4 @@
-//! Conditions on item properties, and how each filter language writes them.
+//! Conditions on item properties, and their encoding in each filter language.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How a property is compared with a value.
+/// A comparison of a property with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cmp {
     /// `<`
@@ -114,7 +114,7 @@ impl Condition {
         }
     }
 
-    /// Makes the condition that the property equals one of the values.
+    /// Creates the condition that the property equals one of the values.
     pub(super) fn any_of(property: impl Into<String>, values: Vec<Value>) -> Self {
         Self {
             property: property.into(),
@@ -123,7 +123,7 @@ impl Condition {
         }
     }
 
-    /// Refuses what no server could compare.
+    /// Checks that the value can be compared.
     pub(super) fn check(&self) -> Result<()> {
         let invalid = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
         if self.property.is_empty() {
@@ -148,8 +148,8 @@ impl Condition {
         &self.property
     }
 
-    /// Returns true if a property of this value satisfies the condition. Numbers written as text
-    /// are numbers; the case of letters does not matter.
+    /// Returns true if a property of this value meets the condition. Numbers written as text
+    /// are compared as numbers; the case of letters is ignored.
     pub(super) fn accepts(&self, found: &Value) -> bool {
         self.values
             .iter()
@@ -170,6 +170,7 @@ impl Condition {
     fn query(&self) -> (&'static str, Value) {
         match self.values.as_slice() {
             [value] => (self.cmp.word(), value.clone()),
+            // Several values occur with `Cmp::Eq` only.
             values => ("in", values.into()),
         }
     }
@@ -219,6 +220,8 @@ pub(super) fn add_to(body: &mut Map<String, Value>, conditions: &[Condition], la
             let mut query: Map<String, Value> = Map::new();
             for condition in conditions {
                 let (word, value) = condition.query();
+                // Conditions on one property share an object. Of two with the same operator only the last is sent; the
+                // check of the items applies both.
                 if let Value::Object(operators) = query
                     .entry(condition.property.clone())
                     .or_insert_with(|| json!({}))

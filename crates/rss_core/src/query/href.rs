@@ -1,4 +1,4 @@
-//! Relative hrefs made absolute.
+//! Resolution of relative hrefs.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,19 +12,19 @@ use crate::{
     stac::Skipped,
 };
 
-/// Where a document was read from.
+/// The location of a document, against which its hrefs are resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Base {
     Url(Url),
     File(PathBuf),
-    /// Not known: relative hrefs stay as they are.
+    /// Unknown: relative hrefs are not resolved.
     Unknown,
 }
 
 impl Base {
-    /// Returns what an href in a document from here means.
+    /// Resolves an href of a document at this location.
     pub(super) fn resolve(&self, href: &str) -> String {
-        // A word before a colon is a scheme, whatever follows: `file:`, `GTIFF_DIR:`.
+        // Text before a colon is a scheme, also a GDAL prefix: `file:`, `GTIFF_DIR:`.
         let scheme = href.split(['/', '?', '#']).next().unwrap_or_default();
         if scheme.contains(':') || href.starts_with("/vsi") {
             return href.to_owned();
@@ -42,8 +42,8 @@ impl Base {
         }
     }
 
-    /// Returns the place of an item that was read in a document from here: where its own `self`
-    /// link says, else here.
+    /// Returns the base of an item in a document at this location: its `self` link, else the document. An item of a
+    /// local file stays at the file, whatever its link states.
     fn of_item(&self, item: &Item) -> Self {
         let own = item
             .links
@@ -58,7 +58,7 @@ impl Base {
     }
 }
 
-/// Removes `.` and `x/..` from a path, without looking at the disk.
+/// Removes `.` and `x/..` from a path, without accessing the file system.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -75,7 +75,7 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// Makes the hrefs of an item's assets absolute, those of their alternates too.
+/// Makes the hrefs of an item's assets absolute, including alternates.
 pub(super) fn make_absolute(item: &mut Item, base: &Base) {
     let base = base.of_item(item);
     for asset in item.assets.values_mut() {
@@ -92,12 +92,12 @@ pub(super) fn make_absolute(item: &mut Item, base: &Base) {
     }
 }
 
-/// Removes the assets that a document of less trust may not name, and says so.
+/// Removes the assets whose hrefs `trust` does not allow, and returns them as skipped.
 pub(super) fn keep_allowed(item: &mut Item, trust: Trust) -> Vec<Skipped> {
-    let refused = |href: &str| -> Result<Location> { Location::parse_from(href, trust) };
+    let parsed = |href: &str| -> Result<Location> { Location::parse_from(href, trust) };
     let mut skipped = Vec::new();
     let id = item.id.clone();
-    item.assets.retain(|key, asset| match refused(&asset.href) {
+    item.assets.retain(|key, asset| match parsed(&asset.href) {
         Ok(_) => true,
         Err(err) => {
             skipped.push(Skipped {

@@ -1,7 +1,7 @@
-//! One request to a STAC API, and what a failure of it means.
+//! One request to a STAC API, and the classification of its failures.
 //!
-//! Redirects are followed here and not by the HTTP client, which would turn a search by POST into
-//! a GET that searches for everything.
+//! Redirects are followed here and not by the HTTP client, which would change the POST of a search to
+//! a GET without a body: a search for everything.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -22,38 +22,38 @@ use crate::{
     store::{of_status, retry_after},
 };
 
-/// The largest answer that is read, in bytes.
+/// The limit on the size of a response, in bytes.
 const MAX_BODY_BYTES: usize = 128 << 20;
 const MAX_REDIRECTS: usize = 5;
-/// The longest wait between two tries, if the server does not ask for a longer one.
+/// The longest backoff between two tries, unless the server requests a longer one.
 const MAX_BACKOFF: Duration = Duration::from_secs(20);
-/// Characters of a server's message that are repeated.
+/// The number of characters of a server's message that are included in an error.
 const MAX_MESSAGE: usize = 300;
 
-/// An answer with a status of success.
+/// A response with a success status.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// Where it came from, after redirects.
+    /// The URL after redirects.
     pub(super) url: Url,
     pub(super) body: Vec<u8>,
 }
 
-/// How often a server that is not reached at all is tried again: a user with a wrong address must not
-/// wait for all tries.
+/// The number of retries when no connection was made: a user with a wrong URL should not
+/// wait for all retries.
 const RETRIES_UNREACHED: u32 = 2;
 
-/// A try that failed.
+/// A failed request.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: Error,
     pub(super) status: Option<StatusCode>,
     /// The same request may succeed later.
     pub(super) again: bool,
-    /// No server was reached: a wrong name more often than a passing fault.
+    /// No connection was made: usually a wrong host name, not a transient failure.
     unreached: bool,
     /// A smaller page may succeed.
     pub(super) smaller: bool,
-    /// The pause the server asked for.
+    /// The server's `Retry-After`.
     pub(super) pause: Option<Duration>,
 }
 
@@ -69,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// Makes a failure that no other try can mend.
+    /// Creates a failure that is not retried.
     pub(super) fn last(error: Error) -> Self {
         Self {
             again: false,
@@ -87,7 +87,7 @@ impl Failure {
     }
 }
 
-/// Sends a request once and reads the answer.
+/// Sends a request once and reads the response.
 pub(super) async fn send(session: &Session, request: &Request) -> Result<Answer, Failure> {
     let mut url = request.url().clone();
     for _ in 0..=MAX_REDIRECTS {
@@ -117,7 +117,8 @@ fn redirected(response: &Response, from: &Url) -> Result<Url, Failure> {
         .get(header::LOCATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| from.join(value).ok())
-        .ok_or_else(|| Failure::corrupt(from, "redirected without an address"))?;
+        .ok_or_else(|| Failure::corrupt(from, "redirected without a Location header"))?;
+    // A public server must not redirect the search to the local network, nor to plain http.
     let public = Trust::of_catalogue(from) == Trust::Network;
     let allowed = same_server(&to, from)
         || to.scheme() == "https" && !(public && Trust::of_catalogue(&to) != Trust::Network);
@@ -140,20 +141,22 @@ async fn read(mut response: Response, url: Url) -> Result<Answer, Failure> {
     let limit = if status.is_success() {
         MAX_BODY_BYTES
     } else {
-        // Of an error, the first words are of use.
+        // Only the start of an error page goes into the message.
         1 << 16
     };
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
+            // The limit is checked per chunk: Content-Length may be missing or wrong.
             Ok(Some(chunk)) if body.len().saturating_add(chunk.len()) <= limit => {
                 body.extend_from_slice(&chunk);
             }
             Ok(Some(_)) if status.is_success() => {
                 let mut failure = Failure::corrupt(
                     &url,
-                    format!("the answer is larger than {} MiB", MAX_BODY_BYTES >> 20),
+                    format!("the response is larger than {} MiB", MAX_BODY_BYTES >> 20),
                 );
+                // The limit is the client's own, so a smaller page can succeed.
                 failure.smaller = true;
                 return Err(failure);
             }
@@ -163,17 +166,19 @@ async fn read(mut response: Response, url: Url) -> Result<Answer, Failure> {
         }
     }
     if !status.is_success() {
+        // Secrets are removed before the text is shortened: a truncated value would not be found.
         let body = without_values(&body, &url);
         return Err(refused(status, &headers, body.as_bytes(), &url));
     }
     let text = body.trim_ascii_start();
+    // Each STAC document is a JSON object; login pages and proxies respond 200 with HTML.
     if text.first() != Some(&b'{') {
         let text = without_values(text, &url);
         let kind = content_type(&headers);
         return Err(Failure::corrupt(
             &url,
             format!(
-                "expected STAC JSON, the server answered {} with {kind}: {}",
+                "expected STAC JSON, the server responded {} with {kind}: {}",
                 status.as_u16(),
                 first_words(text.as_bytes())
             ),
@@ -182,16 +187,16 @@ async fn read(mut response: Response, url: Url) -> Result<Answer, Failure> {
     Ok(Answer { url, body })
 }
 
-/// Makes an error of a transport failure, without the URL that the client's own error names.
+/// Converts a transport error, without the URL that the client's error contains.
 fn transport(err: reqwest::Error, url: &Url) -> Failure {
     let message = if err.is_connect() {
         "no connection"
     } else if err.is_timeout() {
-        "no answer in time"
+        "no response in time"
     } else if err.is_body() || err.is_decode() {
-        "the answer broke off"
+        "the response was interrupted"
     } else if err.is_request() {
-        "the connection broke off"
+        "the connection was interrupted"
     } else {
         "the request failed"
     };
@@ -205,25 +210,28 @@ fn transport(err: reqwest::Error, url: &Url) -> Failure {
     }
 }
 
-/// Makes an error of a status, with the server's own words.
+/// Converts an error status, with the server's message.
 fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8], url: &Url) -> Failure {
     let (kind, mut message) = of_status(status);
-    let said = said(body);
-    if !said.is_empty() {
-        message = format!("{message}: {said}");
+    let server_message = server_message(body);
+    if !server_message.is_empty() {
+        message = format!("{message}: {server_message}");
     }
     let code = status.as_u16();
     let mut failure = Failure::new(Error::new(kind, message).at(redact(url.as_str())));
     failure.status = Some(status);
+    // Timeouts, rate limits, overload, and the 500 of transient failures.
     failure.again = matches!(code, 408 | 425 | 429 | 500 | 502 | 503 | 504);
-    failure.smaller = matches!(code, 413 | 502 | 504) || code == 500 && speaks_of_size(&said);
+    // 413 is an explicit limit; 502 and 504 come from gateways that give up on a large page.
+    failure.smaller =
+        matches!(code, 413 | 502 | 504) || code == 500 && mentions_size(&server_message);
     failure.pause = retry_after(headers, SystemTime::now());
     failure
 }
 
-/// Returns true for what servers say when an answer outgrew a limit of their host.
-fn speaks_of_size(said: &str) -> bool {
-    let said = said.to_lowercase();
+/// Returns true if the message states that the response exceeds a size or time limit of the server's host.
+fn mentions_size(server_message: &str) -> bool {
+    let server_message = server_message.to_lowercase();
     [
         "too large",
         "too long",
@@ -234,11 +242,11 @@ fn speaks_of_size(said: &str) -> bool {
         "timed out",
     ]
     .iter()
-    .any(|words| said.contains(words))
+    .any(|words| server_message.contains(words))
 }
 
-/// Returns the message in an error's body: a member that servers put it in, or the first words.
-fn said(body: &[u8]) -> String {
+/// Returns the message in the body of an error: from the usual JSON members, else the start of the text.
+fn server_message(body: &[u8]) -> String {
     let Ok(Value::Object(json)) = serde_json::from_slice::<Value>(body) else {
         return first_words(body.trim_ascii_start());
     };
@@ -270,7 +278,7 @@ fn first_words(body: &[u8]) -> String {
     clean(&text)
 }
 
-/// Members of a query string that are a search's own, and may be repeated in an error.
+/// Query parameters of a search, which may be included in an error.
 const SEARCH_MEMBERS: [&str; 9] = [
     "collections",
     "ids",
@@ -282,14 +290,15 @@ const SEARCH_MEMBERS: [&str; 9] = [
     "filter-lang",
     "query",
 ];
-/// The shortest value that is taken for a key, in bytes.
+/// The shortest parameter value that is taken for a key, in bytes.
 const MIN_KEY: usize = 6;
 
-/// Returns a server's text without the values of the address that was asked: servers like to repeat
-/// a key that they do not know.
+/// Removes the parameter values of the requested URL from a server's text: servers often repeat
+/// an unknown key.
 fn without_values(body: &[u8], url: &Url) -> String {
     let mut text = String::from_utf8_lossy(body).into_owned();
     for (name, value) in url.query_pairs() {
+        // Short values, such as a page number, would remove unrelated text.
         if value.len() >= MIN_KEY && !SEARCH_MEMBERS.contains(&&*name) {
             text = text.replace(&*value, "..");
         }
@@ -297,7 +306,7 @@ fn without_values(body: &[u8], url: &Url) -> String {
     text
 }
 
-/// Puts a server's text on one line, short and without the queries of URLs in it.
+/// Reduces a server's text to one short line, without the query strings of URLs.
 fn clean(text: &str) -> String {
     let words: Vec<String> = redact_text(text)
         .split_whitespace()
@@ -317,7 +326,7 @@ fn content_type(headers: &HeaderMap) -> String {
         .map_or_else(|| "no content type".to_owned(), clean)
 }
 
-/// Counts the tries of one request and says how long to wait before the next.
+/// The retry policy of one request: counts tries and computes the backoff.
 #[derive(Debug)]
 pub(super) struct Patience {
     retries: u32,
@@ -333,20 +342,21 @@ impl Patience {
             retries: settings.retries,
             failed: 0,
             base: settings.backoff,
+            // The deadline of one request never exceeds that of the complete search.
             until: until.min(later(settings.deadline)),
         }
     }
 
-    /// Returns the instant after which nothing is tried.
+    /// Returns the deadline of the request.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
 
-    /// Returns how long to wait before the next try.
+    /// Returns the wait before the next try.
     ///
     /// # Errors
     ///
-    /// The failure's own error, saying how often it was tried, if no try is left.
+    /// The failure's error with the number of tries, if it is not retried or no retry is left.
     pub(super) fn wait(&mut self, failure: Failure) -> crate::Result<Duration> {
         self.failed += 1;
         if !failure.again {
@@ -359,22 +369,24 @@ impl Patience {
         if self.failed > retries {
             return Err(failure.error.after(self.failed));
         }
+        // Never earlier than the server's Retry-After.
         let wait = backoff(self.base, self.failed, random()).max(failure.pause.unwrap_or_default());
+        // A wait past the deadline would only delay the error.
         if Instant::now() + wait >= self.until {
             return Err(failure.error.after(self.failed));
         }
         Ok(wait)
     }
 
-    /// Returns how long to wait before a smaller page is asked for; this is not counted as a try.
+    /// Returns the wait before a smaller page is requested, which does not count as a retry.
     pub(super) fn wait_for_smaller(&self, failure: &Failure) -> Duration {
         let wait = backoff(self.base, 1, random()).max(failure.pause.unwrap_or_default());
         wait.min(self.until.saturating_duration_since(Instant::now()))
     }
 }
 
-/// Returns a random share of a wait that doubles with each failure ("full jitter"), so that many
-/// clients do not come back at the same moment. `random` is from 0 to 1.
+/// Returns a random fraction of a wait that doubles with each failure (exponential backoff with full jitter),
+/// so that clients do not retry in step. `random` is from 0 to 1.
 fn backoff(base: Duration, failed: u32, random: f64) -> Duration {
     let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
     base.saturating_mul(doubled)
@@ -382,13 +394,13 @@ fn backoff(base: Duration, failed: u32, random: f64) -> Duration {
         .mul_f64(random.clamp(0.0, 1.0))
 }
 
-/// Returns a number from 0 to 1. Each [`RandomState`] has keys of its own.
+/// Returns a random number from 0 to 1: each [`RandomState`] has different keys.
 fn random() -> f64 {
     let bits = RandomState::new().hash_one(0_u8) >> 32;
     u32::try_from(bits).map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
 }
 
-/// Returns the instant after a time; far in the future if that cannot be counted.
+/// Returns the instant after `time`, at most a year from now: the sum of an instant and a huge duration panics.
 pub(super) fn later(time: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + time.min(YEAR)
@@ -403,15 +415,18 @@ mod tests {
     #[test]
     fn a_servers_message_is_one_short_line_without_secrets() {
         assert_eq!(
-            said(br#"{"code": "BadRequest", "description": "unknown \n field"}"#),
+            server_message(br#"{"code": "BadRequest", "description": "unknown \n field"}"#),
             "BadRequest, unknown field"
         );
         assert_eq!(
-            said(b"<html>\n<h1>Bad gateway at https://h/x?sig=abc </h1>"),
+            server_message(b"<html>\n<h1>Bad gateway at https://h/x?sig=abc </h1>"),
             "<html> <h1>Bad gateway at https://h/x </h1>"
         );
-        assert_eq!(said(br#"{"detail": [{"msg": "no"}]}"#), r#"[{"msg":"no"}]"#);
-        assert!(said("x".repeat(1000).as_bytes()).len() < MAX_MESSAGE + 10);
+        assert_eq!(
+            server_message(br#"{"detail": [{"msg": "no"}]}"#),
+            r#"[{"msg":"no"}]"#
+        );
+        assert!(server_message("x".repeat(1000).as_bytes()).len() < MAX_MESSAGE + 10);
     }
 
     #[test]
@@ -454,7 +469,7 @@ mod tests {
 
         #[test]
         fn any_body_of_an_error_gives_a_message(body: Vec<u8>) {
-            let text = said(&body);
+            let text = server_message(&body);
             prop_assert!(text.chars().count() <= MAX_MESSAGE + 2);
             prop_assert!(!text.contains('\n'));
         }

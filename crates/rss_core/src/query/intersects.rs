@@ -1,4 +1,4 @@
-//! Where to look: scenes, a box or a shape, and whether an item lies there.
+//! The area of a query: scenes, a bbox or a geometry, and the test whether an item intersects it.
 
 use ::geo::{CoordsIter, Distance, Euclidean, Geometry, Intersects as _, MultiPolygon, Polygon};
 use geojson::GeoJson;
@@ -9,11 +9,11 @@ use crate::{
     geo::{Bbox, antimeridian},
 };
 
-/// A touch counts as a hit up to this distance in degrees, about 0.1 m: servers and clients round
+/// The tolerance of intersections in degrees, about 0.1 m: servers and clients round
 /// differently.
 const TOUCH_DEGREES: f64 = 1e-6;
 
-/// Where to search. Made without checks; [`ImageQueryBuilder::build`] checks.
+/// The area of a search. It is checked by [`ImageQueryBuilder::build`].
 ///
 /// [`ImageQueryBuilder::build`]: crate::ImageQueryBuilder::build
 #[derive(Clone, Debug, PartialEq)]
@@ -28,27 +28,27 @@ pub(super) enum Shape {
 }
 
 impl Intersects {
-    /// Looks at one scene: a Sentinel-2 tile such as `56jns`, or a Landsat path and row such as
+    /// One scene: a Sentinel-2 tile such as `56jns`, or a Landsat path and row such as
     /// `090084` or `90/84`. Case does not matter.
     pub fn scene(id: impl Into<String>) -> Self {
         Self::scenes([id])
     }
 
-    /// Looks at several scenes; an item of any of them is found.
+    /// Several scenes; items of any of them match.
     pub fn scenes(ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self(Shape::Scenes(ids.into_iter().map(Into::into).collect()))
     }
 
-    /// Looks at a box in degrees. A `west` larger than `east` crosses the antimeridian.
+    /// A bounding box in degrees. If `west` is larger than `east` it crosses the antimeridian.
     pub fn bbox(west: f64, south: f64, east: f64, north: f64) -> Self {
         Self(Shape::Bbox([west, south, east, north]))
     }
 
-    /// Looks at a GeoJSON shape in degrees: a geometry, or a Feature, or a FeatureCollection of
-    /// one Feature. Takes the text, or what prints as it, such as a `geojson::Geometry`.
+    /// A GeoJSON geometry in degrees: a geometry, a Feature, or a FeatureCollection of
+    /// one Feature, as text or as a type that is displayed as such, e.g. `geojson::Geometry`.
     ///
     /// A side longer than 180 degrees is taken to cross the antimeridian, and longitudes beyond
-    /// 180 are understood too; what is sent is cut there.
+    /// 180 are accepted; the geometry that is sent is split there.
     ///
     /// ```
     /// use rss_core::Intersects;
@@ -59,7 +59,7 @@ impl Intersects {
         Self(Shape::GeoJson(geojson.to_string()))
     }
 
-    /// Looks everywhere on Earth. Say dates or a limit beside it: catalogues hold millions of
+    /// The whole Earth. Combine it with dates or a limit: catalogues hold millions of
     /// items.
     pub fn everywhere() -> Self {
         Self(Shape::Everywhere)
@@ -72,18 +72,18 @@ impl From<Bbox> for Intersects {
     }
 }
 
-/// An area that was checked.
+/// A checked area.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Area {
     Everywhere,
-    /// One box that does not cross the antimeridian.
+    /// A bbox that does not cross the antimeridian.
     Box(Bbox),
-    /// Any shape, within longitudes -180 to 180.
+    /// Any geometry, within longitudes -180 to 180.
     Shape(Geometry<f64>),
 }
 
 impl Area {
-    /// Checks a box or a shape; scenes become an area by the rule of their collection.
+    /// Checks a bbox, and splits it if it crosses the antimeridian.
     pub(super) fn of_bbox([west, south, east, north]: [f64; 4]) -> Result<Self> {
         let bbox = Bbox::new(west, south, east, north)?;
         if !bbox.crosses_antimeridian() {
@@ -126,6 +126,7 @@ impl Area {
                 parts.push(last);
                 Self::Shape(Geometry::MultiPolygon(MultiPolygon::new(parts)))
             }
+            // Landsat paths and rows have no footprint here: they are found by properties alone.
             None => Self::Everywhere,
         }
     }
@@ -146,15 +147,15 @@ impl Area {
         }
     }
 
-    /// Returns true if an item lies here, or does not say where it lies.
+    /// Returns true if an item intersects the area, or has no geometry and no bbox.
     pub(super) fn accepts(&self, item: &stac::Item) -> bool {
         let own = match self {
             Self::Everywhere => return true,
             Self::Box(bbox) => Geometry::MultiPolygon(polygons(bbox)),
             Self::Shape(shape) => shape.clone(),
         };
-        // A side longer than 180 degrees may be as long as it says, in a product of the whole
-        // globe, or cross the antimeridian: either reading counts.
+        // A side longer than 180 degrees is ambiguous: it belongs to a global product, or crosses the antimeridian.
+        // The item matches under either reading.
         let literal = item
             .geometry
             .as_ref()
@@ -174,7 +175,7 @@ impl Area {
     }
 }
 
-/// Returns the shape of an item's box.
+/// Returns the geometry of an item's bbox.
 fn shape_of_bbox(item: &stac::Item) -> Option<Geometry<f64>> {
     let [west, south, east, north] = match item.bbox? {
         stac::Bbox::TwoDimensional(edges) => edges,
@@ -186,7 +187,7 @@ fn shape_of_bbox(item: &stac::Item) -> Option<Geometry<f64>> {
     Some(Geometry::MultiPolygon(polygons(&bbox)))
 }
 
-/// Returns a GeoJSON geometry as a shape within longitudes -180 to 180; none if it has no point or
+/// Returns a GeoJSON geometry within longitudes -180 to 180; none if it has no point or
 /// a polygon has fewer points than a triangle.
 fn of_geometry(geometry: &geojson::Geometry) -> Option<Geometry<f64>> {
     let shape = Geometry::<f64>::try_from(geometry).ok()?;
@@ -207,6 +208,7 @@ fn of_geometry(geometry: &geojson::Geometry) -> Option<Geometry<f64>> {
 }
 
 fn cut(polygons: &MultiPolygon<f64>) -> Option<MultiPolygon<f64>> {
+    // The closed ring of a triangle has four points.
     let whole = |polygon: &Polygon<f64>| polygon.exterior().0.len() >= 4;
     if polygons.0.is_empty() || !polygons.iter().all(whole) {
         return None;

@@ -1,9 +1,7 @@
-//! From a question to items: the query, the search that pages through a STAC API, and catalogues
-//! that need no API.
+//! Queries: the query builder, the search that pages through a STAC API, and catalogues without an API.
 //!
-//! What is asked ([`builder`], `filter`, `intersects`, `date`), how pages follow each other
-//! (`paging`) and whether an item fits (`check`) is arithmetic; `http` sends one request and
-//! `search` drives them.
+//! The query ([`builder`], `filter`, `intersects`, `date`), the order of pages (`paging`) and the check of items
+//! (`check`) do no IO; `http` sends one request, and `search` runs the loop over pages and retries.
 
 mod builder;
 mod catalogue;

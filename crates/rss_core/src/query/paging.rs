@@ -1,8 +1,8 @@
-//! From one page of a search to the next: pure bookkeeping.
+//! The order of pages of a search: state without IO.
 //!
-//! Each form of `next` becomes a plain [`Request`]. The rules are those of the
+//! Each form of a `next` link is converted to a plain [`Request`]. The rules are those of the
 //! [STAC API item search](https://github.com/radiantearth/stac-api-spec/blob/v1.0.0/item-search/README.md#paging),
-//! hardened against what servers were seen to send.
+//! hardened against the responses of real servers.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::{
     stac::Next,
 };
 
-/// What is sent to get one page.
+/// The request for one page.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     Get(Url),
@@ -29,8 +29,8 @@ impl Request {
         }
     }
 
-    /// Adds what the query string of the API's root holds and this address lacks: a key that
-    /// servers do not repeat in their links.
+    /// Adds the query parameters of the API's root that this URL lacks, such as a key: servers do not
+    /// repeat it in their links.
     pub(super) fn keep_query(&mut self, root: &Url) {
         let (Self::Get(url) | Self::Post(url, _)) = self;
         for (name, value) in root.query_pairs() {
@@ -40,7 +40,7 @@ impl Request {
         }
     }
 
-    /// Returns the page size that is asked for, if it is.
+    /// Returns the requested page size, if any.
     pub(super) fn limit(&self) -> Option<u64> {
         match self {
             Self::Get(url) => url
@@ -51,7 +51,7 @@ impl Request {
         }
     }
 
-    /// Asks for pages of another size.
+    /// Sets the requested page size.
     pub(super) fn set_limit(&mut self, limit: u64) {
         match self {
             Self::Get(url) => {
@@ -71,8 +71,8 @@ impl Request {
         }
     }
 
-    /// Writes the same search as a GET request, for servers without POST: values that are not
-    /// plain are written as JSON, lists of plain values with commas.
+    /// Converts the search to a GET request, for servers without POST: objects and lists of
+    /// objects become JSON, other lists are joined with commas.
     pub(super) fn to_get(&self) -> Self {
         let Self::Post(url, body) = self else {
             return self.clone();
@@ -94,7 +94,7 @@ impl Request {
     }
 }
 
-/// Returns the request that a `next` link asks for, after `before`, whose answer came from
+/// Returns the request of a `next` link. It follows `before`, whose response came from
 /// `answered`.
 fn request(next: Next, before: &Request, answered: &Url) -> Result<Request> {
     let url = answered.join(&next.href).map_err(|err| {
@@ -102,7 +102,7 @@ fn request(next: Next, before: &Request, answered: &Url) -> Result<Request> {
             .with_source(err)
             .at(answered_by(answered))
     })?;
-    // A body can only be sent by POST.
+    // A link with a body is a POST, even if its method is missing.
     if !next.post && next.body.is_none() {
         return Ok(Request::Get(url));
     }
@@ -113,6 +113,7 @@ fn request(next: Next, before: &Request, answered: &Url) -> Result<Request> {
             merged.extend(body);
             Ok(Request::Post(url, merged))
         }
+        // Without `merge` the body of the link is complete.
         _ => Ok(Request::Post(url, body)),
     }
 }
@@ -121,7 +122,7 @@ fn answered_by(url: &Url) -> String {
     redact(url.as_str())
 }
 
-/// Walks from page to page, and refuses to walk in circles or to another server.
+/// Walks from page to page, and refuses cycles and other servers.
 #[derive(Debug)]
 pub(super) struct Walker {
     current: Request,
@@ -143,14 +144,14 @@ impl Walker {
         &self.current
     }
 
-    /// Replaces the request of the current page by one that asks for the same in another way.
+    /// Replaces the request of the current page by an equivalent one.
     pub(super) fn replace(&mut self, request: Request) {
         self.sent.insert(fingerprint(&request));
         self.current = request;
     }
 
-    /// Returns the member that the server dropped from the search when it wrote the next page's
-    /// request: it does not filter by it.
+    /// Returns the filter member that is missing from the server's request for the next page: the server
+    /// does not apply it.
     pub(super) fn filter_lost(&self) -> Option<&'static str> {
         self.filter_lost
     }
@@ -159,15 +160,16 @@ impl Walker {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Denied`] if the next page is on another host or by another scheme: what a
-    /// request carries is for this server only. [`ErrorKind::Corrupt`] if the link is broken or
-    /// asks for a page that was there before.
+    /// [`ErrorKind::Denied`] if the next page is on another host or scheme: credentials in the
+    /// request are for this server only. [`ErrorKind::Corrupt`] if the link is broken or
+    /// leads to a page that was fetched before.
     pub(super) fn step(&mut self, next: Option<Next>, answered: &Url) -> Result<bool> {
         let Some(next) = next else {
             return Ok(false);
         };
         let request = request(next, &self.current, answered)?;
         let url = request.url();
+        // After a redirect the response's host differs from the request's; links to either are accepted.
         if !same_server(url, answered) && !same_server(url, self.current.url()) {
             return Err(Error::new(
                 ErrorKind::Denied,
@@ -178,13 +180,15 @@ impl Walker {
             )
             .at(answered_by(answered)));
         }
+        // Each request is compared with all before, so cycles of any length are detected.
         if !self.sent.insert(fingerprint(&request)) {
             return Err(Error::new(
                 ErrorKind::Corrupt,
-                "the link to the next page leads to a page that was there before",
+                "the link to the next page leads to a page that was fetched before",
             )
             .at(answered_by(answered)));
         }
+        // A body with `collections` is a complete search and not only a token, so a filter that is missing is lost.
         if let (Request::Post(_, before), Request::Post(_, after)) = (&self.current, &request)
             && after.contains_key("collections")
         {
@@ -197,7 +201,7 @@ impl Walker {
     }
 }
 
-/// Returns true if both are the same scheme, host and port; `https` after `http` on the same host
+/// Returns true if both have the same scheme, host and port; `https` after `http` on the same host
 /// is allowed too.
 pub(super) fn same_server(to: &Url, from: &Url) -> bool {
     let upgrade = from.scheme() == "http"
@@ -209,12 +213,13 @@ pub(super) fn same_server(to: &Url, from: &Url) -> bool {
     http && (to.origin() == from.origin() || upgrade)
 }
 
-/// Returns a text that is the same for two requests that ask for the same page.
+/// Returns a key that is the same for two requests of the same page.
 fn fingerprint(request: &Request) -> String {
     match request {
         Request::Get(url) => url.to_string(),
         Request::Post(url, body) => {
             let mut members: Vec<_> = body.iter().collect();
+            // The order of members has no meaning in JSON.
             members.sort_by_key(|(name, _)| name.as_str());
             let body: Vec<_> = members
                 .into_iter()
@@ -241,7 +246,7 @@ mod tests {
         value.as_object().unwrap().clone()
     }
 
-    /// Reads the link as it stands in a page.
+    /// Parses the link of a page.
     fn next(link: Value) -> Option<Next> {
         let page = json!({
             "type": "FeatureCollection", "features": [],
@@ -355,7 +360,7 @@ mod tests {
         let err = walker.step(to(1), &answered).unwrap_err();
         assert_eq!(
             err.to_string(),
-            "https://h/stac/search: the link to the next page leads to a page that was there before"
+            "https://h/stac/search: the link to the next page leads to a page that was fetched before"
         );
     }
 

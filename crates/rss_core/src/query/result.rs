@@ -1,4 +1,4 @@
-//! What a search found, and how it went.
+//! The result of a search, and its report.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     stac::{Selection, Skipped},
 };
 
-/// Items, with the bands selected and a report of how they were found.
+/// Items, with the selected bands and a report of the search.
 ///
 /// The items' asset hrefs are absolute.
 #[derive(Clone, Debug)]
@@ -20,11 +20,11 @@ pub struct QueryResult {
     pub(crate) session: Session,
     /// The source that was searched; none if the items came from a file or a static catalogue.
     pub(crate) source: Option<Source>,
-    /// What hrefs of the items may name.
+    /// The trust in the items, which limits their hrefs.
     pub(crate) trust: Trust,
     pub(crate) items: ItemCollection,
     pub(crate) selection: Selection,
-    /// The user's own; none if the built-in ones hold.
+    /// The user's manifest; none if the built-in ones apply.
     pub(crate) manifest: Option<Manifest>,
     pub(super) report: SearchReport,
 }
@@ -35,7 +35,7 @@ impl QueryResult {
         &self.items
     }
 
-    /// Returns the items alone.
+    /// Returns the items, and drops the rest.
     pub fn into_items(self) -> ItemCollection {
         self.items
     }
@@ -45,18 +45,18 @@ impl QueryResult {
         self.items.items.len()
     }
 
-    /// Returns true if nothing was found.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.items.items.is_empty()
     }
 
-    /// Returns how the search went: pages, what was left out and why.
+    /// Returns the report of the search: pages, items left out and the reasons.
     pub fn report(&self) -> &SearchReport {
         &self.report
     }
 
-    /// Returns the keys of the selected assets, in the order asked; empty if none was named and
-    /// there is no manifest, when each item's own assets decide.
+    /// Returns the keys of the selected assets, in the order requested; empty if none was named and
+    /// there is no manifest: the assets are then selected per item.
     pub fn bands(&self) -> &[String] {
         self.selection.keys()
     }
@@ -69,7 +69,7 @@ impl QueryResult {
     /// Returns the selected assets that an item has, with their keys.
     ///
     /// Without a manifest and without named bands these are the rasters among the item's assets,
-    /// without quality bands, thumbnails and previews, as far as roles, media types and keys tell.
+    /// without QA bands, thumbnails and previews, judged by roles, media types and keys.
     pub fn assets<'a>(&'a self, item: &'a Item) -> Vec<(&'a str, &'a Asset)> {
         let found = self.selection.of(item).into_iter();
         found
@@ -84,12 +84,12 @@ impl QueryResult {
         self
     }
 
-    /// Selects other bands by their canonical names in a manifest; none: all but quality bands.
+    /// Selects other bands by their canonical names in a manifest; without names all but QA bands.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) that lists every name that is
-    /// not known, and the known ones.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) listing every unknown name, and
+    /// the known ones.
     pub fn with_canonical_bands(
         mut self,
         manifest: &Manifest,
@@ -108,40 +108,39 @@ impl QueryResult {
     }
 }
 
-/// How a search went.
+/// The report of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SearchReport {
-    /// Requests sent, with those that failed.
+    /// Requests sent, including failed ones.
     pub requests: u64,
-    /// Bytes of the pages that arrived.
+    /// Bytes of the pages received.
     pub bytes: u64,
-    /// Pages that arrived.
+    /// Pages received.
     pub pages: usize,
-    /// How many items match, as the server counts; it may change from page to page.
+    /// The number of matching items that the server reports; it may change from page to page.
     pub matched: Option<u64>,
     /// Items the server returned.
     pub returned: usize,
-    /// Items that came more than once, and are kept once.
+    /// Repeated items, each of which is returned once.
     pub duplicates: usize,
-    /// Items left out because they do not match the query: the reason, and how many.
+    /// Items left out because they do not match the query: the reason, and the number.
     pub dropped: BTreeMap<String, usize>,
-    /// Filters that the server was asked for and did not apply. They were applied here.
+    /// Filters that were sent to the server, and that it did not apply. They were applied by the client.
     pub filters_ignored: Vec<String>,
-    /// Filters that the server does not offer. They were applied here.
+    /// Filters that the server does not support. They were applied by the client.
     pub filters_here: Vec<String>,
-    /// Items and assets that cannot be used: without an address, or not what a STAC item is; and
+    /// Items and assets that cannot be used: without an href, or not valid STAC; and
     /// named bands that an item does not have.
     pub skipped: Vec<Skipped>,
-    /// True if all that the server has was looked at, or as many items as the limit asks were
-    /// found.
+    /// True if all matching items were fetched, or as many as the limit.
     pub complete: bool,
-    /// Why the search stopped before its end.
+    /// The reason why the search stopped early.
     pub stopped: Option<String>,
 }
 
 impl SearchReport {
-    /// Returns how many items were left out because they do not match the query.
+    /// Returns the number of items left out because they do not match the query.
     pub fn dropped_total(&self) -> usize {
         self.dropped.values().sum()
     }

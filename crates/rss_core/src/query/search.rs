@@ -1,4 +1,4 @@
-//! The search itself: asks, waits, tries again, halves pages, checks what came, goes on.
+//! The search loop: requests pages, retries, halves the page size on failures, and checks the items.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -29,20 +29,20 @@ use crate::{
     stac::{Document, Items, Selection, Skipped, read},
 };
 
-/// The page size that is tried when a server that chose its own size fails.
+/// The page size that is tried when a request without a page size fails.
 const FALLBACK_PAGE: u64 = 50;
 
 impl ImageQuery {
-    /// Searches, and waits for all pages.
+    /// Searches, and fetches all pages.
     ///
-    /// Costs one request per page, and one more for an API that is not a built-in source, whose
-    /// landing page says how it is asked. Dropping the future stops the search.
+    /// Costs one request per page, and one more for an API that is not a built-in source: its
+    /// landing page declares what it supports. Dropping the future stops the search.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`] if the server is overloaded or not reached after all tries;
-    /// [`ErrorKind::Denied`] and [`ErrorKind::NotFound`] as the server says;
-    /// [`ErrorKind::Corrupt`] for an answer that is not STAC, or pages that never end;
+    /// [`ErrorKind::Unavailable`] if the server is overloaded or not reached after all retries;
+    /// [`ErrorKind::Denied`] and [`ErrorKind::NotFound`] from the server's status;
+    /// [`ErrorKind::Corrupt`] for a response that is not STAC, or pages in a cycle;
     /// [`ErrorKind::InvalidInput`] if the server refuses the query, or there are more pages than
     /// [`max_pages`](crate::ImageQueryBuilder::max_pages) allows.
     pub async fn search_async(&self) -> Result<QueryResult> {
@@ -52,6 +52,7 @@ impl ImageQuery {
             match pager.next_page().await {
                 Ok(Some(page)) => items.extend(page),
                 Ok(None) => break,
+                // If the first page fails there is nothing to return.
                 Err(err) if self.keep_partial && pager.report.pages > 0 => {
                     pager.report.complete = false;
                     pager.report.stopped = Some(err.to_string());
@@ -71,10 +72,10 @@ impl ImageQuery {
         })
     }
 
-    /// Searches, and gives each item when its page has come.
+    /// Searches, and yields the items of each page as it is received.
     ///
-    /// An error ends the stream; the items before it are good. The next page is asked for when the
-    /// items of the last one are used up.
+    /// An error ends the stream; the items before it are valid. The next page is requested after the
+    /// items of the last one are consumed.
     pub fn stream(&self) -> impl Stream<Item = Result<Item>> + Send + use<> {
         let start = (Some(Pager::new(self.clone())), VecDeque::new());
         futures::stream::unfold(start, |(mut pager, mut ready)| async move {
@@ -92,23 +93,23 @@ impl ImageQuery {
     }
 }
 
-/// Goes through the pages of one search.
+/// Fetches the pages of one search.
 struct Pager {
     query: ImageQuery,
     walker: Option<Walker>,
-    /// Which of the query's conditions the server was asked to apply.
+    /// The language in which the conditions were sent; none if the server does not filter.
     language: Option<Language>,
     report: SearchReport,
     seen: HashSet<(Option<String>, String)>,
     kept: usize,
     /// Set at the first request.
     until: Option<Instant>,
-    /// A link that cannot be followed. The page it stands on is given first.
+    /// The error of a link that cannot be followed, returned after the items of its page.
     broken: Option<Error>,
     done: bool,
 }
 
-/// What an API says of itself.
+/// The capabilities of an API.
 struct Api {
     search: Url,
     post: bool,
@@ -135,7 +136,7 @@ impl Pager {
         if self.done {
             return Ok(None);
         }
-        // Until this page has come, for an error is the end.
+        // An error ends the search; the flag is reset when the page has been received.
         self.done = true;
         if let Some(err) = self.broken.take() {
             return Err(err);
@@ -160,6 +161,7 @@ impl Pager {
         let items = self.keep(page.items, &answered);
         self.report.pages += 1;
         self.report.matched = self.report.matched.or(page.matched);
+        // Skipped assets of items that were left out are not reported.
         let here: HashSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
         self.report.skipped.extend(
             page.skipped
@@ -174,6 +176,7 @@ impl Pager {
             });
         if more {
             let mut next = walker.current().clone();
+            // The key in the API's root URL is needed for each page, and the server's links lack it.
             next.keep_query(&self.query.url);
             walker.replace(next);
         }
@@ -181,14 +184,14 @@ impl Pager {
         self.report.complete = !more;
         if let Some(name) = walker.filter_lost() {
             self.report.ignore(format!(
-                "`{name}`, which the next page's request leaves out"
+                "`{name}`, which is missing from the request for the next page"
             ));
         }
         self.walker = Some(walker);
         Ok(Some(items))
     }
 
-    /// Writes the first request, asking the API how if it is not a built-in source.
+    /// Builds the first request; reads the landing page first if the API is not a built-in source.
     async fn first_request(&mut self, until: Instant) -> Result<Request> {
         let api = match self.query.source.dialect().filter {
             FilterLanguage::Cql2 => Api::known(&self.query.url, Language::Cql2),
@@ -205,9 +208,10 @@ impl Pager {
                 .extend(conditions.iter().map(ToString::to_string)),
         }
         self.language = api.language;
-        let asked_for = self.query.limit.and_then(|limit| u64::try_from(limit).ok());
-        let page = match (self.query.page_size, asked_for) {
-            // What is left out here must not make the pages tiny.
+        let wanted = self.query.limit.and_then(|limit| u64::try_from(limit).ok());
+        let page = match (self.query.page_size, wanted) {
+            // If the client filters, a page of `limit` items may hold few matches: the limit does not set
+            // the page size.
             (Some(page), Some(limit)) if api.language.is_some() || conditions.is_empty() => {
                 Some(page.min(limit))
             }
@@ -252,14 +256,15 @@ impl Pager {
         let search = match by_post.or(searches.first()) {
             Some(link) => {
                 let url = answered.join(link.href.as_str()).ok();
-                // A landing page behind a proxy may name a host that is not reached from here.
+                // A landing page behind a proxy may link to an internal host that is not reachable.
                 url.filter(|url| same_server(url, &answered))
                     .unwrap_or_else(|| below(&answered, "search"))
             }
             None => below(&answered, "search"),
         };
-        // Without a word about methods, POST is tried first; a server without it says so.
+        // If no link states a method, POST is tried first; a server without it responds 405 or 501.
         let post = by_post.is_some() || searches.iter().all(|link| link.method.is_none());
+        // CQL2 is preferred over the older `query` extension.
         let language = if conforms("item-search#filter") && conforms("cql2-json")
             || conforms("item-search#filter:item-search-filter") && conforms("cql2-json")
         {
@@ -288,7 +293,7 @@ impl Pager {
         }
     }
 
-    /// Loads a document, as often and in as small pages as it takes.
+    /// Loads a document, with retries and smaller pages.
     async fn load_document(
         &mut self,
         walker: &mut Walker,
@@ -306,11 +311,11 @@ impl Pager {
                 }
                 Err(failure) => failure,
             };
-            if let Some(other) = self.in_another_way(walker.current(), &failure) {
+            if let Some(other) = self.equivalent_request(walker.current(), &failure) {
                 walker.replace(other);
                 continue;
             }
-            // Some servers answer 500 to a page that is too large and say nothing of it.
+            // Some servers respond 500 to a page that is too large, without a message, so a second 500 halves the page.
             let again_500 = failure.status == Some(StatusCode::INTERNAL_SERVER_ERROR);
             let smaller = failure.smaller || failed_500 && again_500;
             failed_500 = again_500;
@@ -331,12 +336,13 @@ impl Pager {
         }
     }
 
-    /// Returns a request for the same page in a way that the server may take: by GET if it has no
-    /// POST, without the filter if it refuses that. Only the first page is asked so.
-    fn in_another_way(&mut self, request: &Request, failure: &Failure) -> Option<Request> {
+    /// Returns an equivalent request for the first page that the server may accept: a GET if it has no
+    /// POST, or one without the filter if it refuses that.
+    fn equivalent_request(&mut self, request: &Request, failure: &Failure) -> Option<Request> {
         let Request::Post(url, body) = request else {
             return None;
         };
+        // Later requests are the server's own links; only the first may have a form that it rejects.
         if self.report.pages > 0 {
             return None;
         }
@@ -363,7 +369,7 @@ impl Pager {
         }
     }
 
-    /// Keeps the items that match, are new, and fit under the limit.
+    /// Returns the items that match, are new, and are within the limit.
     fn keep(&mut self, items: Vec<Item>, answered: &Url) -> Vec<Item> {
         self.report.returned += items.len();
         let base = Base::Url(answered.clone());
@@ -376,6 +382,7 @@ impl Pager {
                 self.leave_out(&mismatch);
                 continue;
             }
+            // Pages overlap if the catalogue changes during the search. Ids are unique within a collection only.
             if !self.seen.insert((item.collection.clone(), item.id.clone())) {
                 self.report.duplicates += 1;
                 continue;
@@ -390,14 +397,14 @@ impl Pager {
         kept
     }
 
-    /// Notes an item that does not match, and whether the server was asked to leave it out.
+    /// Records an item that does not match, and the filter if the server should have applied it.
     fn leave_out(&mut self, mismatch: &Mismatch) {
         match mismatch {
             Mismatch::Member(name) => {
                 self.report.drop_for(*name);
                 self.report.ignore(*name);
             }
-            // Paths and rows are asked for apart: the server cannot know which pairs were meant.
+            // Paths and rows are separate conditions: the server cannot know which pairs were requested.
             Mismatch::Scene => self.report.drop_for("scene"),
             Mismatch::Condition(at) => {
                 let condition = self.query.check.conditions.get(*at);
@@ -421,7 +428,7 @@ impl Api {
     }
 }
 
-/// Returns the address of a member below an API's root; a query string of the root is kept.
+/// Returns the URL of a path below an API's root; a query string of the root is retained.
 fn below(root: &Url, name: &str) -> Url {
     let mut url = root.clone();
     let path = format!("{}/{name}", root.path().trim_end_matches('/'));
@@ -429,12 +436,12 @@ fn below(root: &Url, name: &str) -> Url {
     url
 }
 
-/// Returns the same request for half as many items; none if there is only one left.
+/// Returns the same request for half as many items; none if the page size is 1.
 fn smaller_page(request: &Request) -> Option<Request> {
     let size = match request.limit() {
         Some(1) => return None,
         Some(limit) => limit / 2,
-        // The landing page has no pages.
+        // A GET without a query string is the landing page.
         None if matches!(request, Request::Get(url) if url.query().is_none()) => return None,
         None => FALLBACK_PAGE,
     };
@@ -450,21 +457,23 @@ pub(super) async fn fetch(
     until: Instant,
 ) -> std::result::Result<(Document, Url, u64), Failure> {
     let late = |_| {
-        let error = Error::new(ErrorKind::Unavailable, "no answer before the deadline");
+        let error = Error::new(ErrorKind::Unavailable, "no response before the deadline");
         Failure::last(error.at(redact(request.url().as_str())))
     };
     let Answer { url, body } = timeout_at(until, send(session, request))
         .await
         .map_err(late)??;
     let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
+    // Pages of many MiB are parsed on the CPU pool, so that they do not block the runtime.
     let parsed = session
         .cpu(move || read(&body))
         .await
         .and_then(|parsed| parsed);
     match parsed {
         Ok(document) => Ok((document, url, bytes)),
+        // A proxy may truncate a response without a transport error; other syntax errors would repeat.
         Err(err) if ends_early(&err) => {
-            let cut = Failure::corrupt(&url, "the answer ends in the middle of the JSON");
+            let cut = Failure::corrupt(&url, "the response ends in the middle of the JSON");
             Err(cut.worth_another_try())
         }
         Err(err) => Err(Failure::last(err.at(redact(url.as_str())))),
@@ -477,7 +486,7 @@ fn ends_early(err: &Error) -> bool {
         .is_some_and(serde_json::Error::is_eof)
 }
 
-/// Returns the bands that the user named and an item lacks.
+/// Returns the bands that the user named and that an item lacks.
 fn missing(selection: &Selection, item: &Item) -> Vec<Skipped> {
     let asked = selection.of(item).into_iter();
     asked

@@ -1,4 +1,6 @@
-//! The COG reader where it can, GDAL where it cannot, and why.
+//! `Backend::Auto`: the COG reader, with a fallback to GDAL for files that it does not support.
+//!
+//! Which errors fall back, when, and why not by file type is in `docs/decisions/006-auto-backend.md`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +15,8 @@ use crate::{
     session::Session,
 };
 
-/// Opens what `cog`, the COG reader's attempt, cannot read with GDAL.
+/// Opens a file with `cog`, the COG reader's attempt, and with GDAL if the COG reader does not support
+/// it. Other errors (network, damaged bytes) are final: a more lenient reader must not hide them.
 pub(super) async fn open(
     session: &Session,
     location: &Location,
@@ -33,7 +36,8 @@ pub(super) async fn open(
     };
     match gdal::open(session, location).await {
         Ok(reader) => Ok(Arc::new(Fallback { reader, reason })),
-        // Neither reads it: the first says why.
+        // Neither reads it. GDAL's `Unsupported` may only mean a build without it, so the reason of the
+        // COG reader is the one to report.
         Err(err) if err.kind() == ErrorKind::Unsupported => Err(reason),
         Err(err) => Err(err),
     }
@@ -77,8 +81,8 @@ impl RasterReader for Fallback {
     }
 }
 
-/// A file that the COG reader opened. Some codecs show only in a tile what they need: the first read
-/// that is refused goes to GDAL, and so do all that follow.
+/// A file that the COG reader opened. Some codecs show only in a tile which features they need: the first
+/// `Unsupported` read is repeated by GDAL, and GDAL does all later reads.
 #[derive(Debug)]
 struct Auto {
     session: Session,
@@ -88,21 +92,24 @@ struct Auto {
 }
 
 impl Auto {
+    /// Returns the reader in force. Reads that are under way when GDAL takes over end with the COG reader.
     fn reader(&self) -> &Arc<dyn RasterReader> {
         self.gdal.get().unwrap_or(&self.cog)
     }
 
-    /// Returns the reader that takes over, or the error if there is none.
+    /// Returns GDAL's reader after an `Unsupported` error; other errors are returned as they are.
     async fn instead(&self, err: Error) -> Result<&Arc<dyn RasterReader>> {
         if err.kind() != ErrorKind::Unsupported {
             return Err(err);
         }
+        // However many reads fail at once, GDAL opens the file once.
         let opened = self
             .gdal
             .get_or_try_init(|| gdal::open(&self.session, self.cog.location()))
             .await;
         match opened {
             Ok(gdal) => {
+                // The first reason stays.
                 let _ = self.reason.set(err);
                 Ok(gdal)
             }

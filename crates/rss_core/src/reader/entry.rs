@@ -1,8 +1,7 @@
-//! What an index keeps of one file: enough to read any tile of it with one request.
+//! Entries: the header of one file, as an index stores it, to read any tile with one request.
 //!
-//! An entry is plain data, made by [`RasterReader::entry`](super::RasterReader::entry) and read by
-//! [`open`](super::open). It may come from a file of someone else: the reader checks it before it
-//! believes it.
+//! An entry is plain data, returned by [`RasterReader::entry`](super::RasterReader::entry) and read by
+//! [`open`](super::open). It may come from a file of someone else, so the reader validates it.
 
 use std::sync::Arc;
 
@@ -16,20 +15,20 @@ use crate::{
     store::Version,
 };
 
-/// One file of an index: where it is, which version of it was seen, and where its tiles lie.
+/// One file of an index: its location, its version, and the offsets of its tiles.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Where the file is.
+    /// The location of the file.
     pub location: Location,
     /// The version whose header was read.
     pub version: Version,
-    /// What the header says.
+    /// The header of the file.
     pub header: Arc<Header>,
 }
 
 impl Entry {
-    /// Makes an entry of its parts.
+    /// Returns an entry of its parts.
     pub fn new(location: Location, version: Version, header: impl Into<Arc<Header>>) -> Self {
         Self {
             location,
@@ -39,11 +38,11 @@ impl Entry {
     }
 }
 
-/// What the header of a file says: all that [`Profile`](super::Profile) holds, and where tiles lie.
+/// The header of a file: all that [`Profile`](super::Profile) holds, and the offsets of tiles.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Header {
-    /// True if numbers of more than a byte are stored lowest byte first.
+    /// True for little-endian samples: the lowest byte first.
     pub little_endian: bool,
     /// Bytes from the start of the file that hold the header.
     pub header_bytes: u64,
@@ -55,13 +54,13 @@ pub struct Header {
     pub crs: Option<Crs>,
     /// The transform of level 0.
     pub transform: Option<GeoTransform>,
-    /// True if coordinates name the centres of pixels in the file.
+    /// True if the file's coordinates are of pixel centres (`PixelIsPoint`).
     pub pixel_is_point: bool,
     /// Each band.
     pub bands: Vec<BandProfile>,
     /// Red, green and blue of each sample value.
     pub palette: Option<Vec<[u8; 3]>>,
-    /// GDAL's metadata of the whole file.
+    /// GDAL's metadata of the dataset.
     pub metadata: Vec<(String, String)>,
     /// Level 0, then the overviews, largest first.
     pub levels: Vec<Image>,
@@ -70,7 +69,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Makes a header that says nothing but how its images lie.
+    /// Returns a header with nothing but its images.
     pub fn new(dtype: DataType, levels: Vec<Image>) -> Self {
         let count = levels.first().map_or(0, |level| usize::from(level.bands));
         Self {
@@ -90,7 +89,7 @@ impl Header {
     }
 }
 
-/// One image of a file, a level or a mask: its layout in the terms of
+/// One image of a file, a level or a mask: its layout in the tags of
 /// [TIFF 6.0](https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf), and its tiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -103,30 +102,29 @@ pub struct Image {
     pub bands: u16,
     /// Bits of a sample (tag 258).
     pub bits: u16,
-    /// What a sample is (tag 339): 1 unsigned, 2 signed, 3 float, 5 complex whole numbers, 6 complex
-    /// floats.
+    /// The sample format (tag 339): 1 unsigned, 2 signed, 3 float, 5 complex integer, 6 complex float.
     pub sample_format: u16,
     /// The compression (tag 259).
     pub compression: u16,
-    /// What the compression needs to know besides: bit 0 of tag 292 for CCITT Group 3, the second
-    /// number of tag 50674 for LERC, else 0.
+    /// A parameter of the compression: bit 0 of tag 292 for CCITT Group 3, the second value of tag 50674
+    /// for LERC, else 0.
     pub compression_option: u16,
-    /// The predictor (tag 317): 1 none, 2 differences, 3 of floats.
+    /// The predictor (tag 317): 1 none, 2 horizontal differencing, 3 floating point.
     pub predictor: u16,
     /// True if each band has tiles of its own (tag 284 is 2).
     pub planar: bool,
     /// The photometric interpretation (tag 262).
     pub photometric: u16,
-    /// True if the lowest bit of each stored byte comes first (tag 266 is 2).
+    /// True if the lowest bit of each stored byte comes first (FillOrder, tag 266, is 2).
     pub bits_reversed: bool,
-    /// Tables that all JPEG tiles share (tag 347).
+    /// JPEG tables that all tiles share (tag 347).
     pub jpeg_tables: Option<Bytes>,
-    /// Where the tiles lie.
+    /// The offsets and byte counts of the tiles.
     pub tiles: Arc<Tiles>,
 }
 
 impl Image {
-    /// Makes an image of one band of whole, plain samples: `bits` of `sample_format`.
+    /// Returns an image of one band of uncompressed samples: `bits` of `sample_format`.
     pub fn new(size: Size, tile: Size, bits: u16, sample_format: u16, tiles: Tiles) -> Self {
         Self {
             size,
@@ -146,18 +144,18 @@ impl Image {
     }
 }
 
-/// Where the tiles of an image lie: row by row, and band after band where bands have tiles of their own.
+/// Offsets and byte counts of the tiles of an image: row by row, and band after band in planar images.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tiles {
-    /// Where each tile starts in the file; 0 for one that is not stored.
+    /// The offset of each tile in the file; 0 for a sparse tile.
     pub offsets: Vec<u64>,
-    /// Bytes of each tile; 0 for one that is not stored: it is sparse, and reads as nodata.
+    /// Bytes of each tile; 0 for a sparse tile, which is not stored and reads as nodata.
     pub byte_counts: Vec<u64>,
 }
 
 impl Tiles {
-    /// Makes the tiles of an image; both lists are as long as the image has tiles.
+    /// Returns the tables of an image; both lists have one value for each tile.
     pub fn new(offsets: Vec<u64>, byte_counts: Vec<u64>) -> Self {
         Self {
             offsets,
@@ -165,20 +163,21 @@ impl Tiles {
         }
     }
 
-    /// Returns how many tiles there are.
+    /// Returns the number of tiles.
     pub fn len(&self) -> usize {
         self.offsets.len()
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there are no tiles.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// Returns the bytes of a tile: an empty range for a sparse one, none past the last.
+    /// Returns the byte range of a tile: an empty range for a sparse one, none past the last.
     pub fn range(&self, number: usize) -> Option<std::ops::Range<u64>> {
         let offset = *self.offsets.get(number)?;
         let bytes = *self.byte_counts.get(number)?;
+        // Either value 0 marks a sparse tile; GDAL writes both.
         if offset == 0 || bytes == 0 {
             return Some(0..0);
         }

@@ -1,4 +1,4 @@
-//! Masks made from samples: 255 where a pixel is valid, 0 where it is not.
+//! Masks computed from samples: 255 where a pixel is valid, 0 where it is masked.
 
 use ndarray::{Array3, Axis};
 
@@ -9,7 +9,7 @@ use crate::{
     raster::{Pixels, Raster, Sample},
 };
 
-/// Reads a mask: from the samples that `reader` reads where they say what is hidden, else from
+/// Reads a mask: computed from the samples of `reader` if nodata or alpha masks pixels, else from
 /// `stored`, which reads the mask that the file stores.
 ///
 /// # Errors
@@ -27,7 +27,7 @@ pub(super) async fn read(
     let band = match profile.masking {
         Masking::Internal => return stored.await,
         Masking::Nodata => first,
-        // Transparency itself is never hidden.
+        // The alpha band itself is valid everywhere.
         Masking::Alpha if first < profile.count => profile.count,
         Masking::Alpha | Masking::None => {
             return all_valid(profile, request.level, &resolved.window);
@@ -40,7 +40,7 @@ pub(super) async fn read(
     of_samples(profile, reader.read(&one).await?)
 }
 
-/// Makes a mask in which every pixel is valid.
+/// Returns a mask in which every pixel is valid.
 fn all_valid(profile: &Profile, level: usize, window: &Window) -> Result<Raster> {
     let size = profile.level_size(level)?;
     let mut pixels = Pixels::zeros(crate::raster::DataType::U8, 1, window.size())?;
@@ -55,7 +55,7 @@ fn all_valid(profile: &Profile, level: usize, window: &Window) -> Result<Raster>
     })
 }
 
-/// Makes a mask of the samples that say what is hidden.
+/// Returns the mask of nodata or alpha samples.
 fn of_samples(profile: &Profile, read: Raster) -> Result<Raster> {
     let bytes = match (&read.pixels, profile.masking, read.nodata) {
         (Pixels::U8(alpha), Masking::Alpha, _) => alpha.clone(),
@@ -64,7 +64,7 @@ fn of_samples(profile: &Profile, read: Raster) -> Result<Raster> {
         _ => {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "a mask of samples of this type",
+                "a mask of samples of this type is not supported",
             ));
         }
     };
@@ -76,7 +76,7 @@ fn of_samples(profile: &Profile, read: Raster) -> Result<Raster> {
     })
 }
 
-/// Takes transparency of 16 bits to 8; what is not quite hidden stays so.
+/// Scales alpha of 16 bits to 8. Alpha above 0 stays above 0: the pixel is not masked.
 fn narrowed(alpha: u16) -> u8 {
     let byte = u32::from(alpha) * 255 / 65_535;
     u8::try_from(byte)
@@ -97,7 +97,8 @@ fn is_not(pixels: &Pixels, nodata: f64) -> Array3<u8> {
             $samples.mapv(|sample| byte(sample != nodata))
         }};
     }
-    // GDAL's slack, for both kinds of floats: values that were printed and read again.
+    // GDAL's tolerance (ARE_REAL_EQUAL), with f32's epsilon for f64 too: a nodata value is stored as text,
+    // which may not read back to the same bits.
     macro_rules! float {
         ($samples:expr, $type:ty) => {{
             let nodata = nodata as $type;

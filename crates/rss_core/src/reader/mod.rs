@@ -1,4 +1,4 @@
-//! Pixels of one file: the trait both backends implement, and `open`.
+//! Pixels of one file: the trait that all backends implement, and `open`.
 //!
 //! Reading never resamples: a request names a level and a window of that level's pixels.
 
@@ -45,12 +45,12 @@ use crate::{
     session::Session,
 };
 
-/// Which code reads a file.
+/// The implementation that reads a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
-    /// The COG reader where it can read the file, else GDAL; [`RasterReader::backend`] says which
-    /// it became, and [`RasterReader::fallback`] why.
+    /// The COG reader if it supports the file, else GDAL; [`RasterReader::backend`] returns which of the
+    /// two reads, and [`RasterReader::fallback`] why.
     #[default]
     Auto,
     /// The COG reader of this crate: parallel ranged requests over `object_store`; feature `cog`.
@@ -59,7 +59,7 @@ pub enum Backend {
     Gdal,
     /// The crate [async-tiff](https://docs.rs/async-tiff), for comparison; feature `async-tiff`. It reads tiled
     /// files with DEFLATE, LZW, Zstandard, JPEG or no compression, CRSs by EPSG code, and no masks;
-    /// [`ErrorKind::Unsupported`] says what else it is asked for.
+    /// other files are [`ErrorKind::Unsupported`].
     AsyncTiff,
 }
 
@@ -98,11 +98,11 @@ impl FromStr for Backend {
     }
 }
 
-/// What to read: a window of one level, some bands.
+/// A read: a window of one level, some bands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadRequest {
-    /// The window in pixels of `level`; none is the whole level.
+    /// The window in pixels of `level`; none is the complete level.
     pub window: Option<Window>,
     /// 0 is full resolution, 1.. are the overviews, largest first.
     pub level: usize,
@@ -111,26 +111,26 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Asks for the whole of level 0, all bands.
+    /// Requests the complete level 0, all bands.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for a window only.
+    /// Sets the window.
     #[must_use]
     pub fn with_window(mut self, window: Window) -> Self {
         self.window = Some(window);
         self
     }
 
-    /// Asks for another level: 0 is full resolution, 1.. are the overviews.
+    /// Sets the level: 0 is full resolution, 1.. are the overviews.
     #[must_use]
     pub fn with_level(mut self, level: usize) -> Self {
         self.level = level;
         self
     }
 
-    /// Asks for some bands only, counted from 1.
+    /// Sets the bands, counted from 1.
     #[must_use]
     pub fn with_bands(mut self, bands: impl Into<Vec<usize>>) -> Self {
         self.bands = Some(bands.into());
@@ -165,7 +165,7 @@ impl ReadRequest {
                 .collect::<Result<Vec<_>>>()?,
         };
         if bands.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidInput, "no band asked for"));
+            return Err(Error::new(ErrorKind::InvalidInput, "no bands to read"));
         }
         let bytes = u64::from(window.width)
             .saturating_mul(u64::from(window.height))
@@ -175,7 +175,7 @@ impl ReadRequest {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "a read of {bytes} bytes is past the session's limit of {most_bytes}; ask for a \
+                    "a read of {bytes} bytes is past the session's limit of {most_bytes}; read a \
                      window"
                 ),
             ));
@@ -188,7 +188,7 @@ impl ReadRequest {
     }
 }
 
-/// A request that is known to fit its file.
+/// A request that was checked against its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) level_size: Size,
@@ -205,8 +205,8 @@ pub trait RasterReader: fmt::Debug + Send + Sync {
     /// Returns the backend that reads: never [`Backend::Auto`].
     fn backend(&self) -> Backend;
 
-    /// Returns why GDAL reads a file that was opened with [`Backend::Auto`]: what the COG reader
-    /// cannot read of it. None where the backend is the one asked for.
+    /// Returns why GDAL reads a file that was opened with [`Backend::Auto`]: the error of the COG reader.
+    /// None if the COG reader reads it, or the backend was chosen.
     fn fallback(&self) -> Option<&Error> {
         None
     }
@@ -214,74 +214,73 @@ pub trait RasterReader: fmt::Debug + Send + Sync {
     /// Returns the file's location.
     fn location(&self) -> &Location;
 
-    /// Returns what the file says of itself.
+    /// Returns the properties of the file.
     fn profile(&self) -> &Profile;
 
     /// Reads one window. Dropping the future cancels it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for a window, level or band that is not there;
+    /// [`ErrorKind::InvalidInput`] for a window, level or band that does not exist;
     /// [`ErrorKind::Corrupt`], [`ErrorKind::Unsupported`] for the file;
     /// [`ErrorKind::Unavailable`], [`ErrorKind::Denied`], [`ErrorKind::NotFound`] for the network.
     async fn read(&self, request: &ReadRequest) -> Result<Raster>;
 
-    /// Reads which pixels hold data: one band of bytes, 255 where the first band asked for is valid
-    /// and 0 where it is not; what lies between is transparency. What hides pixels is
-    /// [`Profile::masking`]. [GDAL's masks](https://gdal.org/en/stable/development/rfc/rfc15_nodatabitmask.html)
-    /// are the same.
+    /// Reads the mask: one band of bytes, 255 where the first requested band is valid and 0 where it is
+    /// masked; values between are alpha. Its source is [`Profile::masking`]. It equals
+    /// [GDAL's mask](https://gdal.org/en/stable/development/rfc/rfc15_nodatabitmask.html).
     ///
     /// # Errors
     ///
     /// As [`RasterReader::read`].
     async fn read_mask(&self, request: &ReadRequest) -> Result<Raster>;
 
-    /// Reads many windows, at once where the backend can, and returns them in the order asked.
+    /// Reads many windows, in parallel if the backend can, and returns them in the order of `requests`.
     ///
     /// # Errors
     ///
     /// As [`RasterReader::read`]; the first error ends the call.
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>>;
 
-    /// Returns what a read will ask for, if that is known without asking for anything: the COG reader
-    /// knows it of entries, and of files whose tables of tiles it has read.
+    /// Returns the tiles, requests and bytes of a read, if they are known without a request: the COG
+    /// reader knows them for entries, and for files whose tile tables it has read.
     ///
     /// # Errors
     ///
-    /// As [`RasterReader::read`], but for the network.
+    /// As [`RasterReader::read`], except those of the network.
     fn plan(&self, request: &ReadRequest) -> Result<Option<ReadPlan>> {
         let _ = request;
         Ok(None)
     }
 
-    /// Returns what an index keeps of this file: all of its header, so that [`open`] takes the entry in
-    /// place of the location and reads tiles without asking for the header again. Asks for parts of
-    /// very large tables of tiles that were not read yet, else for nothing.
+    /// Returns the entry of this file for an index: its complete header, so that [`open`] can take the
+    /// entry instead of the location and read tiles without fetching the header again. Fetches those
+    /// parts of very large tile tables that were not read yet; else costs no request.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`] if GDAL reads this file, or an image has more than 4,194,304 tiles;
     /// as [`RasterReader::read`] for the network.
     async fn entry(&self) -> Result<Entry> {
-        let message = "an index knows what the COG reader reads, and no other file";
+        let message = "only files that the COG reader reads have an index entry";
         Err(Error::new(ErrorKind::Unsupported, message).at(self.location()))
     }
 }
 
-/// How a raster is opened.
+/// Options of [`open`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenOptions {
-    /// Which code reads the file.
+    /// The backend.
     pub backend: Backend,
-    /// How many bytes of the file's start hold its header, where that is known:
-    /// [`stac::header_bytes`](crate::stac::header_bytes) of an asset. Without it the COG reader asks
-    /// for as much as other files of the same folder needed.
+    /// Bytes of the header at the start of the file, if they are known:
+    /// [`stac::header_bytes`](crate::stac::header_bytes) of an asset. Without it the COG reader fetches
+    /// as much as other files of the same folder needed.
     pub header_bytes: Option<u64>,
 }
 
 impl OpenOptions {
-    /// Starts from [`Backend::Auto`] and a header of unknown size.
+    /// Returns [`Backend::Auto`] and a header of unknown size.
     pub fn new() -> Self {
         Self::default()
     }
@@ -307,26 +306,26 @@ impl From<Backend> for OpenOptions {
     }
 }
 
-/// What a read will ask for.
+/// The tiles, requests and bytes of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadPlan {
-    /// Tiles under the window that are stored.
+    /// Stored tiles that the window touches.
     pub tiles: u64,
-    /// Tiles under the window that are not stored: they are filled, and not asked for.
+    /// Sparse tiles that the window touches: they are filled, and not fetched.
     pub sparse_tiles: u64,
-    /// Requests; of a file of this machine, 0.
+    /// Requests; 0 for a file of this machine.
     pub requests: u64,
-    /// Bytes of the answers, gaps between tiles included.
+    /// Bytes of the responses, gaps between tiles included.
     pub bytes: u64,
 }
 
-/// What [`open`] opens.
+/// The file that [`open`] opens.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// A file of which nothing is known.
+    /// A file whose header is not known.
     Location(&'a Location),
-    /// A file that an index knows.
+    /// A file with its header, from an index.
     Entry(&'a Entry),
 }
 
@@ -344,16 +343,16 @@ impl<'a> From<&'a Entry> for Target<'a> {
 
 /// Opens a raster: a `&Location`, or a `&Entry` of an index.
 ///
-/// Costs the COG reader one request; a second where the header lies elsewhere or is larger than
-/// thought. An entry costs none: the first request is the one for a tile, and it checks that the object
-/// is still the version of the entry. GDAL makes no use of what an entry knows.
+/// Costs the COG reader one request; more if the header is larger than guessed or not at the start of the
+/// file. An entry costs none: the first request is the one for a tile, and it checks that the object is
+/// still the version of the entry. GDAL does not use the header of an entry.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`], [`ErrorKind::Unavailable`] for the location;
-/// [`ErrorKind::Corrupt`] if it is no raster, or the entry contradicts itself;
-/// [`ErrorKind::Unsupported`] if this build's backends cannot read it, naming the feature. What an
-/// entry points to is asked for by the first read, which may fail with [`ErrorKind::Changed`].
+/// [`ErrorKind::Corrupt`] if it is not a raster, or the entry contradicts itself;
+/// [`ErrorKind::Unsupported`] if this build's backends cannot read it, naming the feature. The object of
+/// an entry is requested by the first read, which may fail with [`ErrorKind::Changed`].
 pub async fn open<'a>(
     session: &Session,
     target: impl Into<Target<'a>>,
@@ -381,8 +380,8 @@ pub async fn open<'a>(
 /// Files of one call of [`read_many`] that are read at once.
 const FILES_AT_ONCE: usize = 32;
 
-/// Reads windows of many files, many at once, and returns them in the order asked. A file that is
-/// named more than once is opened once. Dropping the future cancels what is under way.
+/// Reads windows of many files in parallel, and returns them in the order of `reads`. A file that occurs
+/// more than once is opened once. Dropping the future cancels all reads.
 ///
 /// ```
 /// use rss_core::{Backend, Location, ReadRequest, Session, reader};
@@ -428,9 +427,9 @@ pub async fn read_many(
     .await
 }
 
-/// Forgets what GDAL keeps of remote files, for all of the process, and closes this session's
-/// datasets: the next read is cold. Does nothing in a build without the `gdal` feature; the COG
-/// backend keeps nothing between two calls of [`open`].
+/// Clears GDAL's caches of remote files, for the whole process, and closes this session's datasets: the
+/// next read is cold. Does nothing in a build without the `gdal` feature; the COG backend caches nothing
+/// between two calls of [`open`].
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What a raster says of itself before a pixel is read.
+//! Profiles: the properties of a raster that its header states.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use crate::{
     raster::DataType,
 };
 
-/// What a file says of itself.
+/// The properties of a file, from its header.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
     /// Width and height of level 0 in pixels.
     pub size: Size,
-    /// How many bands.
+    /// The number of bands.
     pub count: usize,
     /// The type of the samples (all bands share it).
     pub dtype: DataType,
@@ -26,24 +26,23 @@ pub struct Profile {
     pub transform: Option<GeoTransform>,
     /// The size of a tile (of a strip: the width of the image and the rows of a strip).
     pub tile: Size,
-    /// GDAL's name of the compression (`DEFLATE`), none if the samples are stored plain.
+    /// GDAL's name of the compression (`DEFLATE`), none if the samples are not compressed.
     pub compression: Option<String>,
-    /// The TIFF predictor, 2 or 3; none where there is none.
+    /// The TIFF predictor, 2 or 3, if there is one.
     pub predictor: Option<u16>,
     /// Sizes of the overviews, largest first: levels 1, 2, ...
     pub overviews: Vec<Size>,
     /// Each band; as many as `count`.
     pub bands: Vec<BandProfile>,
-    /// Red, green and blue of each sample value, where the first band's samples are places in a
-    /// palette.
+    /// Red, green and blue of each sample value, where the first band's samples are palette indices.
     pub palette: Option<Vec<[u8; 3]>>,
-    /// What hides pixels.
+    /// The source of the mask.
     pub masking: Masking,
-    /// True if the file says that its coordinates name the centres of pixels (`PixelIsPoint`). The
-    /// transform starts at a pixel's corner all the same.
+    /// True if the file states that its coordinates are of pixel centres (`PixelIsPoint`). The transform
+    /// is of pixel corners in either case.
     pub pixel_is_point: bool,
-    /// GDAL's metadata of the whole file, in its default domain, but for what stands above and for
-    /// plain TIFF tags.
+    /// GDAL's metadata of the dataset, in its default domain, without the fields above and without
+    /// baseline TIFF tags.
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -65,8 +64,8 @@ impl Profile {
         }
     }
 
-    /// Returns the window of one tile of a level, cut to the level: what reads one tile and no more,
-    /// where the level has tiles of the same size as level 0.
+    /// Returns the window of one tile of a level, clipped to the level. Reading it fetches one tile and
+    /// no more, if the level has tiles of the same size as level 0.
     ///
     /// # Errors
     ///
@@ -95,9 +94,8 @@ impl Profile {
         })
     }
 
-    /// Returns the coarsest level whose pixels are no larger than `resolution`, in units of the CRS
-    /// per pixel: what a map of that resolution is best made from. 0 where the file states no
-    /// transform.
+    /// Returns the coarsest level whose pixels are no larger than `resolution`, in units of the CRS per
+    /// pixel: the level to resample to that resolution from. 0 if the file has no transform.
     pub fn level_for_resolution(&self, resolution: f64) -> usize {
         let Some(transform) = self.transform else {
             return 0;
@@ -106,13 +104,13 @@ impl Profile {
             let [_, a, b, _, c, d] = transform.of_level(self.size, *size).0;
             a.hypot(c).max(b.hypot(d))
         };
-        // A hair's breadth of slack: sizes of levels are rounded up to whole pixels.
+        // A tolerance of 0.1 %: sizes of levels are rounded up to whole pixels.
         let fits = |size: &Size| side(size) <= resolution * (1.0 + 1e-3);
         let finest = self.overviews.iter().take_while(|size| fits(size));
         finest.count()
     }
 
-    /// Returns the grid of a level: where its pixels lie, and which pixels a place has.
+    /// Returns the grid of a level: size, CRS and transform.
     ///
     /// # Errors
     ///
@@ -135,17 +133,17 @@ impl Profile {
     }
 }
 
-/// What a file says of one band.
+/// The properties of one band.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct BandProfile {
-    /// What the samples mean.
+    /// The colour interpretation of the samples.
     pub color: ColorInterp,
     /// A name or a sentence, if the file states one.
     pub description: Option<String>,
-    /// What a sample is multiplied with, if the file states it.
+    /// The scale, if the file states one: value = sample x scale + offset.
     pub scale: Option<f64>,
-    /// What is then added, if the file states it.
+    /// The offset, if the file states one.
     pub offset: Option<f64>,
     /// The unit of the values, if the file states one.
     pub unit: Option<String>,
@@ -153,7 +151,7 @@ pub struct BandProfile {
 
 macro_rules! colors {
     ($($color:ident => $name:literal, $doc:literal;)*) => {
-        /// What the samples of a band mean, in
+        /// The colour interpretation of a band, in
         /// [GDAL's terms](https://gdal.org/en/stable/user/raster_data_model.html#raster-band).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -173,7 +171,7 @@ macro_rules! colors {
                 }
             }
 
-            /// Returns the meaning with one of GDAL's names, in any case.
+            /// Returns the interpretation of one of GDAL's names, in any case.
             pub(crate) fn of_name(name: &str) -> Option<Self> {
                 match name.to_ascii_lowercase().as_str() {
                     "undefined" => Some(Self::Undefined),
@@ -186,34 +184,35 @@ macro_rules! colors {
 }
 colors! {
     Gray => "gray", "Grey.";
-    Palette => "palette", "Places in a palette.";
+    Palette => "palette", "Palette indices.";
     Red => "red", "Red.";
     Green => "green", "Green.";
     Blue => "blue", "Blue.";
-    Alpha => "alpha", "Transparency: 0 is hidden.";
+    Alpha => "alpha", "Alpha: 0 is transparent.";
     Cyan => "cyan", "Cyan.";
     Magenta => "magenta", "Magenta.";
     Yellow => "yellow", "Yellow.";
     Black => "black", "Black.";
 }
 
-/// What hides pixels of a file.
+/// The source of a file's mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Masking {
-    /// Nothing: all pixels are valid.
+    /// No mask: all pixels are valid.
     #[default]
     None,
     /// The nodata value.
     Nodata,
-    /// The last band.
+    /// The alpha band, which is the last.
     Alpha,
     /// A mask that the file stores beside each level.
     Internal,
 }
 
 impl Masking {
-    /// Returns what hides pixels of a file: the first of its mask, its nodata value, its alpha band.
+    /// Returns the source of a file's mask: the first of its stored mask, its nodata value, its alpha
+    /// band.
     pub(crate) fn of(
         has_mask: bool,
         nodata: Option<f64>,
@@ -225,6 +224,7 @@ impl Masking {
             Self::Internal
         } else if nodata.is_some_and(|nodata| dtype.holds(nodata)) {
             Self::Nodata
+        // GDAL's rule for alpha (GMF_ALPHA): gray or RGB with alpha last, of 8 or 16 bits.
         } else if matches!(bands.len(), 2 | 4)
             && last == Some(ColorInterp::Alpha)
             && matches!(dtype, DataType::U8 | DataType::U16)

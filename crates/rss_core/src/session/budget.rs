@@ -1,20 +1,24 @@
-//! How many bytes may be on their way at once, over all reads of a session.
+//! Byte budgets: a semaphore that bounds memory, over all reads of a session.
+//!
+//! A session has two, of fetched bytes and of work. Who takes which, in which order, and why reads do
+//! not wait for each other for ever is in `docs/decisions/003-byte-budget.md`.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes of one permit: tokio counts permits in 32 bits when they are taken.
+/// Bytes of one permit. tokio's `acquire_many` takes a `u32`: permits of one byte would bound a budget
+/// to 4 GiB.
 const UNIT: u64 = 1024;
 
-/// Bytes that are fetched and not yet decoded.
+/// A budget of bytes, counted in permits of [`UNIT`] bytes.
 #[derive(Debug)]
 pub(super) struct Budget {
     units: Arc<Semaphore>,
     all: u32,
 }
 
-/// A part of the budget, given back when it is dropped.
+/// A share of the budget, released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
 
@@ -28,7 +32,11 @@ impl Budget {
         }
     }
 
-    /// Waits for a part of the budget; more than all of it is all of it.
+    /// Waits for a share of the budget.
+    ///
+    /// A request larger than the budget takes all of it: it waits until no other share is held, and then
+    /// runs alone. Otherwise such a request would wait for ever. The semaphore is fair, so small requests
+    /// that come later do not starve it.
     pub(super) async fn share(&self, bytes: u64) -> Option<Share> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(self.all);
         let units = units.min(self.all);
@@ -51,7 +59,7 @@ mod tests {
         assert!(budget.share(5 * UNIT).now_or_never().is_none());
         let rest = budget.share(4 * UNIT).now_or_never().unwrap();
         drop((most, rest));
-        // Larger than the budget: it comes when nobody else has a share.
+        // Larger than the budget: granted when no other share is held.
         assert!(budget.share(u64::MAX).now_or_never().is_some());
     }
 }

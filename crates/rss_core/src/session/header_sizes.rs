@@ -1,4 +1,5 @@
-//! How large the headers of a producer's files are: learnt from those that were read.
+//! Header sizes by folder: how many bytes the first request for a file fetches, learnt from the files
+//! that were read.
 
 use std::{
     collections::HashMap,
@@ -7,14 +8,14 @@ use std::{
 
 use crate::location::Location;
 
-/// Bytes of the first request to files that nothing is known of: the header of a 10980 x 10980 COG
-/// several times over.
+/// Bytes of the first request where no file of the folder was read yet: the header of a 10980 x 10980
+/// COG several times over.
 const UNKNOWN: u64 = 32 << 10;
 const LEAST: u64 = 16 << 10;
 const MOST: u64 = 1 << 20;
 /// Requests grow in steps, so that files of like size make like requests.
 const STEP: u64 = 16 << 10;
-/// Folders that are remembered.
+/// Folders in the table: a bound for sessions that read many buckets.
 const MOST_FOLDERS: usize = 4096;
 
 /// The bytes that headers took, by folder.
@@ -22,7 +23,7 @@ const MOST_FOLDERS: usize = 4096;
 pub(super) struct HeaderSizes(Mutex<HashMap<String, u64>>);
 
 impl HeaderSizes {
-    /// Returns how many bytes to ask for first.
+    /// Returns how many bytes to fetch first.
     pub(super) fn guess(&self, location: &Location) -> u64 {
         let folder = folder(location);
         let sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,8 +32,8 @@ impl HeaderSizes {
         })
     }
 
-    /// Remembers what a header took. A smaller one counts little: asking for too much costs less than
-    /// a second request.
+    /// Records the bytes that a header took. A larger one counts at once, a smaller one lowers the guess
+    /// by an eighth: fetching too much costs less than a second request.
     pub(super) fn learn(&self, location: &Location, bytes: u64) {
         let (folder, bytes) = (folder(location), bytes.min(MOST));
         let mut sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);

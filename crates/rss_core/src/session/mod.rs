@@ -1,4 +1,5 @@
-//! What a process shares: HTTP client, stores, file cache, CPU pool, GDAL settings.
+//! The session: HTTP client, stores, file cache, byte budgets, CPU pool and GDAL settings, shared by all
+//! calls.
 //!
 //! Environment variables are read in [`SessionBuilder::from_env`] and nowhere else.
 
@@ -42,16 +43,18 @@ struct Inner {
     cache: FileCache,
     meter: Meter,
     cpu: OnceLock<rayon::ThreadPool>,
-    /// The threads of the GDAL backend, whose type this module does not know.
+    /// The threads of the GDAL backend. Their type exists only in builds with the feature `gdal`.
     gdal: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     header_sizes: HeaderSizes,
+    /// Bytes that are fetched and not yet decoded.
     budget: Budget,
-    /// Of what is being written.
+    /// Bytes of blocks, shards and sampled images under way. A budget of its own: work waits for its
+    /// reads, so it must not hold what they wait for (docs/decisions/003-byte-budget.md).
     work: Budget,
     runtime: OnceLock<BlockingRuntime>,
 }
 
-/// What a session was built with.
+/// The settings of a [`SessionBuilder`].
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) cache_dir: Option<PathBuf>,
@@ -148,17 +151,18 @@ impl SessionBuilder {
     /// [`ErrorKind::InvalidInput`] naming a variable whose value is wrong.
     pub fn from_env() -> Result<Self> {
         let mut builder = Self::default();
-        // Where the user's caches may be, best first.
+        // The user's cache folder, in order of preference.
         let mut homes: [Option<PathBuf>; 3] = Default::default();
         for (name, value) in std::env::vars_os() {
             let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
                 continue;
             };
+            // An empty variable counts as unset.
             if value.is_empty() {
                 continue;
             }
             builder = match name {
-                // Anything but an absolute path is to be ignored, says the XDG specification.
+                // The XDG specification requires that a relative path is ignored.
                 "XDG_CACHE_HOME" if Path::new(value).is_absolute() => {
                     homes[0] = Some(PathBuf::from(value));
                     builder
@@ -202,13 +206,16 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets how long a cached file is good. Default: for ever.
+    /// Sets the TTL of cached files: an older one is requested again, by its ETag if it has one.
+    /// Default: none, a cached file does not expire.
     pub fn cache_ttl(mut self, ttl: Duration) -> Self {
         self.settings.cache_ttl = Some(ttl);
         self
     }
 
-    /// Bounds the file cache in bytes; the files used longest ago go first. Default: no bound.
+    /// Bounds the file cache in bytes: whenever a file is added, the least recently used ones are
+    /// evicted. Files in use by a running call stay, so a call larger than the bound keeps all it
+    /// fetched, and nothing evicts at its end: the next file that is added does. Default: no bound.
     pub fn cache_max_bytes(mut self, bytes: u64) -> Self {
         self.settings.cache_max_bytes = Some(bytes);
         self
@@ -226,37 +233,45 @@ impl SessionBuilder {
         self
     }
 
-    /// Bounds the bytes of pixels that one read may return: a file that claims to be huge must not
+    /// Bounds the bytes of pixels that one read may return: a header that states a huge image must not
     /// take all memory. Default: 4 GiB.
     pub fn read_bytes(mut self, bytes: u64) -> Self {
         self.settings.read_bytes = bytes;
         self
     }
 
-    /// Bounds the bytes that the COG reader has fetched and not yet decoded, over all reads of the
-    /// session: a read past it waits. What GDAL fetches is not counted, nor what a read returns;
-    /// [`SessionBuilder::read_bytes`] bounds that. Default: 1 GiB.
+    /// Sets the size of each of the session's two byte budgets, so memory is bounded by twice as much.
+    /// Default: 1 GiB.
+    ///
+    /// One counts compressed bytes that the COG reader and Zarr arrays have fetched and not yet decoded;
+    /// a request that is larger than the budget waits until it can run alone. The other one counts work
+    /// under way: blocks of `apply`, shards of a cube that is written, and images of `sample`; work that
+    /// is larger than the budget is [`ErrorKind::InvalidInput`]. In both, a share that is not free is
+    /// waited for.
+    ///
+    /// Not counted are headers, files of this machine, all that GDAL fetches, and the pixels that a read
+    /// returns; [`SessionBuilder::read_bytes`] bounds those of one read.
     pub fn budget_bytes(mut self, bytes: u64) -> Self {
         self.settings.budget_bytes = bytes;
         self
     }
 
-    /// Bounds the requests to one host that are under way at once (at least 1); more wait. GDAL's own
-    /// requests are not counted. Default: 256.
+    /// Sets the concurrency limit of requests to one host (at least 1); more wait. GDAL's own requests
+    /// are not counted. Default: 256.
     pub fn requests_per_host(mut self, n: usize) -> Self {
         self.settings.requests_per_host = n.max(1);
         self
     }
 
-    /// Sets how far apart tiles may lie in a file to be asked for in one request: what lies between is
-    /// fetched and thrown away. Default: 64 KiB.
+    /// Sets the largest gap in bytes between two tiles of one range request: the bytes of the gap are
+    /// fetched and discarded. Default: 64 KiB.
     pub fn gap_bytes(mut self, bytes: u64) -> Self {
         self.settings.gap_bytes = bytes;
         self
     }
 
-    /// Bounds the bytes of one request for tiles; a larger tile is asked for by itself. Smaller requests
-    /// run side by side, larger ones are fewer. Default: 2 MiB.
+    /// Bounds the bytes of one range request for tiles; a larger tile is fetched by itself. Smaller
+    /// requests run in parallel, larger ones are fewer. Default: 2 MiB.
     pub fn fetch_bytes(mut self, bytes: u64) -> Self {
         self.settings.fetch_bytes = bytes.max(1);
         self
@@ -299,7 +314,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets the time to wait for the first or the next bytes of an answer. Default: 30 s.
+    /// Sets the time to wait for the first or the next bytes of a response. Default: 30 s.
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
         self.settings.read_timeout = timeout;
         self
@@ -311,15 +326,15 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets how often a failed request is tried again. Default: 6. A search whose server is not reached at
-    /// all is tried again twice at most.
+    /// Sets how often a failed request is retried. Default: 6. A search whose server is not reached at all
+    /// is retried twice at most.
     pub fn retries(mut self, retries: u32) -> Self {
         self.settings.retries = retries;
         self
     }
 
-    /// Sets the longest wait before a search's first retry; it doubles with each one, to 20 s, and a
-    /// random share of it is waited. Default: 0.5 s.
+    /// Sets the backoff before a search's first retry; it doubles with each one, to 20 s, with full
+    /// jitter. Default: 0.5 s.
     pub fn backoff(mut self, first: Duration) -> Self {
         self.settings.backoff = first;
         self
@@ -336,7 +351,8 @@ impl SessionBuilder {
             .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(self.settings.connect_timeout)
             .read_timeout(self.settings.read_timeout)
-            // A client that follows redirects by itself sends a search by POST on as a GET.
+            // reqwest turns a redirected POST into a GET, which would lose a search's body: the search
+            // follows redirects itself.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|err| Error::new(ErrorKind::Unavailable, "no HTTP client").with_source(err))?;
@@ -353,6 +369,7 @@ impl SessionBuilder {
             ),
             stores: Registry::new(self.store, self.settings.limits(), meter.clone()),
             meter,
+            // Two budgets of one size: see docs/decisions/003-byte-budget.md.
             budget: Budget::new(self.settings.budget_bytes),
             work: Budget::new(self.settings.budget_bytes),
             settings: self.settings,
@@ -379,10 +396,10 @@ impl Session {
         SessionBuilder::from_env()?.build()
     }
 
-    /// Returns how much this session has asked for and received, over all stores and backends.
+    /// Returns the requests sent and the bytes received by this session, over all stores and backends.
     ///
-    /// GDAL counts for the whole process: once this session has used it, what other sessions read
-    /// through GDAL counts here too.
+    /// GDAL counts for the process: once this session has used it, reads of other sessions through GDAL
+    /// count here too.
     pub fn traffic(&self) -> Traffic {
         self.0.meter.total()
     }
@@ -414,23 +431,23 @@ impl Session {
         &self.0.settings
     }
 
-    /// Waits until so many bytes may be fetched.
+    /// Waits for a share of the budget of fetched bytes. See docs/decisions/003-byte-budget.md.
     pub(crate) async fn share(&self, bytes: u64) -> Option<Share> {
         self.0.budget.share(bytes).await
     }
 
-    /// Waits for a part of the bytes that shards or blocks under way may take. They are counted apart from
-    /// those of reads, which these wait for.
+    /// Waits for a share of the budget of work: blocks, shards and sampled images under way. It is taken
+    /// before the shares of the reads that the work waits for, and once for each piece of work.
     pub(crate) async fn share_of_work(&self, bytes: u64) -> Option<Share> {
         self.0.work.share(bytes).await
     }
 
-    /// Returns how many bytes of a file to ask for first.
+    /// Returns how many bytes of a file to fetch first.
     pub(crate) fn header_bytes(&self, location: &Location) -> u64 {
         self.0.header_sizes.guess(location)
     }
 
-    /// Remembers how many bytes the header of a file took.
+    /// Records how many bytes the header of a file took.
     pub(crate) fn learn_header(&self, location: &Location, bytes: u64) {
         self.0.header_sizes.learn(location, bytes);
     }
@@ -450,12 +467,13 @@ impl Session {
     ) -> Result<impl Future<Output = Result<T>> + Send + use<T, W>> {
         let (send, receive) = oneshot::channel();
         self.pool()?.spawn(move || {
-            // The receiver is gone when the caller's future was dropped: cancelled.
+            // The receiver is dropped with the caller's future: the call was cancelled.
             let _ = send.send(work());
         });
         Ok(async {
             receive.await.map_err(|err| {
-                Error::new(ErrorKind::Unavailable, "the CPU pool lost a task").with_source(err)
+                Error::new(ErrorKind::Unavailable, "a task of the CPU pool panicked")
+                    .with_source(err)
             })
         })
     }
@@ -466,6 +484,7 @@ impl Session {
         &self,
         start: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
+        // The lock is held while the threads start: two calls must not start two pools.
         let mut slot = self.0.gdal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = slot
             .as_ref()
@@ -489,6 +508,7 @@ impl Session {
             .panic_handler(|_| {})
             .build()
             .map_err(|err| Error::new(ErrorKind::Unavailable, "no CPU pool").with_source(err))?;
+        // Of two threads that build a pool at once, one pool is dropped before it has work.
         Ok(self.0.cpu.get_or_init(|| pool))
     }
 
@@ -498,6 +518,7 @@ impl Session {
         if let Some(runtime) = self.0.runtime.get() {
             return Ok(runtime.get());
         }
+        // Two threads: they wait for the network only, and CPU work has a pool of its own.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("rss-io")
@@ -512,7 +533,7 @@ impl Session {
     }
 }
 
-/// A session that may be gone.
+/// A reference to a session that does not keep it alive.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakSession(Weak<Inner>);
 
@@ -531,7 +552,8 @@ impl WeakSession {
     }
 }
 
-/// A runtime that may be dropped inside another runtime's task.
+/// A runtime that may be dropped inside another runtime's task, where tokio panics if a runtime is
+/// dropped and waits for its threads.
 #[derive(Debug)]
 struct BlockingRuntime(Option<Runtime>);
 

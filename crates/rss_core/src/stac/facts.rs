@@ -1,4 +1,4 @@
-//! What an item says of its bands, its grid and its price, in whichever of the spellings.
+//! Metadata of an item on its bands, its grid and its access, in the spellings of all versions and extensions.
 
 use ::geo::CoordsIter;
 use chrono::{DateTime, Utc};
@@ -8,7 +8,7 @@ use stac::{Asset, Item};
 use super::value::{as_number, parse_time};
 use crate::raster::DataType;
 
-/// Where an asset's pixels lie, as far as the item says.
+/// The georeferencing of an asset, as far as the item states it.
 ///
 /// See the [projection extension](https://github.com/stac-extensions/projection).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,32 +16,32 @@ use crate::raster::DataType;
 pub struct Projection {
     /// The EPSG code.
     pub epsg: Option<u32>,
-    /// The transform in GDAL's order, from six or nine numbers in STAC's.
+    /// The geotransform in GDAL's order, from six or nine numbers in STAC's.
     pub transform: Option<[f64; 6]>,
     /// Rows and columns.
     pub shape: Option<[u64; 2]>,
 }
 
-/// What an item says of the first band of an asset.
+/// The metadata of one band of an asset.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct BandFacts {
     /// The nodata value; may be NaN.
     pub nodata: Option<f64>,
-    /// The type of the samples.
+    /// The dtype of the samples.
     pub dtype: Option<DataType>,
-    /// What a sample is multiplied with.
+    /// The factor of a sample.
     pub scale: Option<f64>,
-    /// What is then added.
+    /// The offset, added after scaling.
     pub offset: Option<f64>,
 }
 
-/// Returns a property as a number; a number may be written as a string, and `"NaN"` is none.
+/// Returns a property as a number, which may be written as a string; none for `"NaN"`.
 pub fn number(item: &Item, name: &str) -> Option<f64> {
     as_number(item.properties.additional_fields.get(name)?).filter(|number| !number.is_nan())
 }
 
-/// Returns a property as text; a number is written out.
+/// Returns a property as text; a number is formatted.
 pub fn text(item: &Item, name: &str) -> Option<String> {
     match item.properties.additional_fields.get(name)? {
         Value::String(text) => Some(text.clone()),
@@ -50,7 +50,7 @@ pub fn text(item: &Item, name: &str) -> Option<String> {
     }
 }
 
-/// Returns the collection of an item; of one before STAC 1.0, which may lack it, the product it names.
+/// Returns the collection of an item; for items before STAC 1.0, which may lack it, the `odc:product`.
 pub fn collection(item: &Item) -> Option<String> {
     let stated = item.collection.clone();
     stated.or_else(|| text(item, "odc:product"))
@@ -67,7 +67,7 @@ pub fn time(item: &Item, name: &str) -> Option<DateTime<Utc>> {
     parse_time(text?)
 }
 
-/// Returns how many bytes of an asset's file its header takes, if the asset says so.
+/// Returns the size of the header of an asset's file in bytes, if the asset states it.
 ///
 /// See the [file extension](https://github.com/stac-extensions/file).
 pub fn header_bytes(asset: &Asset) -> Option<u64> {
@@ -95,17 +95,18 @@ pub fn interval(item: &Item) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
     Some((start, end))
 }
 
-/// Returns where an asset's pixels lie: what the asset says, else what the item says.
+/// Returns the georeferencing of an asset: the fields of the asset, else of the item.
 pub fn projection(item: &Item, asset: &Asset) -> Projection {
     let field = |name: &str| {
         let own = asset.additional_fields.get(name);
-        // 1.1 may say it of the band.
+        // STAC 1.1 allows the field in the band.
         let band = || asset.bands.first()?.additional_fields.get(name);
         let of_item = || item.properties.additional_fields.get(name);
         own.or_else(band)
             .or_else(of_item)
             .filter(|value| !value.is_null())
     };
+    // `proj:code` replaces `proj:epsg` from version 2.0 of the projection extension on.
     let code = field("proj:code").and_then(|code| {
         let (authority, number) = code.as_str()?.split_once(':')?;
         (authority.eq_ignore_ascii_case("EPSG")).then(|| number.parse().ok())?
@@ -138,14 +139,15 @@ pub fn projection(item: &Item, asset: &Asset) -> Projection {
     }
 }
 
-/// Returns what an item says of an asset's first band: fields of STAC 1.1, else `raster:bands`.
+/// Returns the metadata of an asset's first band: fields of STAC 1.1, else `raster:bands`.
 pub fn band_facts(asset: &Asset) -> BandFacts {
     band_facts_of(asset, 0)
 }
 
-/// Returns what an item says of a band of an asset, counted from 0: fields of STAC 1.1, else
-/// `raster:bands`. What is said of the asset as a whole counts for all its bands.
+/// Returns the metadata of a band of an asset, counted from 0: fields of STAC 1.1, else
+/// `raster:bands`. Fields of the asset apply to all its bands.
 pub fn band_facts_of(asset: &Asset, band: usize) -> BandFacts {
+    // Items before STAC 1.1 have `raster:bands`.
     let old = asset
         .additional_fields
         .get("raster:bands")
@@ -183,8 +185,8 @@ pub fn band_facts_of(asset: &Asset, band: usize) -> BandFacts {
     }
 }
 
-/// Returns whether an item says that the offset of Sentinel-2's processing baseline 04.00 is in its samples
-/// already; none if it says nothing.
+/// Returns true if the item states that the offset of Sentinel-2's processing baseline 04.00 is already applied to the
+/// samples; none if it does not state it.
 pub fn boa_offset_applied(item: &Item) -> Option<bool> {
     let names = [
         "earthsearch:boa_offset_applied",
@@ -199,8 +201,8 @@ pub fn boa_offset_applied(item: &Item) -> Option<bool> {
         })
 }
 
-/// Returns the processing baseline of a Sentinel-2 item, such as 5.11 for `05.11`: what a property says as
-/// text or number, else what the product's name says (`_N0511_`).
+/// Returns the processing baseline of a Sentinel-2 item, such as 5.11 for `05.11`: from a property, as text or number,
+/// else from the product's name (`_N0511_`).
 pub fn processing_baseline(item: &Item) -> Option<f64> {
     let properties = [
         "s2:processing_baseline",
@@ -221,21 +223,22 @@ pub fn processing_baseline(item: &Item) -> Option<f64> {
         .or_else(|| in_name(&item.id))
 }
 
-/// Reads `05.11`, `5.11`, `N0511` or `0511`.
+/// Parses `05.11`, `5.11`, `N0511` or `0511`.
 fn baseline(text: &str) -> Option<f64> {
     let text = text.trim();
     let digits = text.strip_prefix(['N', 'n']).unwrap_or(text);
     let number: f64 = digits.parse().ok()?;
     let number = match digits.contains('.') {
+        // Without a decimal point the last two digits are the fraction: `0511` is 5.11.
         false if number >= 100.0 => number / 100.0,
         _ => number,
     };
     (0.0..100.0).contains(&number).then_some(number)
 }
 
-/// Returns the longitude of the middle of an item's footprint in degrees, -180 to 180: of its bbox, or of
-/// its geometry where there is no bbox, or one that spans more than half of the globe, as of shapes that
-/// cross the antimeridian and do not say so.
+/// Returns the longitude of the centre of an item's footprint in degrees, -180 to 180: of its bbox, or of its geometry
+/// if there is no bbox, or one that spans more than half of the globe. Such a bbox usually belongs to a shape across
+/// the antimeridian, written without `west` larger than `east`.
 pub fn longitude(item: &Item) -> Option<f64> {
     let of_bbox = item.bbox.as_ref().map(|bbox| (bbox.xmin(), bbox.xmax()));
     let (west, east) = of_bbox
@@ -252,8 +255,8 @@ pub fn longitude(item: &Item) -> Option<f64> {
     (-180.0..=180.0).contains(&middle).then_some(middle)
 }
 
-/// Returns the western and eastern end of an item's geometry; the western one is greater where it crosses
-/// the antimeridian.
+/// Returns the western and eastern end of an item's geometry; the western one is larger if it crosses the
+/// antimeridian.
 fn of_geometry(item: &Item) -> Option<(f64, f64)> {
     let shape = ::geo::Geometry::<f64>::try_from(item.geometry.as_ref()?).ok()?;
     let all = shape.coords_iter().map(|coord| coord.x);
@@ -267,21 +270,22 @@ fn of_geometry(item: &Item) -> Option<(f64, f64)> {
     if east - west <= 180.0 {
         return Some((west, east));
     }
+    // In longitudes 0 to 360 a shape across the antimeridian is in one piece.
     let (west, east) = ends(&mut all.iter().map(|x| x.rem_euclid(360.0)))?;
     let back = |x: f64| if x > 180.0 { x - 360.0 } else { x };
     Some((back(west), back(east)))
 }
 
-/// Returns true if the one who reads an asset pays: `storage:requester_pays` of the asset or the
+/// Returns true if the requester pays for reading an asset: `storage:requester_pays` of the asset or the
 /// item, or the storage scheme the asset refers to.
 ///
 /// See the [storage extension](https://github.com/stac-extensions/storage).
 pub fn requester_pays(item: &Item, asset: &Asset) -> bool {
-    let said = storage(item, asset, "storage:requester_pays", "requester_pays");
-    said.is_some_and(|value| value.as_bool().unwrap_or(false))
+    let stated = storage(item, asset, "storage:requester_pays", "requester_pays");
+    stated.is_some_and(|value| value.as_bool().unwrap_or(false))
 }
 
-/// Returns the region of the store that holds an asset, if the item says it.
+/// Returns the region of the store of an asset, if the item states it.
 pub fn storage_region(item: &Item, asset: &Asset) -> Option<String> {
     let region = storage(item, asset, "storage:region", "region")?;
     region.as_str().map(str::to_owned)
@@ -290,6 +294,7 @@ pub fn storage_region(item: &Item, asset: &Asset) -> Option<String> {
 fn storage<'a>(item: &'a Item, asset: &'a Asset, name: &str, key: &str) -> Option<&'a Value> {
     let properties = &item.properties.additional_fields;
     let scheme = || -> Option<&'a Map<String, Value>> {
+        // From version 2.0 of the storage extension on, assets refer to schemes of the item.
         let refs = asset.additional_fields.get("storage:refs")?.as_array()?;
         let name = refs.first()?.as_str()?;
         let schemes = properties

@@ -1,4 +1,4 @@
-//! From JSON as servers send it to an `Item`.
+//! A lenient parser: from JSON as servers send it to an `Item`.
 
 use chrono::SecondsFormat;
 use serde_json::{Map, Value, json};
@@ -18,28 +18,28 @@ pub enum Document {
     Item(Box<Item>, Vec<Skipped>),
     /// A page of a search, or an item collection.
     Items(Items),
-    /// A catalogue or a collection: its links lead on.
+    /// A catalogue or a collection, with links to its children.
     Catalogue {
         /// The id.
         id: String,
-        /// Links to children and items, as they stand.
+        /// Links to children and items, not resolved.
         links: Vec<Link>,
         /// The conformance classes of an API's landing page.
         conforms_to: Vec<String>,
     },
 }
 
-/// Items, and how to go on.
+/// A page of items, and the link to the next.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Items {
     /// The items, in the server's order.
     pub items: Vec<Item>,
-    /// How to ask for the next page.
+    /// The request for the next page.
     pub next: Option<Next>,
-    /// How many items match in all, if the server counts.
+    /// The total number of matching items, if the server counts them.
     pub matched: Option<u64>,
-    /// What could not be read.
+    /// Items and assets that could not be read.
     pub skipped: Vec<Skipped>,
 }
 
@@ -47,13 +47,13 @@ pub struct Items {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Next {
-    /// The address; it may be relative to the page's own.
+    /// The URL; it may be relative to that of the page.
     pub href: String,
     /// True if it is a POST.
     pub post: bool,
     /// The body of a POST.
     pub body: Option<Map<String, Value>>,
-    /// True if the body is merged into the one before.
+    /// True if the body is merged into that of the previous request.
     pub merge: bool,
     /// Headers to send.
     pub headers: Map<String, Value>,
@@ -65,17 +65,17 @@ pub struct Next {
 pub struct Skipped {
     /// The item's id.
     pub item: String,
-    /// The asset's key; none if the whole item was skipped.
+    /// The asset's key; none if the complete item was skipped.
     pub asset: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Reads a STAC document as servers really send it.
+/// Parses a STAC document leniently, as real servers send it.
 ///
 /// Repaired: bare `NaN` and `Infinity`; missing `links`, `assets`, `bbox`, `stac_version` and
-/// `properties`; geometry `{}`; datetimes without zone or time; a bad `bbox`; ids that are numbers;
-/// fields of STAC 1.1 with values of a wrong type. Fields that are not known are kept.
+/// `properties`; geometry `{}`; datetimes without zone or time; an invalid `bbox`; ids that are numbers;
+/// fields of STAC 1.1 with values of a wrong type. Unknown fields are retained.
 ///
 /// ```
 /// use rss_core::stac::{Document, read};
@@ -91,10 +91,11 @@ pub struct Skipped {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Corrupt`] if the bytes are no JSON or no STAC document; the message tells HTML from
-/// JSON, and repeats the code and description of a server's own error.
+/// [`ErrorKind::Corrupt`] if the bytes are not JSON or not a STAC document; the message distinguishes HTML from
+/// JSON, and includes the code and description of a server's own error.
 pub fn read(bytes: &[u8]) -> Result<Document> {
     let corrupt = |message: String| Error::new(ErrorKind::Corrupt, message);
+    // JSON must not start with a byte order mark, but files on disk may have one.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let text = String::from_utf8_lossy(bytes);
     let start: String = text.trim_start().chars().take(40).collect();
@@ -106,9 +107,10 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
     }
     let value = match serde_json::from_str::<Value>(&text) {
         Ok(value) => value,
+        // The text is rewritten only if it does not parse, since bare NaN is rare.
         Err(_) => serde_json::from_str(&without_bare_numbers(&text)).map_err(|err| {
             let what = if start.is_empty() {
-                "an empty answer".to_owned()
+                "an empty response".to_owned()
             } else {
                 format!("text that starts `{}`", one_line(&start))
             };
@@ -117,13 +119,13 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
     };
     let mut object = match value {
         Value::Object(object) => object,
-        // A bare list of items is no STAC, but tools write it.
+        // A bare list of items is not STAC, but tools write it.
         Value::Array(list) if !list.is_empty() && list.iter().all(is_feature) => {
             Map::from_iter([("features".to_owned(), Value::Array(list))])
         }
         _ => {
             return Err(corrupt(
-                "expected a STAC document, got JSON that is no object".to_owned(),
+                "expected a STAC document, got JSON that is not an object".to_owned(),
             ));
         }
     };
@@ -150,7 +152,7 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
                 (None, None) => "expected a STAC document, got other JSON".to_owned(),
                 (code, detail) => {
                     let parts: Vec<_> = [code, detail].into_iter().flatten().collect();
-                    format!("the server answered `{}`", parts.join(": "))
+                    format!("the server responded with `{}`", parts.join(": "))
                 }
             }))
         }
@@ -190,6 +192,7 @@ fn catalogue(object: &mut Map<String, Value>) -> Document {
 fn items(mut object: Map<String, Value>) -> Items {
     let matched = object
         .get("numberMatched")
+        // The `context` and `search:metadata` members of older APIs.
         .or_else(|| object.get("context")?.get("matched"))
         .or_else(|| object.get("search:metadata")?.get("matched"))
         .and_then(Value::as_u64);
@@ -207,7 +210,7 @@ fn items(mut object: Map<String, Value>) -> Items {
                 let id = id_of(&feature);
                 item(feature, &mut page.skipped).map_err(|reason| (id, reason))
             }
-            _ => Err((String::new(), "a feature that is no object".to_owned())),
+            _ => Err((String::new(), "a feature that is not an object".to_owned())),
         };
         match read {
             Ok(item) => page.items.push(item),
@@ -241,6 +244,7 @@ fn next(value: Option<Value>) -> Option<Next> {
             Some(Value::Object(headers)) => headers,
             _ => Map::new(),
         };
+        // The default method of a link is GET.
         let method = link.get("method").and_then(Value::as_str).unwrap_or("GET");
         Some(Next {
             href: link.get("href")?.as_str()?.to_owned(),
@@ -260,7 +264,7 @@ fn id_of(feature: &Map<String, Value>) -> String {
     }
 }
 
-/// Repairs one feature; the error says why it is no item.
+/// Repairs one feature; the error is the reason why it is not an item.
 fn item(mut feature: Map<String, Value>, skipped: &mut Vec<Skipped>) -> Result<Item, String> {
     let id = id_of(&feature);
     if id.is_empty() {
@@ -271,6 +275,7 @@ fn item(mut feature: Map<String, Value>, skipped: &mut Vec<Skipped>) -> Result<I
     if !feature.get("stac_version").is_some_and(Value::is_string) {
         feature.insert("stac_version".to_owned(), json!("1.0.0"));
     }
+    // The `stac` crate rejects an item for one field of a wrong type, so such fields are removed first.
     keep_strings(&mut feature, "stac_extensions");
     if !feature.get("collection").is_some_and(Value::is_string) {
         feature.remove("collection");
@@ -322,7 +327,7 @@ fn links(value: Option<Value>) -> Vec<Link> {
     links
         .into_iter()
         .filter_map(|mut link| {
-            // A body or headers of an odd type must not lose the link.
+            // The `stac` crate rejects a link whose body or headers have another type; the link itself is still usable.
             if let Some(object) = link.as_object_mut() {
                 object.retain(|name, value| match name.as_str() {
                     "body" | "headers" => value.is_object(),
@@ -353,10 +358,10 @@ fn repaired_properties(mut properties: Map<String, Value>) -> Map<String, Value>
     properties
 }
 
-/// Repairs one asset; the error says why it cannot be used.
+/// Repairs one asset; the error is the reason why it cannot be used.
 fn asset(value: Value) -> Result<stac::Asset, String> {
     let Value::Object(mut asset) = value else {
-        return Err("no object".to_owned());
+        return Err("not an object".to_owned());
     };
     match asset.get("href") {
         Some(Value::String(href)) if !href.is_empty() => {}
@@ -388,7 +393,7 @@ fn asset(value: Value) -> Result<stac::Asset, String> {
     let mut read: stac::Asset = match serde_json::from_value(Value::Object(asset.clone())) {
         Ok(asset) => asset,
         Err(_) => {
-            // Fields of STAC 1.1 with values of a wrong type: the rest is worth more than they are.
+            // Fields of STAC 1.1 with values of a wrong type are dropped, so that the asset can still be used.
             for name in ["bands", "statistics", "data_type"] {
                 asset.remove(name);
             }
@@ -402,7 +407,8 @@ fn asset(value: Value) -> Result<stac::Asset, String> {
     Ok(read)
 }
 
-/// Takes `nodata` as a number, a numeric string or a spelling of NaN or infinity.
+/// Removes `nodata` and returns it: a number, a numeric string or a spelling of NaN or infinity. The `stac` crate
+/// does not parse all of these.
 fn take_nodata(object: &mut Map<String, Value>) -> Option<f64> {
     as_number(&object.remove("nodata")?)
 }
@@ -424,7 +430,7 @@ fn without_bare_numbers(text: &str) -> String {
     let mut in_string = false;
     while let Some(c) = rest.chars().next() {
         if in_string {
-            // A backslash and what it escapes pass together.
+            // A backslash and the character after it are copied together, so that `\"` does not end the string.
             let length = match c {
                 '\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
                 _ => c.len_utf8(),
@@ -489,12 +495,12 @@ mod tests {
         );
         assert_eq!(
             message(br#"{"code": "BadRequest", "description": "no such collection"}"#),
-            "the server answered `BadRequest: no such collection`"
+            "the server responded with `BadRequest: no such collection`"
         );
-        assert_eq!(message(b""), "expected STAC as JSON, got an empty answer");
+        assert_eq!(message(b""), "expected STAC as JSON, got an empty response");
         assert_eq!(
             message(b"[1]"),
-            "expected a STAC document, got JSON that is no object"
+            "expected a STAC document, got JSON that is not an object"
         );
     }
 

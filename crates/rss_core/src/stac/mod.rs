@@ -1,8 +1,7 @@
-//! What a catalogue says: documents read leniently, and what items say of their bands and grids.
+//! STAC documents, parsed leniently, and the metadata of items on their bands and grids.
 //!
-//! Real servers send bare `NaN`, numbers as strings, old extension names, items without links. A
-//! document is repaired here, once, before it becomes the strict types of the `stac` crate; nothing
-//! after this module knows that there was anything to repair.
+//! Real servers send bare `NaN`, numbers as strings, old extension names, items without links. A document is repaired
+//! here, once, before it is converted to the strict types of the `stac` crate; other modules need no special cases.
 
 mod facts;
 mod lenient;

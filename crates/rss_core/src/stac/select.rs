@@ -1,21 +1,21 @@
-//! Which assets of an item are meant: those named, those a manifest offers, or whatever looks like
-//! a raster of measurements.
+//! The selection of an item's assets: those named by the user, those of the manifest, or all that look like rasters
+//! of measurements.
 
 use stac::{Asset, Item};
 
-/// Which assets of an item are meant.
+/// A selection of an item's assets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Selection {
-    /// Those the user named: one that an item lacks is worth a word.
+    /// Those the user named: one that an item lacks is reported.
     Named(Vec<String>),
-    /// Those the manifest offers; not every item has all.
+    /// Those of the manifest; some items lack some of them.
     Default(Vec<String>),
-    /// Whatever looks like a raster of measurements.
+    /// All that look like rasters of measurements.
     Guess,
 }
 
 impl Selection {
-    /// Returns what is meant by keys: these, or with none a guess.
+    /// Returns the selection of keys; without keys it is a guess.
     pub(crate) fn of_keys(keys: &[String]) -> Self {
         match keys {
             [] => Self::Guess,
@@ -23,7 +23,7 @@ impl Selection {
         }
     }
 
-    /// Returns the keys that are known without looking at an item.
+    /// Returns the keys that are known without an item.
     pub(crate) fn keys(&self) -> &[String] {
         match self {
             Self::Named(keys) | Self::Default(keys) => keys,
@@ -47,8 +47,7 @@ impl Selection {
     }
 }
 
-/// Returns the assets that look like measurements; where the item says of some that they are data,
-/// only those.
+/// Returns the assets that look like measurements; if some have the role `data`, only those.
 fn guess(item: &Item) -> Vec<(&str, Option<&Asset>)> {
     let mut found: Vec<(&str, &Asset)> = item
         .assets

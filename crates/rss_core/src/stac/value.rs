@@ -12,7 +12,7 @@ pub(super) fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Reads a time with or without zone, fraction and time of day; without a zone it is UTC.
+/// Parses a time with or without zone, fraction and time of day; without a zone it is UTC.
 pub(super) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
     let text = text.trim();
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {

@@ -1,4 +1,4 @@
-//! The body of an answer, held to what was announced.
+//! A response body that is checked while it arrives: for its length, and for a minimum rate.
 
 use std::{
     pin::Pin,
@@ -16,16 +16,18 @@ use super::{
     fault::{Fault, Probe},
 };
 
-/// A body that brings less than this over a whole read time-out is given up.
+/// A body slower than this over a complete read timeout is given up: a server that sends a byte now and
+/// then never meets the read timeout itself.
 const SLOWEST_BYTES_PER_S: f64 = 1024.0;
 
-/// A body that must be as long as it was announced, and arrive at some pace.
+/// A body that must have the length that the headers state, and a minimum rate.
 pub(super) struct CheckedBody {
     pub(super) body: HttpResponseBody,
     pub(super) left: u64,
     pub(super) meter: Meter,
     pub(super) probe: Probe,
-    /// Given back when the last byte is here: whoever holds the body may ask for another first.
+    /// The permit of the host, released when the last byte is here and not when the body is dropped: a
+    /// caller may wait for another request while it still holds this body.
     pub(super) place: Option<OwnedSemaphorePermit>,
     pub(super) pace: Pace,
 }
@@ -83,7 +85,7 @@ impl Body for CheckedBody {
     }
 }
 
-/// How fast a body arrives, not counting the time in which nobody asked for more.
+/// The rate of a body. Time in which the caller did not poll is not counted: it is not the server's.
 pub(super) struct Pace {
     window: Duration,
     bytes: u64,

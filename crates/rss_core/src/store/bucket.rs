@@ -28,9 +28,9 @@ const DEFAULT_REGION: &str = "us-east-1";
 /// The store of one bucket.
 #[derive(Debug)]
 pub(super) enum Bucket {
-    /// On Amazon S3 itself, where a bucket has one region.
+    /// On Amazon S3, where a bucket has one region.
     Amazon(Arc<AmazonS3>),
-    /// On another server that speaks S3.
+    /// On another server with the S3 API.
     Endpoint(Arc<AmazonS3>),
     Google(Arc<GoogleCloudStorage>),
     Azure(Arc<MicrosoftAzure>),
@@ -62,7 +62,7 @@ impl Bucket {
         }
     }
 
-    /// Returns true if an answer may name another region to look in.
+    /// Returns true if a response may state that the bucket is in another region.
     pub(super) fn has_regions(&self) -> bool {
         matches!(self, Self::Amazon(_))
     }
@@ -94,6 +94,8 @@ pub(super) fn open(
                     builder = builder.with_config(key, value);
                 }
             }
+            // Endpoint and hosting style are set together: their options have several names, whose order
+            // `s3_endpoint` fixes.
             let endpoint = s3_endpoint(options)?;
             if let Some(endpoint) = &endpoint {
                 let url = match endpoint.virtual_hosted {
@@ -163,12 +165,12 @@ pub(super) fn open(
         }
         Location::Http(_) | Location::Local(_) => Err(Error::new(
             ErrorKind::InvalidInput,
-            "a location outside any bucket",
+            "the location is in no bucket",
         )),
     }
 }
 
-/// Returns true for options that are read here and not handed on by name.
+/// Returns true for options that are read here and not passed on by name.
 fn is_ours(name: &str) -> bool {
     name.ends_with("skip_signature")
         || name.ends_with("request_payer")
@@ -191,17 +193,19 @@ fn is_ours(name: &str) -> bool {
         )
 }
 
-/// Returns true if requests to this bucket are not signed: asked for, or no credentials known.
+/// Returns true if requests to this bucket are not signed: by its access or an option, or because the
+/// options hold no credentials.
 pub(super) fn is_anonymous(location: &Location, options: &StoreOptions, access: &Access) -> bool {
     if let Some(anonymous) = access.anonymous {
         return anonymous;
     }
-    // A user who says that requests are signed has credentials of a kind we do not see.
-    let said = |names: &[&str]| options.first(names).map(|_| options.is_on(names));
+    // An explicit option decides alone: with signing switched on, credentials may come from a source
+    // that the options do not show, such as an instance's metadata service.
+    let option = |names: &[&str]| options.first(names).map(|_| options.is_on(names));
     let has = |names: &[&str]| options.first(names).is_some();
     match location {
-        Location::S3 { .. } => said(&["aws_skip_signature", "skip_signature"])
-            .or_else(|| said(&["aws_no_sign_request"]))
+        Location::S3 { .. } => option(&["aws_skip_signature", "skip_signature"])
+            .or_else(|| option(&["aws_no_sign_request"]))
             .unwrap_or_else(|| {
                 !(has(&["aws_access_key_id", "access_key_id"])
                     || has(&["aws_web_identity_token_file"])
@@ -209,8 +213,8 @@ pub(super) fn is_anonymous(location: &Location, options: &StoreOptions, access: 
                     || has(&["aws_container_credentials_full_uri"])
                     || has(&["aws_metadata_endpoint", "metadata_endpoint"]))
             }),
-        Location::Gcs { .. } => said(&["google_skip_signature"])
-            .or_else(|| said(&["gs_no_sign_request"]))
+        Location::Gcs { .. } => option(&["google_skip_signature"])
+            .or_else(|| option(&["gs_no_sign_request"]))
             .unwrap_or_else(|| {
                 !has(&[
                     "google_service_account",
@@ -220,8 +224,8 @@ pub(super) fn is_anonymous(location: &Location, options: &StoreOptions, access: 
                     "google_bearer_token",
                 ])
             }),
-        Location::Azure { .. } => said(&["azure_skip_signature"])
-            .or_else(|| said(&["azure_no_sign_request"]))
+        Location::Azure { .. } => option(&["azure_skip_signature"])
+            .or_else(|| option(&["azure_no_sign_request"]))
             .unwrap_or_else(|| {
                 !has(&[
                     "azure_storage_account_key",
@@ -240,7 +244,7 @@ pub(super) fn is_anonymous(location: &Location, options: &StoreOptions, access: 
     }
 }
 
-/// Returns the region of a bucket: what is known of it, else the option, else S3's own default.
+/// Returns the region of a bucket: that of its access, else the option, else S3's default.
 pub(super) fn region(options: &StoreOptions, access: &Access) -> String {
     access
         .region
@@ -266,21 +270,21 @@ pub(super) fn requester_pays(options: &StoreOptions, access: &Access) -> bool {
             .is_some_and(|value| value.eq_ignore_ascii_case("requester"))
 }
 
-/// A server that speaks S3, and where the bucket's name stands in its URLs.
+/// A server with the S3 API, and the position of the bucket's name in its URLs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct S3Endpoint {
     pub(crate) url: Url,
     pub(crate) virtual_hosted: Hosting,
 }
 
-/// Where the bucket's name stands.
+/// The position of the bucket's name in a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hosting {
     /// In the path.
     Path,
-    /// In the host, where the user has put it already (`object_store`'s custom).
+    /// In the host; the endpoint already contains it (`object_store`'s convention).
     Given,
-    /// In the host, where we put it (GDAL's custom).
+    /// In the host; it is prepended to the endpoint's host (GDAL's convention).
     Composed,
 }
 
@@ -291,14 +295,14 @@ impl S3Endpoint {
         url.set_host(Some(&host)).map_err(|_| {
             Error::new(
                 ErrorKind::InvalidInput,
-                "an endpoint that takes no bucket in its host name",
+                "the endpoint's host cannot take a bucket's name as a prefix",
             )
         })?;
         Ok(url)
     }
 }
 
-/// Returns the endpoint that stands in for Amazon S3, under `object_store`'s or GDAL's name.
+/// Returns the S3 endpoint that replaces Amazon's, from `object_store`'s or GDAL's option.
 pub(crate) fn s3_endpoint(options: &StoreOptions) -> Result<Option<S3Endpoint>> {
     let named = options.first(&[
         "aws_endpoint_url_s3",
@@ -345,8 +349,8 @@ pub(crate) fn s3_endpoint(options: &StoreOptions) -> Result<Option<S3Endpoint>> 
     }))
 }
 
-/// Returns the server that a location's bucket is on, where the options choose it: the same name
-/// elsewhere is another bucket.
+/// Returns the server of a location's bucket, where the options set it: a bucket of the same name on
+/// another server is another bucket.
 pub(super) fn authority(location: &Location, options: &StoreOptions) -> Option<String> {
     if location.as_s3().is_some() {
         let endpoint = s3_endpoint(options).ok().flatten()?;
@@ -370,7 +374,7 @@ fn with_scheme(text: &str, options: &StoreOptions) -> String {
     format!("{}://{text}", if plain { "http" } else { "https" })
 }
 
-/// Returns the plain `https` URL of a location in a bucket; other locations as they stand.
+/// Returns the plain `https` URL of a location in a bucket; other locations unchanged.
 pub(super) fn https_url(
     location: &Location,
     options: &StoreOptions,
@@ -385,7 +389,7 @@ pub(super) fn https_url(
             },
             None => {
                 let region = region(options, access);
-                // A dot in the bucket's name breaks the host's certificate.
+                // A wildcard certificate covers one label: not a bucket's name with a dot.
                 if bucket.contains('.') {
                     let host = format!("https://s3.{region}.amazonaws.com/");
                     (parse(&host)?, vec![bucket.as_str(), key])
@@ -422,8 +426,12 @@ pub(super) fn https_url(
 }
 
 fn parse(text: &str) -> Result<Url> {
-    Url::parse(text)
-        .map_err(|_| Error::new(ErrorKind::InvalidInput, "a bucket that no host can name"))
+    Url::parse(text).map_err(|_| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            "the bucket's name is no valid host name",
+        )
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What a store's failure means: one place where `object_store`'s errors become ours.
+//! Errors of stores: the one module that turns `object_store`'s errors into ours.
 //!
-//! `object_store` puts whole URLs and answer bodies into its messages. Here only a status, the
-//! service's error code and our own words pass: a signature or a key never does.
+//! `object_store` writes complete URLs and response bodies into its messages. Here only a status, the
+//! service's error code and our own text pass: a signature or a key never does.
 
 use std::{
     borrow::Borrow,
@@ -21,24 +21,24 @@ use crate::{
 /// How one attempt of a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The server answered with an error.
+    /// The server sent an error status.
     Status { status: u16, code: Option<String> },
-    /// The answer breaks the protocol: another range, a body cut short.
+    /// The response breaks the protocol: another range, a truncated body.
     Answer(&'static str),
-    /// The server answers a range with the whole of a large file.
+    /// The server responds to a range request with the complete, large file.
     NoRanges,
-    /// The server sends the reader where it may not go, or in circles.
+    /// A redirect that is not followed: too many, to a private host, or from `https` to `http`.
     Redirect,
-    /// The server asks for a longer pause than the deadline allows.
+    /// The server's `Retry-After` is longer than the deadline.
     Pause(Duration),
-    /// No token could be had to sign the request.
+    /// No token to sign the request with.
     Sign(ErrorKind, String),
-    /// No answer, or a connection that broke.
+    /// No response, or a connection that broke.
     Transport(HttpErrorKind),
 }
 
 impl Fault {
-    /// Returns the fault of a request that got no answer.
+    /// Returns the fault of a request that got no response.
     pub(super) fn of_transport(err: &HttpError) -> Self {
         let mut source: Option<&(dyn StdError + 'static)> = Some(err);
         while let Some(err) = source {
@@ -56,7 +56,8 @@ impl Fault {
         Self::Transport(err.kind())
     }
 
-    /// Wraps this fault so that `object_store` tries again.
+    /// Wraps this fault so that `object_store` retries the request.
+    // object_store retries by the kind of an HttpError: `Interrupted` yes, `Unknown` no.
     pub(super) fn again(self) -> HttpError {
         HttpError::new(HttpErrorKind::Interrupted, self)
     }
@@ -66,21 +67,25 @@ impl Fault {
         HttpError::new(HttpErrorKind::Unknown, self)
     }
 
-    /// Returns the kind a caller can act on.
+    /// Returns the error kind.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Status { status, code } => match (status, code.as_deref()) {
                 (404 | 410, _) => ErrorKind::NotFound,
                 (401 | 403 | 407, _) => ErrorKind::Denied,
+                // S3 sends some errors that a retry cures, and expired credentials, with status 400.
                 (400, Some("RequestTimeout" | "SlowDown" | "InternalError")) => {
                     ErrorKind::Unavailable
                 }
                 (400, Some(code)) if code.contains("Token") || code.contains("Auth") => {
                     ErrorKind::Denied
                 }
+                // Azure: the account does not permit anonymous access.
                 (409, Some(code)) if code.contains("PublicAccess") => ErrorKind::Denied,
                 (408 | 425 | 429 | 500.., _) => ErrorKind::Unavailable,
+                // `If-Match` failed: the object has another ETag than the one whose header was read.
                 (412, _) => ErrorKind::Changed,
+                // The file's own tables point past its end.
                 (416, _) => ErrorKind::Corrupt,
                 _ => ErrorKind::InvalidInput,
             },
@@ -98,7 +103,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Status { status, code } => {
                 let what = match status {
-                    301 | 302 | 307 | 308 => "the server names another address",
+                    301 | 302 | 307 | 308 => "the server redirects to another URL",
                     401 | 403 => "the server refused access",
                     404 | 410 => "no such file",
                     412 => "the file was replaced while it was read",
@@ -113,18 +118,18 @@ impl fmt::Display for Fault {
                 }
             }
             Self::Answer(what) => f.write_str(what),
-            Self::NoRanges => f.write_str("the server does not answer range requests"),
-            Self::Redirect => f.write_str("the server redirects in circles or to a private host"),
+            Self::NoRanges => f.write_str("the server does not support range requests"),
+            Self::Redirect => f.write_str("too many redirects, or one to a private or http host"),
             Self::Pause(pause) => write!(
                 f,
-                "the server asks to wait {} s, longer than the deadline",
+                "the server's Retry-After is {} s, longer than the deadline",
                 pause.as_secs()
             ),
             Self::Sign(_, message) => f.write_str(message),
             Self::Transport(kind) => f.write_str(match kind {
                 HttpErrorKind::Connect => "no connection to the server",
-                HttpErrorKind::Timeout => "the server did not answer in time",
-                HttpErrorKind::Decode => "the answer is not valid HTTP",
+                HttpErrorKind::Timeout => "the request timed out",
+                HttpErrorKind::Decode => "the response is not valid HTTP",
                 _ => "the connection broke",
             }),
         }
@@ -133,7 +138,7 @@ impl fmt::Display for Fault {
 
 impl StdError for Fault {}
 
-/// What is known of one call while its attempts are made; travels in a request's extensions.
+/// The diagnostics of one call over all its attempts; travels in a request's extensions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probe(Arc<Mutex<Trace>>);
 
@@ -162,13 +167,13 @@ impl Probe {
         self.with(|trace| trace.fault.clone())
     }
 
-    /// Returns the entity tag of the first good answer: later attempts must match it.
+    /// Returns the ETag of the first successful response: later attempts must match it.
     pub(super) fn etag(&self) -> Option<String> {
         self.with(|trace| trace.etag.clone())
     }
 
     pub(super) fn set_etag(&self, etag: &str) {
-        // A weak tag never matches `If-Match`.
+        // `If-Match` compares strongly, so a weak ETag never matches (RFC 9110, section 13.1.1).
         if !etag.starts_with("W/") {
             self.with(|trace| {
                 trace.etag.get_or_insert_with(|| etag.to_owned());
@@ -176,7 +181,7 @@ impl Probe {
         }
     }
 
-    /// Returns the region in which the bucket is, where an answer said so.
+    /// Returns the region of the bucket, if a response stated it.
     pub(super) fn region(&self) -> Option<String> {
         self.with(|trace| trace.region.clone())
     }
@@ -185,7 +190,7 @@ impl Probe {
         self.with(|trace| trace.region = Some(region.to_owned()));
     }
 
-    /// Replaces the source of `err`, which may hold a URL or a body, by what the probe saw.
+    /// Replaces the source of `err`, which may hold a URL or a body, by the recorded fault.
     pub(super) fn explain(&self, err: object_store::Error) -> object_store::Error {
         use object_store::Error as E;
 
@@ -207,7 +212,7 @@ impl Probe {
     }
 }
 
-/// A fault, and how many attempts were made.
+/// A fault, and the number of attempts.
 #[derive(Debug)]
 struct Tried {
     fault: Fault,
@@ -282,7 +287,7 @@ pub(crate) fn error(err: impl Borrow<object_store::Error>, location: &Location) 
     Error::new(kind, message).at(location)
 }
 
-/// Returns the status of the answer that made a store fail, if it was one.
+/// Returns the HTTP status that made a store fail, if it was one.
 pub(crate) fn status_of(err: &object_store::Error) -> Option<u16> {
     match &source_of::<Tried>(err)?.fault {
         Fault::Status { status, .. } => Some(*status),
@@ -290,7 +295,7 @@ pub(crate) fn status_of(err: &object_store::Error) -> Option<u16> {
     }
 }
 
-/// Returns what an error status means, for requests made outside any store.
+/// Returns the error kind and message of an HTTP status, for requests outside any store.
 pub(crate) fn of_status(status: http::StatusCode) -> (ErrorKind, String) {
     let fault = Fault::Status {
         status: status.as_u16(),
@@ -303,9 +308,7 @@ pub(crate) fn of_status(status: http::StatusCode) -> (ErrorKind, String) {
 pub(crate) fn of_io(err: &io::Error) -> Error {
     let (kind, message) = match err.kind() {
         io::ErrorKind::NotFound => (ErrorKind::NotFound, "no such file".to_owned()),
-        io::ErrorKind::PermissionDenied => {
-            (ErrorKind::Denied, "no permission for this file".to_owned())
-        }
+        io::ErrorKind::PermissionDenied => (ErrorKind::Denied, "permission denied".to_owned()),
         io::ErrorKind::ReadOnlyFilesystem => {
             (ErrorKind::Denied, "the file system is read-only".to_owned())
         }
@@ -338,12 +341,13 @@ fn source_of<T: StdError + 'static>(err: &object_store::Error) -> Option<&T> {
     None
 }
 
-/// A range that the file cannot answer: its offsets point past its end.
+/// Returns true for object_store's errors of a range past the end of a file. They come as `Generic`
+/// errors, so the text decides.
 fn is_range_error(text: &str) -> bool {
     text.contains("Requested") || text.contains("range") || text.contains("Range")
 }
 
-/// Takes query strings and user names out of the URLs in `text`.
+/// Removes query strings and user names from the URLs in `text`.
 fn scrub(text: &str) -> String {
     text.split(' ')
         .map(|word| match word.contains("://") || word.contains('?') {

@@ -1,4 +1,4 @@
-//! How many requests went out and how many bytes came back.
+//! Counts of requests sent and bytes received.
 
 use std::{
     fmt,
@@ -64,17 +64,17 @@ impl Meter {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts an answer by which a server asks for fewer requests.
+    /// Counts a response by which a server throttles: HTTP 429 or 503.
     pub(crate) fn add_throttled(&self) {
         self.0.throttled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many such answers there were.
+    /// Returns the number of throttling responses.
     pub(crate) fn throttled(&self) -> u64 {
         self.0.throttled.load(Ordering::Relaxed)
     }
 
-    /// Adds what another library counts by itself. The first call counts.
+    /// Adds the counts of another library. Only the first call has an effect.
     #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn count_also(&self, traffic: impl Fn() -> Traffic + Send + Sync + 'static) {
         let _ = self.0.elsewhere.set(Box::new(traffic));

@@ -1,4 +1,4 @@
-//! Bytes: which store holds a location, what may be done there, and what is kept on disk.
+//! Bytes: stores of locations, their access, the HTTP rules of requests, and the file cache.
 
 mod body;
 mod bucket;

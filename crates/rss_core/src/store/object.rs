@@ -1,7 +1,7 @@
 //! One object as it was when its first bytes were read: ranged requests, or a file of this machine.
 //!
-//! Never a `HEAD`, never a listing. Later requests carry the first one's ETag, so bytes of two versions
-//! of an object are never mixed.
+//! No listing, and no `HEAD`, but for the end of an Azure blob. Later requests carry the first one's
+//! strong ETag, or compare size and time, so that bytes of two versions of an object are not mixed.
 
 use std::{cell::RefCell, collections::VecDeque, fs::File, io, ops::Range, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     location::Location,
 };
 
-/// What a thread keeps of its memory after reading a tile from disk.
+/// Bytes of its buffer that a thread retains after reading a tile from disk.
 const MOST_KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
@@ -30,7 +30,7 @@ pub(crate) struct Object {
     version: Version,
 }
 
-/// Who holds the bytes.
+/// Where the bytes are.
 #[derive(Debug)]
 enum Holder {
     Store {
@@ -40,12 +40,12 @@ enum Holder {
     Disk(Disk),
 }
 
-/// An open file of this machine. It stays the same file if its name is given to another.
+/// An open file of this machine. The handle stays with the file if another one is renamed over it.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<File>);
 
 impl Disk {
-    /// Opens a file where waiting is allowed.
+    /// Opens a file off the runtime's threads.
     async fn open(path: &std::path::Path) -> Result<(Self, Version)> {
         let wrong = |err: io::Error| fault::of_io(&err);
         let file = tokio::fs::File::open(path).await.map_err(wrong)?;
@@ -99,7 +99,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Reads a range where waiting is allowed.
+    /// Reads a range off the runtime's threads.
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         let disk = self.clone();
         let read = move || disk.with(&range, |bytes| Ok(Bytes::copy_from_slice(bytes)));
@@ -125,8 +125,8 @@ impl Object {
         Self::open_in(store, path, location, GetRange::Bounded(0..length)).await
     }
 
-    /// Fetches the last bytes of an object: at most `length`, fewer if it is shorter. One request, but
-    /// where a store cannot count from the end: there two.
+    /// Fetches the last bytes of an object: at most `length`, fewer if it is shorter. One request; two on
+    /// Azure, which has no suffix ranges.
     #[cfg(feature = "zarr")]
     pub(crate) async fn open_end(
         stores: &Registry,
@@ -134,7 +134,7 @@ impl Object {
         length: u64,
     ) -> Result<(Self, Bytes)> {
         if let Some(path) = location.as_local() {
-            // Shorter to read than to hand to another thread.
+            // Done on this thread: the read is shorter than a switch to another one.
             let open = || {
                 let wrong = |err: io::Error| fault::of_io(&err);
                 let file = File::open(path).map_err(wrong)?;
@@ -167,7 +167,7 @@ impl Object {
         Self::open_in(store, path, location, range).await
     }
 
-    /// Fetches a part of an object of a store that is at hand.
+    /// Fetches a range of an object of a store that is already open.
     pub(crate) async fn open_in(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -180,6 +180,7 @@ impl Object {
         };
         let fail = |err: object_store::Error| fault::error(&err, location);
         let answer = store.get_opts(&path, options).await.map_err(fail)?;
+        // The first response of a file sets the version that all later ones must match.
         let version = Version::of_meta(&answer.meta);
         let promised = answer.range.end - answer.range.start;
         let bytes = answer.bytes().await.map_err(fail)?;
@@ -192,12 +193,12 @@ impl Object {
         Ok((object, bytes))
     }
 
-    /// Names an object of a version that was seen before. Asks a store for nothing; a file of this
+    /// Returns an object whose version is known, as from an index. Sends no request; a file of this
     /// machine is opened.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Changed`] if a file is another by now.
+    /// [`ErrorKind::Changed`] if a file of this machine has another version.
     pub(crate) async fn known(
         stores: &Registry,
         location: &Location,
@@ -254,7 +255,7 @@ impl Object {
         &self.version
     }
 
-    /// Returns the file, if it is on this machine: it is best read where it is decoded.
+    /// Returns the file, if it is on this machine: it is read on the thread that decodes it.
     #[cfg_attr(
         not(feature = "cog"),
         expect(dead_code, reason = "GDAL opens local files by itself")
@@ -278,7 +279,7 @@ impl Object {
         Err(Error::new(
             ErrorKind::Corrupt,
             format!(
-                "it points to bytes up to {}, but has {} bytes",
+                "a range up to byte {} of a file of {} bytes",
                 range.end,
                 self.size()
             ),
@@ -304,8 +305,8 @@ impl Object {
         Ok(bytes)
     }
 
-    /// Fetches a range of the same version of the object and returns parts of it as soon as they are
-    /// here, in the order of `parts`, which are sorted by their start and lie inside the range.
+    /// Fetches a range of the same version of the object and returns parts of it as soon as they
+    /// arrive, in the order of `parts`, which are sorted by their start and lie inside the range.
     pub(crate) fn fetch_parts<K: Send>(
         &self,
         range: Range<u64>,
@@ -360,16 +361,18 @@ impl Object {
     ) -> Result<GetResult> {
         let options = GetOptions {
             range: Some(GetRange::Bounded(range)),
+            // A weak ETag never matches `If-Match` (RFC 9110, section 13.1.1).
             if_match: self.version.strong_etag().map(str::to_owned),
             ..GetOptions::default()
         };
         let answer = store.get_opts(path, options).await;
         let answer = answer.map_err(|err| match err {
             object_store::Error::Precondition { .. } => changed(&self.location),
-            // The range lies inside the version that was seen.
+            // The range lies inside the known version: the object is shorter, so another one.
             err if fault::status_of(&err) == Some(416) => changed(&self.location),
             err => fault::error(&err, &self.location),
         })?;
+        // Also where `If-Match` was sent: some servers ignore it.
         if self.version.differs(&Version::of_meta(&answer.meta)) {
             return Err(changed(&self.location));
         }
@@ -377,19 +380,19 @@ impl Object {
     }
 }
 
-/// A body of which a part is here.
+/// A body that is still arriving.
 struct Arriving<S> {
     chunks: S,
     held: VecDeque<Bytes>,
-    /// Where the first held chunk starts.
+    /// Offset of the first buffered chunk; those before it were dropped.
     gone: usize,
-    /// Where the last held chunk ends.
+    /// Offset of the end of the last buffered chunk.
     here: usize,
 }
 
 impl<S: Stream<Item = Result<Bytes>> + Unpin> Arriving<S> {
-    /// Waits for a part of the body; none if it ends first. Nothing before the part is asked for
-    /// again.
+    /// Waits for a part of the body; none if the body ends first. Later parts never start before this
+    /// one, so earlier chunks are dropped.
     async fn part(&mut self, part: &Range<usize>) -> Result<Option<Bytes>> {
         while self.here < part.end {
             let Some(chunk) = self.chunks.try_next().await? else {
@@ -410,6 +413,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> Arriving<S> {
         if part.end - self.gone <= first.len() {
             return Ok(Some(first.slice(from..part.end - self.gone)));
         }
+        // The part spans several chunks: only here bytes are copied.
         let mut whole = Vec::with_capacity(part.len());
         let mut skip = from;
         for chunk in &self.held {
@@ -437,7 +441,7 @@ fn check_length(length: u64, promised: u64) -> Result<()> {
 fn short(length: u64, promised: u64) -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        format!("the server sent {length} bytes, promised {promised}"),
+        format!("the response has {length} bytes, expected {promised}"),
     )
 }
 

@@ -1,4 +1,4 @@
-//! What a user or a source says of how stores are reached.
+//! Options of stores, by name.
 
 use std::{collections::BTreeMap, fmt};
 

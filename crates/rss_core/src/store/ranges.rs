@@ -1,6 +1,6 @@
-//! Which bytes to ask for together. No IO.
+//! Merging of byte ranges into requests. No IO.
 //!
-//! A cloud read pays per request, so tiles that lie close together in the file are asked for as one
+//! A cloud read pays per request, so tiles that are close together in the file are fetched as one
 //! range, gap included.
 
 use std::ops::Range;
@@ -8,13 +8,13 @@ use std::ops::Range;
 /// How ranges are merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Merge {
-    /// The most bytes between two tiles that are fetched and thrown away.
+    /// The largest gap between two tiles of a request, which is fetched and discarded.
     pub(crate) gap_bytes: u64,
-    /// The most bytes of one request, unless one tile alone is larger.
+    /// The largest request, unless one tile alone is larger.
     pub(crate) fetch_bytes: u64,
 }
 
-/// One GET: the bytes to ask for, and the wanted ranges inside it.
+/// One GET: its byte range, and the wanted ranges inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fetch {
     pub(crate) range: Range<u64>,
@@ -22,9 +22,9 @@ pub(crate) struct Fetch {
     pub(crate) wanted: Vec<usize>,
 }
 
-/// Merges ranges into few fetches.
+/// Coalesces ranges into few requests.
 ///
-/// An empty range is a tile that the writer left out: there is nothing to ask for.
+/// An empty range is a sparse tile, which the file does not store: nothing is fetched for it.
 pub(crate) fn coalesce(wanted: &[Range<u64>], merge: Merge) -> Vec<Fetch> {
     let mut order: Vec<usize> = (0..wanted.len())
         .filter(|&i| wanted.get(i).is_some_and(|range| !range.is_empty()))

@@ -1,6 +1,6 @@
-//! How the files of an item are reached, as the item itself says it.
+//! The access that an item states for its files: region, requester pays, signature.
 //!
-//! Whoever reads a file of a catalogue tells the session's stores this first: region, who pays, what signs.
+//! Every read of a catalogue's file registers it with the session's stores first.
 
 use ::stac::{Asset, Item};
 
@@ -12,8 +12,9 @@ use crate::{
 };
 
 impl Registry {
-    /// Says how an item's file is reached from now on, and returns where it is: its bucket, if it is
-    /// one's. What was said of the bucket before stays; `sas` signs, else what the item's links name.
+    /// Registers the access of an item's file, and returns its location: bucket and key, where the URL is
+    /// one of S3. A region that was set before stays. The tokens are those of `sas`, else of the service
+    /// that the item's links name.
     pub(crate) fn reach(
         &self,
         item: &Item,
@@ -29,12 +30,12 @@ impl Registry {
             },
             None => named,
         };
-        let said = said_of(item, asset);
+        let stated = stated(item, asset);
         let mut access = self.access(&location);
         if access.region.is_none() {
-            access.region = address.and_then(|s3| s3.region).or(said.region);
+            access.region = address.and_then(|s3| s3.region).or(stated.region);
         }
-        access.requester_pays |= said.requester_pays;
+        access.requester_pays |= stated.requester_pays;
         if matches!(location, Location::S3 { .. }) && access != self.access(&location) {
             self.set_access(&location, access);
         }
@@ -47,8 +48,8 @@ impl Registry {
     }
 }
 
-/// Returns what an item says of an asset's bucket.
-fn said_of(item: &Item, asset: &Asset) -> Access {
+/// Returns the access that an item states for an asset's bucket.
+fn stated(item: &Item, asset: &Asset) -> Access {
     Access {
         region: stac::storage_region(item, asset).filter(|region| is_region(region)),
         requester_pays: stac::requester_pays(item, asset),
@@ -56,7 +57,8 @@ fn said_of(item: &Item, asset: &Asset) -> Access {
     }
 }
 
-/// A region becomes a part of a host name.
+/// Returns true for text that may be part of a host name, as a region is: an item must not choose another
+/// host by it.
 fn is_region(text: &str) -> bool {
     (1..=40).contains(&text.len())
         && text
@@ -97,15 +99,15 @@ mod tests {
             ),
         ] {
             let item = item(properties, json!({"a": asset}));
-            let said = said_of(&item, &item.assets["a"]);
-            assert_eq!(said.region.as_deref(), Some("us-west-2"), "{item:?}");
-            assert!(said.requester_pays, "{item:?}");
+            let stated = stated(&item, &item.assets["a"]);
+            assert_eq!(stated.region.as_deref(), Some("us-west-2"), "{item:?}");
+            assert!(stated.requester_pays, "{item:?}");
         }
         let odd = item(
             json!({"datetime": date, "storage:requester_pays": true}),
             json!({"a": {"href": "s3://b/k", "storage:requester_pays": false,
                          "storage:region": "x.evil.example/"}}),
         );
-        assert_eq!(said_of(&odd, &odd.assets["a"]), Access::default());
+        assert_eq!(stated(&odd, &odd.assets["a"]), Access::default());
     }
 }

@@ -1,4 +1,4 @@
-//! From a location to the store that holds it: one store per bucket, shared by all reads.
+//! The registry of stores: from a location to its store, one per bucket, shared by all reads.
 
 use std::{
     collections::HashMap,
@@ -62,24 +62,25 @@ impl Registry {
         }))
     }
 
-    /// Returns the options all stores start from.
+    /// Returns the options of all stores.
     pub fn options(&self) -> &StoreOptions {
         &self.0.options
     }
 
-    /// Says how the bucket (container, host) of `location` is reached from now on.
+    /// Sets the access of the bucket (container, host) of `location` for later requests.
     pub fn set_access(&self, location: &Location, access: Access) {
         let Some(name) = bucket_of(location) else {
             return;
         };
         let old = lock(&self.0.access).insert(name.clone(), access.clone());
+        // A store is built for one access: it is built again at its next use.
         if old.as_ref() != Some(&access) {
             lock(&self.0.stores).remove(&name);
         }
     }
 
-    /// Returns how the bucket of `location` is reached: what was said with
-    /// [`Registry::set_access`], else what the built-in sources say of the bucket, else nothing.
+    /// Returns the access of the bucket of `location`: as set with [`Registry::set_access`], else that
+    /// of the built-in sources, else the default.
     pub fn access(&self, location: &Location) -> Access {
         bucket_of(location)
             .and_then(|name| lock(&self.0.access).get(&name).cloned())
@@ -90,30 +91,30 @@ impl Registry {
             .unwrap_or_default()
     }
 
-    /// Returns the endpoint that stands in for Amazon S3, if the options name one.
+    /// Returns the S3 endpoint that replaces Amazon's, if the options set one.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if it is no URL.
+    /// [`ErrorKind::InvalidInput`] if it is not a URL.
     #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn s3_endpoint(&self) -> Result<Option<S3Endpoint>> {
         bucket::s3_endpoint(&self.0.options)
     }
 
-    /// Returns the region in which the bucket of `location` is looked for.
+    /// Returns the region of the bucket of `location`, as far as it is known.
     #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn region(&self, location: &Location) -> String {
         bucket::region(&self.0.options, &self.access(location))
     }
 
-    /// Returns true if the one who reads the bucket of `location` offers to pay.
+    /// Returns true if reads of the bucket of `location` are "requester pays".
     #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn requester_pays(&self, location: &Location) -> bool {
         bucket::requester_pays(&self.0.options, &self.access(location))
     }
 
-    /// Returns true if requests to the bucket of `location` go out unsigned: it is said so, or
-    /// there is nothing to sign with.
+    /// Returns true if requests to the bucket of `location` are unsigned: by its access or an option, or
+    /// because there are no credentials.
     pub fn is_anonymous(&self, location: &Location) -> bool {
         bucket::is_anonymous(location, &self.0.options, &self.access(location))
     }
@@ -121,13 +122,12 @@ impl Registry {
     /// Returns the store that holds `location`, and its path in it. Costs no request.
     ///
     /// Stores of buckets are shared by all reads of the session; the store of an `http(s)` URL
-    /// holds this one file, query string and all. Every store counts its traffic, tries again as
-    /// the session's limits say, checks the length of what arrives, and keeps secrets out of its
-    /// errors.
+    /// holds this one file, with its query string. Every store counts its traffic, retries within the
+    /// session's limits, checks the length of bodies, and writes no secrets into its errors.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if an option is wrong or a key cannot be named.
+    /// [`ErrorKind::InvalidInput`] if an option is not valid or a key is not a valid object path.
     pub fn store(&self, location: &Location) -> Result<(Arc<dyn ObjectStore>, Path)> {
         self.find(location).map_err(|err| err.at(location))
     }
@@ -141,7 +141,7 @@ impl Registry {
             Location::Local(path) => return local(path),
         };
         let path = Path::parse(key).map_err(|err| {
-            Error::new(ErrorKind::InvalidInput, "a key that a store cannot name").with_source(err)
+            Error::new(ErrorKind::InvalidInput, "the key is no valid object path").with_source(err)
         })?;
         let name = bucket_of(location).unwrap_or_default();
         if let Some(store) = lock(&self.0.stores).get(&name) {
@@ -153,7 +153,7 @@ impl Registry {
         let rebuild: Option<Rebuild> = bucket.has_regions().then(|| {
             Box::new(move |region: &str| {
                 let bucket = registry.bucket(&again, Some(region))?;
-                // GDAL is told of the region too.
+                // GDAL's paths are configured from this access: it needs the region too.
                 let mut access = registry.access(&again);
                 access.region = Some(region.to_owned());
                 if let Some(name) = bucket_of(&again) {
@@ -163,12 +163,13 @@ impl Registry {
             }) as Rebuild
         });
         let store: Arc<dyn ObjectStore> = Arc::new(Watched::new(bucket.store(), rebuild));
+        // Another thread may have built the same store meanwhile: the first one is shared.
         let mut stores = lock(&self.0.stores);
         let store = stores.entry(name).or_insert(store);
         Ok((Arc::clone(store), path))
     }
 
-    /// Returns where an object of a bucket is uploaded in parts. Costs no request.
+    /// Returns the store for multipart uploads to the bucket of `location`. Costs no request.
     ///
     /// # Errors
     ///
@@ -200,24 +201,24 @@ impl Registry {
         let uri = plain
             .as_str()
             .parse()
-            .map_err(|_| Error::new(ErrorKind::InvalidInput, "not a valid HTTP address"))?;
+            .map_err(|_| Error::new(ErrorKind::InvalidInput, "not a valid HTTP URL"))?;
         let network = &self.0.network;
         let target = RequestTarget::Exactly(Address { uri, signature });
-        // The wire puts in the whole address; the store's own never leaves it.
+        // HttpStore drops the query string and encodes the path again: the target replaces its URL.
         let store = HttpBuilder::new()
             .with_url(url.origin().ascii_serialization())
             .with_retry(network.retry())
             .with_http_connector(network.connector(target)?)
             .build()
             .map_err(|err| {
-                Error::new(ErrorKind::InvalidInput, "not a valid HTTP address").with_source(err)
+                Error::new(ErrorKind::InvalidInput, "not a valid HTTP URL").with_source(err)
             })?;
         let store: Arc<dyn ObjectStore> = Arc::new(Watched::new(Arc::new(store), None));
         Ok((store, Path::from(url.path())))
     }
 
-    /// Signs the files of `location`'s container with tokens of a service from now on. Does nothing
-    /// for a location that needs no token.
+    /// Makes later requests to `location`'s container signed with tokens of a service. Does nothing for
+    /// a location that needs no token.
     pub(crate) fn sign_with(&self, location: &Location, sas: &Sas) {
         if let Location::Http(url) = location
             && let Some(container) = ContainerUrl::of(url, sas)
@@ -226,8 +227,8 @@ impl Registry {
         }
     }
 
-    /// Returns `location` with a fresh token, if its container is signed; else as it stands. Costs
-    /// one request per container and life of a token.
+    /// Returns `location` with a valid token, if its container is signed; else unchanged. Costs one
+    /// request per container and lifetime of a token.
     ///
     /// # Errors
     ///
@@ -240,8 +241,7 @@ impl Registry {
             return Ok(location.clone());
         };
         let token = signature.token(&self.0.network).await?;
-        let invalid =
-            || Error::new(ErrorKind::InvalidInput, "not a valid HTTP address").at(location);
+        let invalid = || Error::new(ErrorKind::InvalidInput, "not a valid HTTP URL").at(location);
         let uri = url.as_str().parse().map_err(|_| invalid())?;
         let signed = token.sign(&uri)?.to_string();
         Url::parse(&signed)
@@ -250,13 +250,13 @@ impl Registry {
     }
 
     /// Returns an `https` URL that reads `location` without credentials for as long as `expires`:
-    /// presigned, or the plain URL of a bucket that is read anonymously. Costs no request with
-    /// credentials at hand.
+    /// presigned, or the plain URL of a bucket that is read anonymously. Costs no request if the
+    /// credentials are static or cached.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for options or a life the service does not allow;
-    /// [`ErrorKind::Denied`] if no credentials can be had.
+    /// [`ErrorKind::InvalidInput`] for options or an expiry the service does not allow;
+    /// [`ErrorKind::Denied`] without credentials.
     pub(crate) async fn presigned(
         &self,
         location: &Location,
@@ -278,14 +278,14 @@ impl Registry {
                 let err = fault::error(err, location);
                 Error::new(
                     ErrorKind::Denied,
-                    format!("no signature: {}", err.message()),
+                    format!("cannot sign the URL: {}", err.message()),
                 )
                 .at(location)
             })?;
         Ok(Location::Http(url))
     }
 
-    /// Returns the plain `https` URL of a location in a bucket; other locations as they stand.
+    /// Returns the plain `https` URL of a location in a bucket; other locations unchanged.
     ///
     /// # Errors
     ///
@@ -300,7 +300,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name of what shares one store and one access.
+/// Returns the key of a location's store and access: its bucket, container or host.
 fn bucket_of(location: &Location) -> Option<String> {
     match location {
         Location::S3 { bucket, .. } => Some(format!("s3://{bucket}")),
@@ -317,7 +317,7 @@ fn local(path: &std::path::Path) -> Result<(Arc<dyn ObjectStore>, Path)> {
         .or_else(|_| std::path::absolute(path))
         .map_err(|err| fault::of_io(&err))?;
     let path = Path::from_absolute_path(&absolute).map_err(|err| {
-        Error::new(ErrorKind::InvalidInput, "a path that a store cannot name").with_source(err)
+        Error::new(ErrorKind::InvalidInput, "the path is no valid object path").with_source(err)
     })?;
     Ok((Arc::new(LocalFileSystem::new()), path))
 }

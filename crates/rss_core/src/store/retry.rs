@@ -1,4 +1,4 @@
-//! How long to wait before a request is tried again, and when to give up.
+//! Limits of requests, and the backoff between retries.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -10,11 +10,11 @@ use std::{
 pub(crate) struct Limits {
     /// The time to wait for a connection.
     pub(crate) connect_timeout: Duration,
-    /// The time to wait for the first or the next bytes of an answer.
+    /// The time to wait for the first or the next bytes of a response.
     pub(crate) read_timeout: Duration,
     /// The time after which a request, with all its retries, is given up.
     pub(crate) deadline: Duration,
-    /// How often a failed request is tried again.
+    /// How often a failed request is retried.
     pub(crate) retries: u32,
     /// Requests to one host that are under way at once.
     pub(crate) requests_per_host: usize,
@@ -23,7 +23,8 @@ pub(crate) struct Limits {
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// Pauses that double, with full jitter, inside the limits of one call.
+/// Exponential backoff inside the limits of one call. The jitter is the upper half of each pause, so
+/// that requests which failed together do not return together, and none at once.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     left: u32,
@@ -40,7 +41,7 @@ impl Backoff {
         }
     }
 
-    /// Returns how long to wait before the next try; none if it is time to give up.
+    /// Returns the pause before the next retry; none if retries or deadline are used up.
     pub(crate) fn next(&mut self) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
         let pause = self.ceiling.mul_f64(0.5 + 0.5 * random());
@@ -48,7 +49,7 @@ impl Backoff {
         (Instant::now() + pause < self.give_up).then_some(pause)
     }
 
-    /// Waits before the next try. Returns false if it is time to give up.
+    /// Waits before the next retry. Returns false if retries or deadline are used up.
     pub(crate) async fn wait(&mut self) -> bool {
         match self.next() {
             Some(pause) => {
@@ -60,7 +61,8 @@ impl Backoff {
     }
 }
 
-/// Returns a number from 0 to 1: the standard library seeds its hashers at random.
+/// Returns a random number from 0 to 1. The standard library seeds its hashers at random, which saves a
+/// dependency.
 fn random() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 32;
     bits as f64 / f64::from(u32::MAX)

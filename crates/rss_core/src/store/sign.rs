@@ -1,7 +1,7 @@
-//! Shared access signatures: tokens asked of a service, one per container, renewed in time.
+//! Shared access signatures (SAS): tokens of a service, one per container, renewed in time.
 //!
-//! The Planetary Computer lends read access to Azure containers for less than an hour. A token is
-//! fetched once however many reads want it, and never printed.
+//! The Planetary Computer grants read access to Azure containers for less than an hour. A token is
+//! fetched once however many reads need it, and never printed.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,9 +24,9 @@ use crate::{
     products::Sas,
 };
 
-/// A token with less than this left is renewed.
+/// A token that expires within this time is renewed: it must outlive the request that it signs.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How many old tokens of a container are recognised in hrefs.
+/// Old tokens of a container that are recognised in hrefs, and replaced by the current one.
 const REMEMBERED: usize = 8;
 const LONGEST_TOKEN_BYTES: usize = 16 << 10;
 
@@ -40,17 +40,17 @@ struct Containers {
     subscription_key: Option<Secret>,
 }
 
-/// A container's address, and the address that lends tokens for it.
+/// A container's URL, and the URL of its token service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ContainerUrl {
-    /// Scheme, host and container: what all its blobs' URLs begin with.
+    /// Scheme, host and container: the prefix of all its blobs' URLs.
     prefix: String,
     token_url: String,
 }
 
 impl ContainerUrl {
-    /// Returns the container of a blob that the service can sign; none for other hosts, for what
-    /// carries a signature and for public accounts.
+    /// Returns the container of a blob that the service can sign; none for other hosts, for URLs that
+    /// carry a signature and for public accounts.
     ///
     /// A service on a loopback host signs URLs of that host in the emulator's style,
     /// `http://host/account/container/blob`.
@@ -68,6 +68,7 @@ impl ContainerUrl {
         let is_name = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
         };
+        // Public accounts need no token.
         let is_public = sas.public_accounts.iter().any(|public| public == account);
         if is_public || !is_name(account) || !is_name(container) {
             return None;
@@ -124,7 +125,7 @@ impl SasTokens {
         self.with(|containers| containers.subscription_key = Some(Secret::new(key)));
     }
 
-    /// Signs the blobs of this container from now on.
+    /// Makes later requests for blobs of this container signed ones.
     pub(super) fn register(&self, container: ContainerUrl) -> Signature {
         self.with(|containers| {
             let key = containers.subscription_key.clone();
@@ -143,8 +144,8 @@ impl SasTokens {
         })
     }
 
-    /// Returns what signs `url`, and the URL without our own signature; none for a URL of no known
-    /// container or with a signature of another.
+    /// Returns the signature of `url`'s container, and the URL without a token of this session. None if
+    /// the container is not known, or the URL carries a signature of someone else, which is left as it is.
     pub(super) fn find(&self, url: &Url) -> Option<(Signature, Url)> {
         let signature = self.with(|containers| {
             containers
@@ -156,6 +157,8 @@ impl SasTokens {
         if !is_signed(url) {
             return Some((signature, url.clone()));
         }
+        // An href that this session signed earlier (`get_remote`) gets a new token; one that is signed by
+        // someone else must stay as it is.
         let query = url.query()?;
         let ours = signature
             .issued(|issued| issued.iter().find(|old| query.ends_with(&*old.0)).cloned())?;
@@ -166,7 +169,7 @@ impl SasTokens {
     }
 }
 
-/// What signs the blobs of one container.
+/// The tokens of one container.
 #[derive(Clone, Debug)]
 pub(super) struct Signature(Arc<Slot>);
 
@@ -174,12 +177,12 @@ pub(super) struct Signature(Arc<Slot>);
 struct Slot {
     container: ContainerUrl,
     subscription_key: Option<Secret>,
-    /// Held while a token is asked for, so that one request serves all who wait.
+    /// Locked while a token is requested, so that one request serves all waiting reads.
     current: tokio::sync::Mutex<Option<Token>>,
     issued: Mutex<VecDeque<Secret>>,
 }
 
-/// A text that is never printed.
+/// Text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 struct Secret(Arc<str>);
 
@@ -195,7 +198,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A token and when to ask for the next one.
+/// A token, and when to request the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     query: Secret,
@@ -208,7 +211,7 @@ impl Token {
         let joint = if uri.query().is_some() { '&' } else { '?' };
         format!("{uri}{joint}{}", self.query.0)
             .parse()
-            .map_err(|_| Error::new(ErrorKind::Corrupt, "a token that is no query string"))
+            .map_err(|_| Error::new(ErrorKind::Corrupt, "the token is not a valid query string"))
     }
 }
 
@@ -222,8 +225,8 @@ impl Signature {
         look(&mut self.0.issued.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns a token that is good for a minute at least. Costs one request per container and
-    /// life of a token.
+    /// Returns a token that is valid for at least a minute. Costs one request per container and
+    /// lifetime of a token.
     pub(super) async fn token(&self, network: &Network) -> Result<Token> {
         let mut current = self.0.current.lock().await;
         if let Some(token) = current.as_ref()
@@ -243,9 +246,10 @@ impl Signature {
         Ok(token)
     }
 
-    /// Forgets `token`, which a server refused.
+    /// Discards `token`, which a server refused.
     pub(super) async fn renounce(&self, token: &Token) {
         let mut current = self.0.current.lock().await;
+        // Another read may have renewed it already: then its new token stays.
         if current.as_ref() == Some(token) {
             *current = None;
         }
@@ -275,7 +279,7 @@ impl Signature {
                 Err(err) => Error::new(
                     ErrorKind::Unavailable,
                     if err.is_timeout() {
-                        "the token service did not answer in time"
+                        "the request to the token service timed out"
                     } else {
                         "no connection to the token service"
                     },
@@ -305,15 +309,17 @@ impl Signature {
                 _ if status.is_server_error() => ErrorKind::Unavailable,
                 _ => ErrorKind::Denied,
             };
+            // A Retry-After past the deadline must not be retried, so it is not `Unavailable`.
             let long = retry_after(&headers, SystemTime::now())
                 .is_some_and(|_| network.pause(host, &headers).is_err());
             let kind = if long { ErrorKind::Denied } else { kind };
             let status = status.as_u16();
             return Err(Error::new(
                 kind,
-                format!("the token service answered HTTP {status}"),
+                format!("the token service returned HTTP {status}"),
             ));
         }
+        // A token's lifetime is counted on the clock of its service: that of this machine may be wrong.
         let now = headers
             .get(DATE)
             .and_then(|value| value.to_str().ok())
@@ -322,7 +328,7 @@ impl Signature {
         let broke = |_| {
             Error::new(
                 ErrorKind::Unavailable,
-                "the token service's answer broke off",
+                "the response of the token service was truncated",
             )
         };
         let body = answer.bytes().await.map_err(broke)?;
@@ -330,7 +336,7 @@ impl Signature {
         let unreadable = || {
             Error::new(
                 ErrorKind::Unavailable,
-                "the token service answered no token",
+                "the token service returned no valid token",
             )
         };
         let body = body
@@ -343,7 +349,7 @@ impl Signature {
         let left = life.checked_sub(MARGIN).ok_or_else(|| {
             Error::new(
                 ErrorKind::Unavailable,
-                "the token service answered an expired token",
+                "the token service returned an expired token",
             )
         })?;
         Ok(Token {
@@ -353,8 +359,8 @@ impl Signature {
     }
 }
 
-/// Returns how long a token is good from `now`: zero if it is expired or not valid yet, none if
-/// it states no end.
+/// Returns how long a token is valid from `now`: zero if it is expired or not valid yet, none if it
+/// states no expiry.
 fn life_of(query: &str, now: SystemTime) -> Option<Duration> {
     let time_of = |wanted: &str| {
         form_urlencoded::parse(query.as_bytes())
@@ -363,7 +369,7 @@ fn life_of(query: &str, now: SystemTime) -> Option<Duration> {
             .map(SystemTime::from)
     };
     let end = time_of("se")?;
-    // The service's clocks may differ by seconds.
+    // The clocks of the service's machines may differ by seconds.
     if time_of("st").is_some_and(|start| start > now + MARGIN) {
         return Some(Duration::ZERO);
     }

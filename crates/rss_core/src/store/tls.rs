@@ -31,7 +31,7 @@ pub(crate) fn config(http: Http) -> Result<ClientConfig> {
         .cloned()
         .unwrap_or_else(|| Arc::new(ring::default_provider()));
     let wrong =
-        |err| Error::new(ErrorKind::Unavailable, "no TLS certificates to trust").with_source(err);
+        |err| Error::new(ErrorKind::Unavailable, "no trusted TLS certificates").with_source(err);
     let verifier = rustls_platform_verifier::Verifier::new(Arc::clone(&provider)).map_err(wrong)?;
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -1,22 +1,22 @@
-//! Which version of an object was seen.
+//! The version of an object: size, ETag and time of its last change.
 
 use chrono::{DateTime, SubsecRound, Utc};
 
-/// A version of an object: what tells that it is still the one whose header was read.
+/// A version of an object, to check that tiles come from the object whose header was read.
 ///
-/// A strong ETag decides by itself, in the request for the tile (`If-Match`). Without one the size and
-/// the time of the last change that come with the answer are compared.
+/// A strong ETag makes the request for a tile a conditional one (`If-Match`). Without one the size and
+/// the `Last-Modified` of the response are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Version {
-    /// Bytes of the whole object.
+    /// Bytes of the complete object.
     pub size: u64,
-    /// The ETag as the server gave it, weak ones with their `W/`.
+    /// The ETag as the server sent it, weak ones with their `W/`.
     pub etag: Option<String>,
     /// When the object was changed last, if that is known; whole milliseconds.
     pub last_modified: Option<DateTime<Utc>>,
-    /// `file:checksum` of the STAC asset, if it has one. It is kept for whoever lists the catalogue
-    /// again; no request can be checked by it.
+    /// `file:checksum` of the STAC asset, if it has one. It is stored to be compared with the catalogue
+    /// later; a range request cannot be checked by it.
     pub checksum: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl Version {
 }
 
 impl Version {
-    /// Returns the version that an answer of a store is of.
+    /// Returns the version of a store's response.
     pub(super) fn of_meta(meta: &object_store::ObjectMeta) -> Self {
         let known = meta.last_modified > DateTime::UNIX_EPOCH;
         Self::of_size(meta.size)
@@ -73,7 +73,7 @@ impl Version {
         Self::of_size(meta.len()).with_last_modified(meta.modified().ok().map(DateTime::from))
     }
 
-    /// Returns true if what is seen now is another version. Times count where neither ETag decides.
+    /// Returns true if `now` is another version. Times decide where not both have a strong ETag.
     pub(crate) fn differs(&self, now: &Self) -> bool {
         if self.size != now.size {
             return true;

@@ -1,4 +1,4 @@
-//! A store whose failures can be told apart, and that finds its bucket's region.
+//! A store that explains its errors by the HTTP responses, and finds its bucket's region.
 
 use std::{
     fmt,
@@ -14,11 +14,11 @@ use object_store::{
 
 use super::fault::Probe;
 
-/// Builds the store anew for another region.
+/// Builds the store again for another region.
 pub(super) type Rebuild =
     Box<dyn Fn(&str) -> crate::error::Result<Arc<dyn ObjectStore>> + Send + Sync>;
 
-/// Hands each call a probe that sees its attempts, and explains its errors by what was seen.
+/// Gives each call a probe that records its attempts, and explains its errors by the record.
 pub(super) struct Watched {
     inner: Mutex<Arc<dyn ObjectStore>>,
     rebuild: Option<Rebuild>,
@@ -36,7 +36,7 @@ impl Watched {
         Arc::clone(&self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Moves to the region that an answer named. Returns false if there is nothing to move to.
+    /// Switches to the region that a response stated. Returns false if there is none.
     fn moves(&self, probe: &Probe) -> bool {
         let (Some(region), Some(rebuild)) = (probe.region(), &self.rebuild) else {
             return false;
@@ -78,6 +78,8 @@ impl fmt::Display for Watched {
 #[async_trait]
 impl ObjectStore for Watched {
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        // S3 states a bucket's region in the error of the first request (x-amz-bucket-region): one more
+        // request finds it, where a lookup before would cost one for each bucket.
         let mut found = self.get(path, &options).await;
         if let Err((_, probe)) = &found
             && self.moves(probe)

@@ -1,8 +1,8 @@
-//! One attempt of one request: sent, counted, and checked against what was asked.
+//! One attempt of one HTTP request: sent, counted, and its response checked against the request.
 //!
 //! `object_store` retries and resumes, but trusts the length of a body, ignores `Retry-After` and
-//! fails at once on an answer that breaks the protocol. Every attempt of every store passes here,
-//! where such an answer becomes an error that it tries again.
+//! fails at once on a response that breaks the protocol. Every attempt of every store passes here,
+//! where such a response becomes an error that `object_store` retries.
 
 use std::{
     collections::HashMap,
@@ -41,13 +41,13 @@ use crate::{
     location::is_private,
 };
 
-/// An answer up to this long may be held in memory to be checked or cut.
+/// A response up to this long may be buffered in memory, to be checked or sliced.
 const HELD_BYTES: u64 = 16 << 20;
-/// An error's body is read this far to find its code.
+/// Bytes that are read of an error response, to find the service's error code.
 const ERROR_BODY_BYTES: usize = 16 << 10;
 const MOST_REDIRECTS: usize = 5;
 
-/// What all stores of a session share: connections, pauses, counters.
+/// The network state that all stores of a session share: connections, permits, pauses, counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Network(Arc<Shared>);
 
@@ -56,7 +56,9 @@ struct Shared {
     limits: Limits,
     meter: Meter,
     client: OnceLock<reqwest::Client>,
+    /// By host: when its `Retry-After` ends.
     pauses: Mutex<HashMap<String, Instant>>,
+    /// By host: the concurrency limit of requests.
     hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
@@ -79,7 +81,7 @@ impl Network {
         &self.0.meter
     }
 
-    /// Returns how `object_store` retries.
+    /// Returns the retry policy of `object_store`.
     pub(super) fn retry(&self) -> RetryConfig {
         RetryConfig {
             max_retries: usize::try_from(self.0.limits.retries).unwrap_or(usize::MAX),
@@ -88,8 +90,8 @@ impl Network {
         }
     }
 
-    /// Returns the client of all stores: HTTP/1.1 connections, pooled per host. Parallel ranges
-    /// over one HTTP/2 connection would share one congestion window.
+    /// Returns the client of all stores: HTTP/1.1 connections, pooled per host. Parallel range
+    /// requests over one HTTP/2 connection would share one congestion window.
     pub(super) fn client(&self) -> Result<&reqwest::Client, Error> {
         if let Some(client) = self.0.client.get() {
             return Ok(client);
@@ -120,25 +122,26 @@ impl Network {
         look(&mut self.0.pauses.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for a place among the requests to a host.
-    async fn place_at(&self, host: &str) -> Option<OwnedSemaphorePermit> {
-        let places = {
+    /// Waits for a permit to send a request to a host.
+    async fn permit(&self, host: &str) -> Option<OwnedSemaphorePermit> {
+        let permits = {
             let mut hosts = self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             match hosts.get(host) {
-                Some(places) => Arc::clone(places),
+                Some(permits) => Arc::clone(permits),
                 None => {
-                    let places = Arc::new(Semaphore::new(self.0.limits.requests_per_host));
-                    hosts.insert(host.to_owned(), Arc::clone(&places));
-                    places
+                    let permits = Arc::new(Semaphore::new(self.0.limits.requests_per_host));
+                    hosts.insert(host.to_owned(), Arc::clone(&permits));
+                    permits
                 }
             }
         };
         // The semaphore is never closed.
-        places.acquire_owned().await.ok()
+        permits.acquire_owned().await.ok()
     }
 
-    /// Waits until the host may be asked again.
+    /// Waits until the host's `Retry-After` has passed.
     pub(super) async fn wait_for(&self, host: &str) {
+        // A loop: another response may have made the pause longer while this request slept.
         while let Some(until) = self.pauses(|pauses| pauses.get(host).copied()) {
             let now = Instant::now();
             if until <= now {
@@ -149,7 +152,7 @@ impl Network {
         }
     }
 
-    /// Makes every request to the host wait as its `Retry-After` asks.
+    /// Makes every request to the host wait for its `Retry-After`.
     ///
     /// # Errors
     ///
@@ -158,6 +161,7 @@ impl Network {
         let Some(pause) = retry_after(headers, SystemTime::now()) else {
             return Ok(());
         };
+        // A wait past the deadline cannot succeed: the caller learns it at once.
         if pause > self.0.limits.deadline {
             return Err(pause);
         }
@@ -170,7 +174,8 @@ impl Network {
     }
 }
 
-/// Follows few redirects, never to a less safe scheme, never from a public to a private host.
+/// Follows few redirects, never from `https` to another scheme, never from a public to a private host:
+/// a catalogue's server must not be able to make this machine read its local network.
 fn redirects() -> reqwest::redirect::Policy {
     reqwest::redirect::Policy::custom(|attempt| {
         let from = attempt.previous().last().cloned();
@@ -187,7 +192,7 @@ fn redirects() -> reqwest::redirect::Policy {
     })
 }
 
-/// Returns the pause that a `Retry-After` header asks for, in seconds or as a date.
+/// Returns the pause of a `Retry-After` header, which states seconds or a date.
 /// See <https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3>.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -198,16 +203,16 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// Where a request goes.
+/// The URL of a request.
 #[derive(Clone, Debug)]
 pub(super) enum RequestTarget {
-    /// Where the store says.
+    /// The URL that the store built.
     AsAsked,
-    /// To one address and no other, signed on the way where that is needed.
+    /// One URL, whatever the store built; signed if its container is.
     Exactly(Address),
 }
 
-/// One URL, kept out of all messages.
+/// One URL. It may hold a signature, so it is never printed.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) uri: Uri,
@@ -220,7 +225,7 @@ impl std::fmt::Debug for Address {
     }
 }
 
-/// Hands the wire to the stores of `object_store`.
+/// Gives the stores of `object_store` this HTTP client.
 #[derive(Clone, Debug)]
 pub(super) struct Connector(Wire);
 
@@ -255,7 +260,8 @@ impl HttpService for Wire {
 }
 
 impl Wire {
-    /// Sends to the target; a signature that the server refuses is renewed once.
+    /// Sends to the target. A SAS token that the server refuses is renewed once: it may have been
+    /// revoked before its end.
     async fn signed(
         &self,
         mut request: HttpRequest,
@@ -265,8 +271,10 @@ impl Wire {
             return self.send(request, probe).await;
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Err(Fault::Answer("an address that can only be read").for_good());
+            return Err(Fault::Answer("a read-only URL, expected GET or HEAD").for_good());
         }
+        // A signature is added to the URL here, after object_store built the request, so that it is in no
+        // error message of the store.
         let Some(signature) = &address.signature else {
             *request.uri_mut() = address.uri.clone();
             return self.send(request, probe).await;
@@ -293,11 +301,14 @@ impl Wire {
         probe: &Probe,
     ) -> Result<HttpResponse, HttpError> {
         let host = host_of(request.uri());
+        // The pause comes before the permit, so that a sleeping request holds none.
         self.network.wait_for(&host).await;
-        let place = self.network.place_at(&host).await;
+        let place = self.network.permit(&host).await;
         let asked = Asked::of(&request);
         let headers = request.headers_mut();
+        // Byte ranges count bytes of the encoded body: a compressed response would have other offsets.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        // A retry is a conditional request: its bytes must be of the version of the first response.
         if let Some(etag) = probe.etag()
             && !headers.contains_key(IF_MATCH)
             && let Ok(etag) = HeaderValue::from_str(&etag)
@@ -314,8 +325,8 @@ impl Wire {
         }
     }
 
-    /// Reads an error answer's code and passes the answer on without its body, which may quote a
-    /// signature.
+    /// Reads the error code of an error response, and returns the response without its body, which may
+    /// quote a signature.
     async fn refuse(
         &self,
         host: &str,
@@ -331,6 +342,7 @@ impl Wire {
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         ) {
+            // The pause holds for all requests to the host: each of them would be refused too.
             self.network.meter().add_throttled();
             if let Err(pause) = self.network.pause(host, &parts.headers) {
                 return Err(Fault::Pause(pause).for_good());
@@ -344,7 +356,7 @@ impl Wire {
         Ok(HttpResponse::from_parts(parts, Bytes::new().into()))
     }
 
-    /// Checks a good answer against the request.
+    /// Checks a successful response against the request.
     async fn accept(
         &self,
         asked: &Asked,
@@ -353,31 +365,35 @@ impl Wire {
         place: Option<OwnedSemaphorePermit>,
     ) -> Result<HttpResponse, HttpError> {
         let (mut parts, body) = response.into_parts();
+        // A HEAD response has the Content-Length of a body that is not sent.
         if asked.head {
             return Ok(HttpResponse::from_parts(parts, body));
         }
         if let Some(encoding) = header(&parts.headers, CONTENT_ENCODING)
+            // `aws-chunked` is how an object was uploaded: some servers store it as its encoding.
             && !matches!(encoding, "" | "identity" | "aws-chunked")
         {
-            return Err(Fault::Answer("the server compressed the answer").again());
+            return Err(Fault::Answer("a compressed response, expected identity").again());
         }
+        // Each arm ends with a body whose length is known: object_store would take a truncated one for
+        // the complete object.
         let announced = header(&parts.headers, CONTENT_LENGTH).and_then(|text| text.parse().ok());
         let (length, body) = match (&asked.range, parts.status) {
             (Some(range), StatusCode::PARTIAL_CONTENT) => {
                 let length = header(&parts.headers, CONTENT_RANGE)
                     .and_then(|text| range.length_answered(text))
-                    .ok_or_else(|| Fault::Answer("the server sent another range").again())?;
+                    .ok_or_else(|| Fault::Answer("another Content-Range than requested").again())?;
                 if announced.is_some_and(|announced: u64| announced != length) {
-                    return Err(Fault::Answer("a body of another length than its range").again());
+                    return Err(Fault::Answer("Content-Length is not that of the range").again());
                 }
-                // object_store wants a length, which a chunked answer does not have.
+                // object_store requires Content-Length, which a chunked response does not have.
                 parts.headers.insert(CONTENT_LENGTH, length.into());
                 (length, body)
             }
             (Some(_), _) if is_page(&parts.headers) => {
-                return Err(Fault::Answer("a page of HTML, expected a part of a file").again());
+                return Err(Fault::Answer("an HTML page, expected a byte range").again());
             }
-            // All that follows is asked for, and the whole file is the answer.
+            // `bytes=0-` is the complete file, so a 200 is as good as a 206.
             (Some(AskedRange::From { start: 0 }), _) if announced.is_some_and(is_no_error) => {
                 let length = announced.unwrap_or_default();
                 parts.status = StatusCode::PARTIAL_CONTENT;
@@ -392,7 +408,7 @@ impl Wire {
                 return Ok(HttpResponse::from_parts(parts, cut.bytes.into()));
             }
             (None, StatusCode::PARTIAL_CONTENT) => {
-                return Err(Fault::Answer("a part of the file, expected the whole").again());
+                return Err(Fault::Answer("a byte range, expected the complete file").again());
             }
             (None, _) => match announced {
                 Some(length) => (length, body),
@@ -414,8 +430,8 @@ impl Wire {
         };
         match header(&parts.headers, ETAG) {
             Some(etag) => probe.set_etag(etag),
-            // Without a tag object_store cannot resume a broken body; held here, the whole request
-            // is tried again.
+            // Without an ETag object_store cannot resume a broken body. A body that is buffered here
+            // fails as a complete attempt, which is retried.
             None if length <= HELD_BYTES => {
                 let bytes = HttpResponseBody::new(checked).bytes().await?;
                 return Ok(HttpResponse::from_parts(parts, bytes.into()));
@@ -428,7 +444,7 @@ impl Wire {
         ))
     }
 
-    /// Takes a range out of an answer that holds the whole file, reading no further than needed.
+    /// Slices a range out of a response that holds the complete file, reading no further than needed.
     async fn cut(
         &self,
         range: &AskedRange,
@@ -437,7 +453,7 @@ impl Wire {
         probe: &Probe,
     ) -> Result<Cut, HttpError> {
         let gives_up = || {
-            // Once may be a proxy's slip; twice is the server's way.
+            // Once may be a proxy that ignored the range; twice means that the server has no ranges.
             let again = probe.fault() != Some(Fault::NoRanges);
             probe.fail(Fault::NoRanges);
             match again {
@@ -451,13 +467,15 @@ impl Wire {
             (_, Some(total)) => total,
             (_, None) => HELD_BYTES,
         };
+        // All bytes up to the range's end are read and held in memory: no further than the bound.
         if wanted_end > HELD_BYTES {
             return Err(gives_up());
         }
         let mut bytes = BytesMut::new();
         let mut stream = body.bytes_stream();
         let mut ended = false;
-        // An unknown total is found by reading to the end.
+        // Content-Range needs the length of the complete file: without Content-Length the body is read
+        // to its end.
         while announced.is_none() || !reaches(&bytes, wanted_end) {
             match stream.next().await {
                 Some(chunk) => {
@@ -474,6 +492,7 @@ impl Wire {
                 return Err(gives_up());
             }
         }
+        // Some servers send an S3 error document with status 200.
         let head = bytes.get(..bytes.len().min(ERROR_BODY_BYTES));
         let text = String::from_utf8_lossy(head.unwrap_or_default());
         if text.contains("<Error>") {
@@ -491,6 +510,7 @@ impl Wire {
             Some(total) => total,
             None => length_of(&bytes),
         };
+        // Fewer bytes than requested are right where the file ends inside the range.
         let (start, end) = range
             .within(total)
             .ok_or_else(|| Fault::Answer("a range past the end of the file").again())?;
@@ -516,7 +536,7 @@ impl Wire {
             bytes.extend_from_slice(&chunk);
             if length_of(&bytes) > HELD_BYTES {
                 probe.fail(Fault::NoRanges);
-                return Err(Fault::Answer("a large file without a stated length").for_good());
+                return Err(Fault::Answer("a large response without Content-Length").for_good());
             }
         }
         Ok(bytes.freeze())
@@ -542,7 +562,7 @@ struct Cut {
     total: u64,
 }
 
-/// States the range and the length of an answer.
+/// Sets the range and the length of a response, as object_store checks them.
 fn set_range(headers: &mut HeaderMap, start: u64, length: u64, total: u64) {
     let last = start.saturating_add(length).saturating_sub(1);
     if let Ok(value) = HeaderValue::from_str(&format!("bytes {start}-{last}/{total}")) {
@@ -551,7 +571,8 @@ fn set_range(headers: &mut HeaderMap, start: u64, length: u64, total: u64) {
     headers.insert(CONTENT_LENGTH, length.into());
 }
 
-/// Returns true for a body that is longer than any error document, and not empty.
+/// Returns true for a body that is longer than an error document: such a one is read and checked for
+/// `<Error>` before it is passed on.
 fn is_no_error(bytes: u64) -> bool {
     bytes > 4096
 }
@@ -576,7 +597,7 @@ fn header(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Returns true for a web page: what a proxy or a login answers in place of data.
+/// Returns true for a web page, which a proxy or a login form sends in place of data.
 fn is_page(headers: &HeaderMap) -> bool {
     header(headers, CONTENT_TYPE).is_some_and(|kind| {
         kind.trim_start()
@@ -585,20 +606,21 @@ fn is_page(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Returns the code of an S3 or Azure error document; only letters and digits pass.
+/// Returns the code of an S3 or Azure error document; only letters and digits pass, so that no part of
+/// a signature reaches a message.
 fn error_code(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
     (code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then(|| code.to_owned())
 }
 
-/// What a request asked for.
+/// The method and range of a request.
 struct Asked {
     head: bool,
     range: Option<AskedRange>,
 }
 
-/// A byte range; `end` is not in it.
+/// The byte range of a request; `end` is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AskedRange {
     Bounded { start: u64, end: u64 },
@@ -639,7 +661,7 @@ impl AskedRange {
         (start < end).then_some((start, end))
     }
 
-    /// Returns the length of the range that a `Content-Range` names, if it is the one asked for.
+    /// Returns the length of a `Content-Range`, if it is the range of the request.
     /// See <https://www.rfc-editor.org/rfc/rfc9110#section-14.4>.
     fn length_answered(self, content_range: &str) -> Option<u64> {
         let (range, total) = content_range.strip_prefix("bytes ")?.split_once('/')?;

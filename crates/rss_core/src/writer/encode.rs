@@ -1,4 +1,4 @@
-//! One tile: samples to the bytes that a file stores.
+//! Encoding of one tile: predictor and compression.
 
 use libdeflater::{CompressionLvl, Compressor};
 use ndarray::ArrayView2;
@@ -9,12 +9,12 @@ use crate::{
     raster::{Sample, tiff::differences},
 };
 
-/// Compresses tiles one after another, in memory that it keeps.
+/// Compresses tiles one after another, in buffers that it reuses.
 pub(super) struct Coder {
     codec: Codec,
-    /// The tile as it is compressed.
+    /// The tile before compression.
     plain: Vec<u8>,
-    /// One row of samples, and one of bytes apart by their weight.
+    /// One row of samples, and one of byte planes.
     row: Vec<u8>,
     planes: Vec<u8>,
     coded: Vec<u8>,
@@ -51,8 +51,8 @@ impl Coder {
         })
     }
 
-    /// Returns the bytes of a tile of `side` columns and `rows` rows. Where the pixels end before, the last
-    /// ones are repeated, which costs next to nothing.
+    /// Returns the bytes of a tile of `side` columns and `rows` rows. Past the edge of the image the last
+    /// pixels are repeated, which compress to almost nothing.
     pub(super) fn encode<T: Sample>(
         &mut self,
         pixels: ArrayView2<'_, T>,
@@ -117,7 +117,7 @@ impl Coder {
         let length = match &mut self.codec {
             Codec::None => return Ok(self.plain.clone()),
             Codec::Lzw => {
-                // TIFF changes the width of a code one code early.
+                // TIFF widens codes one code earlier than GIF does.
                 let mut coder =
                     weezl::encode::Encoder::with_tiff_size_switch(weezl::BitOrder::Msb, 8);
                 return coder
@@ -147,7 +147,7 @@ fn failed() -> Error {
     Error::new(ErrorKind::Unavailable, "a tile cannot be compressed")
 }
 
-/// Writes the highest bytes of all floats of a row, then the next ones
+/// Groups the bytes of a row's floats into planes, the most significant first
 /// ([Adobe's technical note 3](http://chriscox.org/TIFFTN3d1.pdf)).
 fn by_weight(row: &[u8], size: usize, out: &mut [u8]) {
     macro_rules! planes {

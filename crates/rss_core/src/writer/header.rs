@@ -1,7 +1,7 @@
-//! What stands before the tiles: a directory for each level, then the places of all tiles.
+//! The header, which precedes the tiles: a directory for each level, then the offsets of all tiles.
 //!
-//! Its length is known before any tile is: the tables have as many entries as there are tiles, and numbers
-//! that are not known yet are given room in the text of the metadata.
+//! Its length is known before any tile: the tables have one entry for each tile, and the metadata is padded
+//! for values that are not known yet.
 
 use std::fmt::Write;
 
@@ -15,10 +15,10 @@ use crate::{
     raster::tiff::{Form, LONG, LONG8, Tags, nodata, number, sample_format},
 };
 
-/// Characters of the longest number in the metadata.
+/// Characters of the longest number in the metadata: an f64 with sign and exponent.
 const NUMBER: usize = 24;
 
-/// Where the tiles of one level lie; 0 and 0 is a tile that is not stored.
+/// Offsets and byte counts of the tiles of one level; 0 and 0 for a sparse tile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TileOffsets {
     pub(super) offsets: Vec<u64>,
@@ -41,7 +41,7 @@ impl TileOffsets {
 
     fn offsets(&self, form: Form) -> (u16, Vec<u8>) {
         let offsets = self.offsets.iter();
-        // The bound of the file's size has chosen the form.
+        // The plan has chosen the form by a bound of the file's size, so no offset is past it.
         let short = |&offset: &u64| u32::try_from(offset).unwrap_or(u32::MAX).to_le_bytes();
         match form {
             Form::Classic => (LONG, offsets.flat_map(short).collect()),
@@ -55,11 +55,11 @@ impl TileOffsets {
     }
 }
 
-/// What the metadata says of the samples of each band.
+/// The statistics in the metadata.
 pub(super) enum HeaderFacts<'a> {
-    /// Not known yet: there is room for it.
+    /// Not known yet: placeholders of the largest size.
     Later,
-    /// Nothing where no sample is valid.
+    /// The statistics of each band; none if no sample is valid.
     Now(&'a [Option<BandStatistics>]),
 }
 
@@ -68,11 +68,11 @@ pub(super) fn header(
     plan: &CogPlan,
     filter: Filter,
     tables: &[TileOffsets],
-    said: &HeaderFacts<'_>,
+    facts: &HeaderFacts<'_>,
 ) -> Result<Vec<u8>> {
     let form = plan.form;
-    let metadata = metadata(plan, said);
-    // Once with tables at nowhere, to learn where the directories end.
+    let metadata = metadata(plan, facts);
+    // Run twice: first with the tables at offset 0, to learn the size of the directories before them.
     let directories = |start: u64| -> Result<(Vec<Tags>, Vec<u8>)> {
         let (mut all, mut apart) = (Vec::with_capacity(tables.len()), Vec::new());
         for (level, table) in tables.iter().enumerate() {
@@ -106,7 +106,7 @@ pub(super) fn header(
     Ok(bytes)
 }
 
-/// Returns the entries of one directory, but for the tables.
+/// Returns the entries of one directory, without the tables.
 fn tags(plan: &CogPlan, filter: Filter, level: usize, metadata: &str) -> Result<Tags> {
     let size = plan
         .levels
@@ -127,11 +127,11 @@ fn tags(plan: &CogPlan, filter: Filter, level: usize, metadata: &str) -> Result<
         Compression::Zstd(_) => 50_000,
     };
     tags.short(259, [compression])?;
-    // Black is zero.
+    // MINISBLACK.
     tags.short(262, [1])?;
     tags.short(277, [bands])?;
     tags.short(284, [if bands == 1 { 1 } else { 2 }])?;
-    // Always there where it may be: the length of the header must not depend on it.
+    // Written also if it is 1 (none): the length of the header must not depend on the chosen predictor.
     if plan.compression != Compression::None {
         tags.short(317, [filter.tag()])?;
     }
@@ -153,19 +153,19 @@ fn tags(plan: &CogPlan, filter: Filter, level: usize, metadata: &str) -> Result<
     Ok(tags)
 }
 
-/// Returns [GDAL's metadata](https://gdal.org/en/stable/drivers/raster/gtiff.html#metadata), as long with
-/// statistics as without; empty where nothing is said.
-fn metadata(plan: &CogPlan, said: &HeaderFacts<'_>) -> String {
+/// Returns [GDAL's metadata](https://gdal.org/en/stable/drivers/raster/gtiff.html#metadata), of the same length
+/// with and without statistics; empty if there are no items.
+fn metadata(plan: &CogPlan, facts: &HeaderFacts<'_>) -> String {
     let mut text = String::new();
-    let mut room = 0;
+    let mut padding = 0;
     let mut item = |name: &str, band: usize, role: &str, value: &str| {
         let role = match role {
             "" => String::new(),
             role => format!(" role=\"{role}\""),
         };
-        // Twice, as GDAL reads it.
+        // Escaped twice, because GDAL unescapes twice.
         let value = escaped(&escaped(value));
-        // A string takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "  <Item name=\"{name}\" sample=\"{band}\"{role}>{value}</Item>"
@@ -189,7 +189,7 @@ fn metadata(plan: &CogPlan, said: &HeaderFacts<'_>) -> String {
         if !plan.statistics {
             continue;
         }
-        // Their order is the one in which GDAL lists them.
+        // In the order in which GDAL lists them.
         let values = |found: &BandStatistics| {
             [
                 ("STATISTICS_MAXIMUM", found.max),
@@ -207,7 +207,7 @@ fn metadata(plan: &CogPlan, said: &HeaderFacts<'_>) -> String {
             valid: 0,
             samples: 0,
         };
-        match said {
+        match facts {
             HeaderFacts::Later => {
                 for (name, _) in values(&nothing) {
                     item(name, band, "", &"0".repeat(NUMBER));
@@ -219,11 +219,11 @@ fn metadata(plan: &CogPlan, said: &HeaderFacts<'_>) -> String {
                 for (name, value) in values(&found.unwrap_or(nothing)) {
                     if is_something || name.ends_with("PERCENT") {
                         let value = number(value);
-                        room += NUMBER.saturating_sub(value.len());
+                        padding += NUMBER.saturating_sub(value.len());
                         item(name, band, "", &value);
                     } else {
                         let empty = "  <Item name=\"\" sample=\"\"></Item>\n".len();
-                        room += empty + name.len() + band.to_string().len() + NUMBER;
+                        padding += empty + name.len() + band.to_string().len() + NUMBER;
                     }
                 }
             }
@@ -232,9 +232,9 @@ fn metadata(plan: &CogPlan, said: &HeaderFacts<'_>) -> String {
     if text.is_empty() {
         return text;
     }
-    // Spaces between elements mean nothing.
-    let room = " ".repeat(room);
-    format!("<GDALMetadata>\n{text}{room}</GDALMetadata>\n")
+    // Spaces between elements are ignored.
+    let padding = " ".repeat(padding);
+    format!("<GDALMetadata>\n{text}{padding}</GDALMetadata>\n")
 }
 
 fn escaped(text: &str) -> String {

@@ -1,15 +1,15 @@
 //! Cloud Optimized GeoTIFFs written from blocks of pixels, in one pass.
 //!
-//! Tiles are compressed on the CPU pool as they come, and overviews are made of them on the way. The
-//! directories stand first in the file, in room that is known before a pixel is: nothing is written twice,
-//! there is no temporary file of the size of the result, and a file and an object in a bucket get the same
-//! bytes. Then come the tiles of full resolution in the order in which they are given, the overviews from the
-//! smallest to the largest, and last the first tile of full resolution: validators take the first tiles for
-//! the places of the levels, and want those of the smaller ones first.
+//! Tiles are compressed on the CPU pool as they are written, and overviews are computed from them. The
+//! directories are first in the file, and their size is known before any pixel: nothing is written twice, there
+//! is no temporary file of the size of the result, and a file and an object in a bucket get the same bytes.
+//! Then follow the tiles of full resolution in the order in which they are written, the overviews from the
+//! smallest to the largest, and last the first tile of full resolution: validators take the offset of a
+//! level's first tile for the offset of the level, and expect smaller levels first.
 //!
-//! Colour tables, masks, lossy compression and pixel-interleaved samples are left out. Bands lie apart, so
-//! that one is read without the others; the tiles of all bands of one place lie side by side, so that reading
-//! them all costs no more requests.
+//! Palettes, masks, lossy compression and pixel-interleaved samples are not supported. The layout is planar, so
+//! that one band is read without the others; the tiles of all bands at one position are adjacent in the file, so
+//! that reading them all costs no more requests.
 
 mod encode;
 mod header;
@@ -46,47 +46,47 @@ use crate::{
     session::Session,
 };
 
-/// Compressed bytes of overviews that are handed on at once.
+/// Compressed bytes of overviews that are passed to the sink at once.
 const BATCH_BYTES: usize = 1 << 20;
-/// The share of the session's budget in which compressed overviews are kept in memory.
+/// Compressed overviews take up to a fourth of the session's `budget_bytes` in memory; they hold no share.
 const KEPT_SHARE: u64 = 4;
 
-/// What was written.
+/// Properties of a written COG.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CogReport {
     /// Bytes of the file.
     pub bytes: u64,
-    /// Bytes before the first tile: what a reader asks for first.
+    /// Bytes before the first tile: the size of a reader's first request.
     pub header_bytes: u64,
-    /// Tiles of all levels and bands, stored or not.
+    /// Tiles of all levels and bands, sparse ones included.
     pub tiles: u64,
-    /// How many of them hold no data and are left out of the file.
+    /// Sparse tiles: they hold no data and are not stored.
     pub sparse: u64,
     /// Sizes of the overviews, largest first.
     pub overviews: Vec<Size>,
-    /// The predictor in the file; where it was chosen automatically, what was chosen.
+    /// The predictor in the file, also if it was chosen automatically.
     pub predictor: Predictor,
     /// True if the file is a BigTIFF: it might have passed 4 GiB.
     pub is_bigtiff: bool,
-    /// Of each band, where they are asked for; none where no sample is valid.
+    /// Statistics of each band, if they were requested; none if no sample is valid.
     pub statistics: Vec<Option<BandStatistics>>,
-    /// The most bytes that were held at once: parts of overviews, what was compressed and not yet written,
-    /// and what was on its way to a bucket, the header too. Blocks that were given are not counted.
+    /// The peak of bytes in memory: unfinished overview tiles, compressed tiles that are not written yet, and
+    /// parts of an upload, with the header. The blocks passed to `write` are not counted.
     pub peak_bytes: u64,
-    /// Bytes of overviews that went through a temporary file, because memory had no room for them.
+    /// Bytes of overviews that were spilled to a temporary file, past their bound in memory.
     pub spilled_bytes: u64,
 }
 
 /// A COG that is being written.
 ///
-/// Give all tiles of full resolution, each once, in any order, then [`finish`](Self::finish). Dropped before,
+/// Write all tiles of full resolution, each once, in any order, then [`finish`](Self::finish). Dropped before,
 /// it leaves no file, and its upload is aborted.
 ///
-/// Memory: two tiles of each CPU thread are under way when a write returns, with the blocks they are of. Where
-/// blocks come row by row, each overview holds a row of unfinished tiles; where they come at random, up to a
-/// third of all pixels. Compressed overviews take a quarter of the session's budget, and a temporary file
-/// beyond. An upload holds up to six parts of 8 MiB, larger ones of an object that may pass 75 GB.
+/// Memory: when a write returns, two tiles for each CPU thread are still being compressed, with their blocks.
+/// If blocks are written row by row, each overview holds a row of unfinished tiles; in random order, up to a
+/// third of all pixels. Compressed overviews take a quarter of the session's `budget_bytes`, and a temporary
+/// file beyond. An upload holds up to six parts of 8 MiB; parts are larger if the object may pass 75 GB.
 #[derive(Debug)]
 pub struct Cog {
     session: Session,
@@ -101,13 +101,14 @@ pub struct Cog {
     /// By tile of full resolution.
     is_written: Vec<bool>,
     under_way: VecDeque<UnderWay>,
-    /// The first stored tile of the first band, and its slot: it comes last.
+    /// The first stored tile of the first band, and its slot: it is written last.
     first: Option<(usize, Bytes)>,
     header_bytes: u64,
     position: u64,
     sparse: u64,
     gauge: Arc<Gauge>,
-    /// True while something is under way that cannot be taken up again.
+    /// True during a write, and after one that failed or was dropped: its tiles are marked as written, so it
+    /// cannot be repeated.
     is_broken: bool,
 }
 
@@ -124,14 +125,14 @@ impl std::fmt::Debug for UnderWay {
 }
 
 impl Cog {
-    /// Begins a COG of `bands` bands on a grid: a local file, or an object in a bucket. Costs no request
+    /// Begins a COG of `bands` bands on a grid: a local file, or an object in a bucket. Sends no request
     /// before 16 MiB are written, or the file is finished.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for options that do not go together, an empty grid, a folder that is not
-    /// there, or an address that can only be read; [`ErrorKind::Denied`] for a folder that cannot be
-    /// written; [`ErrorKind::Unsupported`] for a CRS that has no EPSG code, and for overviews by cubic.
+    /// [`ErrorKind::InvalidInput`] for options that contradict each other, an empty grid, a folder that does
+    /// not exist, or a read-only URL; [`ErrorKind::Denied`] for a folder that cannot be written;
+    /// [`ErrorKind::Unsupported`] for a CRS without an EPSG code, and for overviews by cubic.
     pub async fn create(
         session: &Session,
         location: &Location,
@@ -147,8 +148,9 @@ impl Cog {
             .iter()
             .map(|level| TileOffsets::new(level.tiles() * bands))
             .collect();
-        let room = header(&plan, plan.usual, &tables, &HeaderFacts::Later).map_err(at)?;
-        let header_bytes = room.len() as u64;
+        // A header with empty tables and statistics has the size of the final one: tiles follow it.
+        let empty = header(&plan, plan.usual, &tables, &HeaderFacts::Later).map_err(at)?;
+        let header_bytes = empty.len() as u64;
         let gauge = Arc::new(Gauge::default());
         let folder = location.as_local().and_then(Path::parent);
         let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
@@ -182,18 +184,18 @@ impl Cog {
         })
     }
 
-    /// Writes a block: the pixels of a window that is made of whole tiles, or ends at the edge of the image.
+    /// Writes a block: the pixels of a window that is aligned to tiles, or ends at the edge of the image.
     ///
-    /// Returns when few enough tiles are under way, and not when the block is written. Larger blocks keep
-    /// more CPU threads busy; a row of tiles is a good one. Where the disk or the network is slow, what a
-    /// block is compressed to waits in memory.
+    /// Returns when few enough tiles are being compressed, and not when the block is written. Larger blocks
+    /// keep more CPU threads busy; a row of tiles is a good size. If the disk or the network is slow, the
+    /// compressed tiles of a block wait in memory.
     ///
-    /// A block that is refused leaves the file as it was. After any other error, and where the future was
-    /// dropped before its end, the file cannot be finished.
+    /// A block that is refused leaves the file unchanged. After any other error, and if the future was dropped
+    /// before its end, the file cannot be finished.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for a window that is not made of whole tiles, a tile that was written
+    /// [`ErrorKind::InvalidInput`] for a window that is not aligned to tiles, a tile that was written
     /// before, pixels of another size, type or number of bands; [`ErrorKind::Unavailable`] or
     /// [`ErrorKind::Denied`] of the disk or the bucket.
     pub async fn write(&mut self, window: Window, pixels: impl Into<Arc<Pixels>>) -> Result<()> {
@@ -229,12 +231,14 @@ impl Cog {
             .iter()
             .flat_map(|tile| (0..bands).map(move |band| place(tile, band)))
             .collect();
+        // The predictor is one for the file, so it is chosen before the first tile is compressed.
         if !self.work.has_chosen() {
             let (work, block) = (Arc::clone(&self.work), Arc::clone(pixels));
             let all = Arc::clone(&places);
             let choose = move || work.choose(&block, &all);
             self.session.cpu(choose).await??;
         }
+        // Marked before anything is compressed: after an error `is_broken` keeps the file from being finished.
         for tile in tiles {
             let at = tile.row as usize * full.cols + tile.col as usize;
             if let Some(is_written) = self.is_written.get_mut(at) {
@@ -249,7 +253,7 @@ impl Cog {
                 done: done.boxed(),
             });
         }
-        // What is left keeps the CPU threads busy until the next block comes.
+        // Two tiles for each CPU thread stay queued: the threads are busy until the next block comes.
         let most = 2 * self.session.settings().cpu_threads + 2;
         while self.under_way.len() > most {
             self.settle().await?;
@@ -257,7 +261,7 @@ impl Cog {
         Ok(())
     }
 
-    /// Checks a block, and returns the tiles it is made of.
+    /// Checks a block, and returns its tiles.
     fn check(&self, window: &Window, pixels: &Pixels) -> Result<Vec<TileIndex>> {
         if self.is_broken {
             return Err(broken());
@@ -296,8 +300,8 @@ impl Cog {
         }
     }
 
-    /// Waits for the tile that is under way for the longest time, and writes it with those after it that are
-    /// done too.
+    /// Waits for the oldest tile in the queue, and writes it with the finished ones after it: tiles are stored
+    /// in the order in which they were queued.
     async fn settle(&mut self) -> Result<()> {
         let Some(UnderWay { slot, done }) = self.under_way.pop_front() else {
             return Ok(());
@@ -316,7 +320,7 @@ impl Cog {
         self.append(pieces).await
     }
 
-    /// Gives a tile of full resolution its place in the file.
+    /// Appends a tile of full resolution to the file, or keeps it back if it is the first of its band.
     fn place(&mut self, slot: usize, coded: Coded, pieces: &mut Vec<Bytes>) {
         if let Some(moments) = self.moments.get_mut(slot) {
             *moments = coded.moments;
@@ -325,6 +329,8 @@ impl Cog {
             self.sparse += 1;
             return;
         };
+        // The tile of the smallest slot is the first of its level: a smaller one takes its position, and the
+        // one that was kept is written.
         let is_first = match &self.first {
             Some((first, _)) => slot < *first,
             None => slot < self.plan.full().tiles(),
@@ -338,7 +344,7 @@ impl Cog {
         }
     }
 
-    /// Puts a tile at the end of the file.
+    /// Records the offset of a tile at the end of the file.
     fn push(&mut self, level: usize, slot: usize, bytes: Bytes, pieces: &mut Vec<Bytes>) {
         // A tile is far below 4 GiB: its side is bounded.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -356,24 +362,24 @@ impl Cog {
         }
     }
 
-    /// Writes the overviews and the header, and gives the file its name: only then it is there.
+    /// Writes the overviews and the header, and publishes the file: before, nobody sees it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] naming the first tile that is missing, and after a write that failed;
+    /// [`ErrorKind::InvalidInput`] naming the first missing tile, and after a write that failed;
     /// [`ErrorKind::Unavailable`] or [`ErrorKind::Denied`] of the disk or the bucket. Nothing is left behind.
     pub async fn finish(mut self) -> Result<CogReport> {
         let finished = self.complete().await;
         if finished.is_err()
             && let Some(sink) = self.sink.take()
         {
-            // The first error says more.
+            // The first error is the cause: an error of the abort is dropped.
             let _ = sink.abort().await;
         }
         finished.map_err(|err| err.at(&self.location))
     }
 
-    /// Gives up: removes what was written, and waits until an upload is aborted.
+    /// Aborts the write: removes the written bytes, and waits until an upload is aborted.
     ///
     /// # Errors
     ///
@@ -385,12 +391,12 @@ impl Cog {
         }
     }
 
-    /// Finishes if everything was written; else gives up, and returns the error once nothing is left behind.
+    /// Finishes after success; else aborts, and returns the error once nothing is left behind.
     pub(crate) async fn end(self, written: Result<()>) -> Result<CogReport> {
         match written {
             Ok(()) => self.finish().await,
             Err(err) => {
-                // The first error says more.
+                // The first error is the cause: an error of the abort is dropped.
                 let _ = self.abort().await;
                 Err(err)
             }
@@ -434,7 +440,7 @@ impl Cog {
         if header.len() as u64 != self.header_bytes {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "a header that does not fit the room that was left for it",
+                "the header does not have the size that was reserved for it",
             ));
         }
         if let Some(sink) = self.sink.take() {
@@ -457,7 +463,7 @@ impl Cog {
         })
     }
 
-    /// Writes all tiles of an overview, one after the other.
+    /// Writes all tiles of an overview.
     async fn write_overview(&mut self, level: usize) -> Result<()> {
         let Some(&shape) = self.plan.levels.get(level) else {
             return Ok(());
@@ -483,8 +489,8 @@ impl Cog {
         Ok(())
     }
 
-    /// Returns the statistics of each band. Tiles are put together by their place and not as they came, so
-    /// that the last digits do not depend on the order.
+    /// Returns the statistics of each band. Tiles are merged by slot and not in the order of writing, so that
+    /// the rounding of the sums does not depend on that order.
     fn statistics(&self) -> Vec<Option<BandStatistics>> {
         let tiles = self.plan.full().tiles().max(1);
         let bands = self.moments.chunks(tiles).map(|tiles| {
@@ -496,7 +502,7 @@ impl Cog {
     }
 }
 
-/// Writes a raster as a COG. Its nodata counts where the options name none.
+/// Writes a raster as a COG. Its nodata value is used if the options state none.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -549,7 +555,7 @@ pub async fn save(
     }
     let mut options = options.clone();
     let (grid, dtype) = (raster.geobox.clone(), raster.pixels.dtype());
-    // A file may state a nodata that none of its samples can be.
+    // A source may state a nodata value that its data type cannot hold: then no sample has it.
     let nodata = raster.nodata.filter(|&nodata| dtype.holds(nodata));
     options.nodata = options.nodata.or(nodata);
     let mut cog = Cog::create(session, location, grid, dtype, bands, &options).await?;
@@ -581,9 +587,9 @@ fn rows(pixels: &Pixels, window: &Window) -> Result<Pixels> {
 }
 
 fn broken() -> Error {
-    invalid("a write of this file has failed or was cut short")
+    invalid("an earlier write of this file failed or was interrupted")
 }
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `BandStatistics`")]
+#[deprecated(since = "0.1.0", note = "renamed to `BandStatistics`")]
 pub type Statistics = BandStatistics;

@@ -1,4 +1,4 @@
-//! What a user can choose about a COG that is written.
+//! Options of a COG that is written.
 
 use std::str::FromStr;
 
@@ -7,22 +7,22 @@ use crate::{
     raster::Resampling,
 };
 
-/// How tiles are compressed; all of them lose nothing.
+/// The compression of tiles; all are lossless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
-    /// DEFLATE, which every reader knows, at a level from 1 (fast) to 12 (small).
+    /// DEFLATE, which every reader supports, at a level from 1 (fast) to 12 (small).
     Deflate(u8),
     /// ZSTD, at a level from 1 (fast) to 22 (small). Readers built without it refuse the file.
     Zstd(u8),
-    /// LZW, for readers that know nothing else.
+    /// LZW, for readers that support nothing else.
     Lzw,
 }
 
 impl Default for Compression {
-    /// DEFLATE at level 6, GDAL's own.
+    /// DEFLATE at level 6, GDAL's default.
     fn default() -> Self {
         Self::Deflate(6)
     }
@@ -64,57 +64,56 @@ impl FromStr for Compression {
     }
 }
 
-/// What is done to samples before they are compressed.
+/// The predictor, which is applied to samples before compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Predictor {
-    /// [`Predictor::Horizontal`] for whole numbers and [`Predictor::Float`] for floats, unless a sample of
-    /// the first pixels is smaller without. None for complex samples, and where nothing is compressed.
+    /// [`Predictor::Horizontal`] for integers and [`Predictor::Float`] for floats, unless a sample of the first
+    /// pixels is smaller without. None for complex samples, and without compression.
     #[default]
     Auto,
-    /// Nothing.
+    /// No predictor (TIFF's predictor 1).
     None,
-    /// Each sample less the one to its left (TIFF's predictor 2). Whole numbers only.
+    /// Horizontal differencing (TIFF's predictor 2). Integers only.
     Horizontal,
-    /// The bytes of floats apart by their weight, each less the one before (TIFF's predictor 3). Floats
-    /// only.
+    /// Floating point: byte planes by significance, then differences (TIFF's predictor 3). Floats only.
     Float,
 }
 
-/// How many overviews a file has, each half as wide and high as the level before.
+/// The number of overviews, each half as wide and high as the level before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overviews {
-    /// As many as it takes until the smallest fits one tile.
+    /// Until the smallest fits one tile.
     #[default]
     Auto,
-    /// None.
+    /// No overviews.
     None,
-    /// So many.
+    /// This number.
     Count(usize),
 }
 
-/// What is said of one band.
+/// The metadata of one band.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Band {
     /// A name or a sentence: GDAL's description.
     pub name: Option<String>,
-    /// What a sample is multiplied with to get a value.
+    /// The scale: value = sample * scale + offset.
     pub scale: Option<f64>,
-    /// What is then added.
+    /// The offset.
     pub offset: Option<f64>,
     /// The unit of the values.
     pub unit: Option<String>,
 }
 
 impl Band {
-    /// Makes a band of which nothing is said.
+    /// Returns a band without metadata.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a band with a name.
+    /// Returns a band with a name.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: Some(name.into()),
@@ -122,7 +121,7 @@ impl Band {
         }
     }
 
-    /// Sets how a value is made of a sample: `sample * scale + offset`.
+    /// Sets scale and offset: a value is `sample * scale + offset`.
     #[must_use]
     pub fn with_scale(mut self, scale: f64, offset: f64) -> Self {
         self.scale = Some(scale);
@@ -138,29 +137,29 @@ impl Band {
     }
 }
 
-/// How a COG is written.
+/// Options of a COG.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CogOptions {
-    /// How tiles are compressed.
+    /// The compression of tiles.
     pub compression: Compression,
-    /// What is done to samples before.
+    /// The predictor.
     pub predictor: Predictor,
     /// The side of a tile in pixels: a multiple of 16, up to 4096.
     pub tile: u32,
-    /// How many overviews there are.
+    /// The number of overviews.
     pub overviews: Overviews,
-    /// How they are made: any but cubic. Bilinear is the same as average.
+    /// The resampling of overviews: any but cubic. Bilinear is the same as average.
     pub resampling: Resampling,
-    /// The value of samples without data, if there is one. May be NaN.
+    /// The nodata value, if there is one. May be NaN.
     pub nodata: Option<f64>,
-    /// What is said of the bands, the first one first. Nothing is said of those that are not here.
+    /// The metadata of the bands, in order; bands past the end of the list have none.
     pub bands: Vec<Band>,
-    /// Whether least, greatest and mean value, standard deviation and share of valid samples of each band
-    /// are written. Those of complex samples never are.
+    /// Whether minimum, maximum, mean, standard deviation and percentage of valid samples of each band are
+    /// written. Complex samples have none.
     pub statistics: bool,
-    /// Whether tiles without data are left out of the file. Readers then see nodata, or 0 where there is no
-    /// nodata; some readers do not know such tiles.
+    /// Whether tiles without data are sparse: not stored in the file. Readers fill them with nodata, or 0
+    /// without a nodata value; some readers do not support them.
     pub sparse: bool,
 }
 
@@ -181,19 +180,19 @@ impl Default for CogOptions {
 }
 
 impl CogOptions {
-    /// Makes the usual options: DEFLATE, tiles of 512 x 512, overviews by average, statistics.
+    /// Returns the defaults: DEFLATE, tiles of 512 x 512, overviews by average, statistics.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how tiles are compressed.
+    /// Sets the compression of tiles.
     #[must_use]
     pub fn with_compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// Sets what is done to samples before they are compressed.
+    /// Sets the predictor.
     #[must_use]
     pub fn with_predictor(mut self, predictor: Predictor) -> Self {
         self.predictor = predictor;
@@ -207,7 +206,7 @@ impl CogOptions {
         self
     }
 
-    /// Sets how many overviews there are, and how they are made.
+    /// Sets the number of overviews, and their resampling.
     #[must_use]
     pub fn with_overviews(mut self, overviews: Overviews, resampling: Resampling) -> Self {
         self.overviews = overviews;
@@ -215,14 +214,14 @@ impl CogOptions {
         self
     }
 
-    /// Sets the value of samples without data.
+    /// Sets the nodata value.
     #[must_use]
     pub fn with_nodata(mut self, nodata: f64) -> Self {
         self.nodata = Some(nodata);
         self
     }
 
-    /// Sets what is said of the bands.
+    /// Sets the metadata of the bands.
     #[must_use]
     pub fn with_bands(mut self, bands: impl IntoIterator<Item = Band>) -> Self {
         self.bands = bands.into_iter().collect();
@@ -236,7 +235,7 @@ impl CogOptions {
         self
     }
 
-    /// Leaves tiles without data out of the file.
+    /// Makes tiles without data sparse.
     #[must_use]
     pub fn with_sparse(mut self) -> Self {
         self.sparse = true;

@@ -1,4 +1,4 @@
-//! What a COG is to be, checked and worked out before a pixel comes.
+//! The plan of a COG: its layout, checked and computed before any pixel is written.
 
 use super::options::{Band, CogOptions, Compression, Overviews, Predictor};
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
     raster::{DataType, Resampling, check_overview, tiff::Form},
 };
 
-/// Tiles of all levels and bands: what a reader can hold the places of.
+/// Tiles of all levels and bands: readers hold the offsets of all of them in memory.
 const MOST_TILES: u64 = 1 << 24;
 const MOST_SIDE: u32 = 4096;
 const MOST_BANDS: usize = 65_535;
 
-/// What is done to samples before they are compressed.
+/// The predictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     None,
@@ -21,7 +21,7 @@ pub(super) enum Filter {
 }
 
 impl Filter {
-    /// Returns TIFF's number of the predictor.
+    /// Returns TIFF's value of the predictor (tag 317).
     pub(super) fn tag(self) -> usize {
         match self {
             Self::None => 1,
@@ -41,8 +41,8 @@ impl From<Filter> for Predictor {
     }
 }
 
-/// A file that is to be written. Bands lie one after another (`PLANARCONFIG_SEPARATE`): one band is read
-/// without the bytes of the others, and the tiles of one place still lie side by side.
+/// The plan of a file. Its layout is planar (`PLANARCONFIG_SEPARATE`): one band is read without the bytes of the
+/// others, and the tiles of all bands at one position are still adjacent in the file.
 #[derive(Debug)]
 pub(super) struct CogPlan {
     pub(super) grid: GeoBox,
@@ -50,20 +50,20 @@ pub(super) struct CogPlan {
     pub(super) bands: usize,
     /// Pixels a side.
     pub(super) tile: usize,
-    /// Full resolution first, which is always there.
+    /// Full resolution first, which always exists.
     pub(super) levels: Vec<LevelPlan>,
     pub(super) form: Form,
     pub(super) compression: Compression,
-    /// What is usual for the samples.
+    /// The usual predictor of the data type.
     pub(super) usual: Filter,
-    /// What the user chose.
+    /// The predictor that the options fix; none if the first block decides.
     pub(super) chosen: Option<Filter>,
     pub(super) resampling: Resampling,
     pub(super) nodata: Option<f64>,
     pub(super) notes: Vec<Band>,
     pub(super) statistics: bool,
     pub(super) sparse: bool,
-    /// What all tiles take at most.
+    /// A bound of the compressed bytes of all tiles.
     pub(super) most_bytes: u64,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// Returns the tile of the next smaller level that shows the same place.
+    /// Returns the tile of the next smaller level that covers this one.
     pub(super) fn above(self) -> Self {
         Self {
             band: self.band,
@@ -103,7 +103,7 @@ impl LevelPlan {
         }
     }
 
-    /// Returns where a tile stands in the tables of this level.
+    /// Returns the index of a tile in the tables of this level.
     pub(super) fn slot(&self, tile: Tile) -> usize {
         (tile.band * self.rows + tile.row) * self.cols + tile.col
     }
@@ -127,6 +127,7 @@ impl CogPlan {
             (_, DataType::F32 | DataType::F64) => Filter::Float,
             _ => Filter::Horizontal,
         };
+        // None leaves the choice to the first block (`Work::choose`).
         let chosen = match options.predictor {
             Predictor::Auto if usual == Filter::None => Some(Filter::None),
             Predictor::Auto => None,
@@ -142,6 +143,7 @@ impl CogPlan {
         };
         let tile = options.tile;
         let mut levels = vec![LevelPlan::new(grid.size, tile)];
+        // After this number of halvings (rounded up) the longer side has one pixel.
         let most = u32::BITS - (grid.size.width.max(grid.size.height) - 1).leading_zeros();
         let count = match options.overviews {
             Overviews::None => 0,
@@ -178,7 +180,7 @@ impl CogPlan {
         }
         let tile_bytes = u64::from(tile) * u64::from(tile) * dtype.size() as u64;
         let most_bytes = tiles * most_coded(options.compression, tile_bytes);
-        // Room for the directories, which are far smaller.
+        // 64 bytes of tables for each tile, and 64 MiB for the directories, are far more than they take.
         let form = match most_bytes + 64 * tiles + (64 << 20) > u64::from(u32::MAX) {
             true => Form::Big,
             false => Form::Classic,
@@ -194,6 +196,7 @@ impl CogPlan {
             resampling: options.resampling,
             nodata: options.nodata.map(|nodata| dtype.rounded(nodata)),
             notes: options.bands.clone(),
+            // Complex values have no order, so no minimum and maximum.
             statistics: options.statistics && !is_complex,
             sparse: options.sparse,
             most_bytes,
@@ -212,10 +215,10 @@ impl CogPlan {
         self.levels.len() > 1
     }
 
-    /// Returns the slots of a level in the order in which tiles are written: by place, then by band.
+    /// Returns the slots of a level in the order in which tiles are written: by position, then by band.
     pub(super) fn slots(&self, level: LevelPlan) -> impl Iterator<Item = usize> {
         let (tiles, bands) = (level.tiles(), self.bands);
-        (0..tiles).flat_map(move |place| (0..bands).map(move |band| band * tiles + place))
+        (0..tiles).flat_map(move |tile| (0..bands).map(move |band| band * tiles + tile))
     }
 
     /// Returns the size of the part of a tile that lies inside its level.
@@ -231,11 +234,11 @@ impl CogPlan {
         }
     }
 
-    /// Returns the tiles of full resolution that a window is made of.
+    /// Returns the tiles of full resolution in a window.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if it is not made of whole tiles.
+    /// [`ErrorKind::InvalidInput`] if it is not aligned to tiles.
     pub(super) fn tiles_of(&self, window: &Window) -> Result<Vec<TileIndex>> {
         let size = self.grid.size;
         window.check_inside(size)?;
@@ -247,7 +250,7 @@ impl CogPlan {
             || !fits(window.row, window.height, size.height)
         {
             return Err(invalid(format!(
-                "window {window} is not made of whole tiles of {tile} x {tile} pixels"
+                "window {window} is not aligned to tiles of {tile} x {tile} pixels"
             )));
         }
         let range = |start: u32, length: u32| start / tile..(start + length).div_ceil(tile);
@@ -262,7 +265,7 @@ fn check(grid: &GeoBox, dtype: DataType, bands: usize, options: &CogOptions) -> 
     let size = grid.size;
     if size.width == 0 || size.height == 0 {
         return Err(invalid(format!(
-            "an image of {} x {} pixels",
+            "an image of {} x {} pixels, expected at least 1 x 1",
             size.width, size.height
         )));
     }
@@ -273,7 +276,7 @@ fn check(grid: &GeoBox, dtype: DataType, bands: usize, options: &CogOptions) -> 
     }
     if options.bands.len() > bands {
         return Err(invalid(format!(
-            "something is said of {} bands, and there are {bands}",
+            "options for {} bands, expected at most {bands}",
             options.bands.len()
         )));
     }
@@ -299,20 +302,22 @@ fn check(grid: &GeoBox, dtype: DataType, bands: usize, options: &CogOptions) -> 
     if let Some(nodata) = options.nodata
         && !dtype.holds(nodata)
     {
-        return Err(invalid(format!("nodata {nodata} is no {dtype}")));
+        return Err(invalid(format!(
+            "nodata {nodata} is not a value of {dtype}"
+        )));
     }
     for band in &options.bands {
         let numbers = [band.scale, band.offset];
         if !numbers.iter().flatten().all(|number| number.is_finite()) {
-            return Err(invalid("a scale or an offset that is not finite"));
+            return Err(invalid("a scale or an offset is not finite"));
         }
         let texts = [&band.name, &band.unit];
         if texts
             .into_iter()
             .flatten()
-            .any(|text| text.contains(unsaid))
+            .any(|text| text.contains(is_not_xml))
         {
-            return Err(invalid("a name or a unit with a control character in it"));
+            return Err(invalid("a name or a unit has a control character"));
         }
     }
     if let Some(crs) = &grid.crs
@@ -326,13 +331,13 @@ fn check(grid: &GeoBox, dtype: DataType, bands: usize, options: &CogOptions) -> 
     Ok(())
 }
 
-/// Returns true for characters that XML cannot hold, or changes.
-fn unsaid(c: char) -> bool {
+/// Returns true for characters that XML does not allow, or that a parser changes (line breaks).
+fn is_not_xml(c: char) -> bool {
     c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
-/// Returns what so many bytes take at most when they are compressed. LZW writes 12 bits for a byte that it
-/// has not seen before.
+/// Returns a bound of the compressed size of this number of bytes. LZW writes up to 12 bits for a byte; the
+/// others store blocks that do not compress, with a few bytes around them.
 fn most_coded(compression: Compression, bytes: u64) -> u64 {
     match compression {
         Compression::None => bytes,
@@ -439,7 +444,7 @@ mod tests {
         );
         assert_eq!(
             refuse(new().with_nodata(-40_000.0)),
-            "nodata -40000 is no int16"
+            "nodata -40000 is not a value of int16"
         );
         assert_eq!(
             refuse(new().with_compression(Compression::Zstd(23))),
@@ -451,7 +456,7 @@ mod tests {
         );
         assert_eq!(
             refuse(new().with_bands([Band::named("a"), Band::named("b")])),
-            "something is said of 2 bands, and there are 1"
+            "options for 2 bands, expected at most 1"
         );
     }
 }

@@ -1,7 +1,8 @@
-//! The work on pixels: tiles of full resolution are compressed as they come, and overviews grow from them.
+//! The work on pixels: tiles of full resolution are compressed as they are written, and overviews are computed
+//! from them.
 //!
-//! Whoever brings the last of the four children of an overview's tile compresses it and passes it on up. What
-//! a tile holds depends on its pixels alone, so it does not matter who that is.
+//! The thread that adds the last of the four children of an overview's tile compresses that tile and adds it to the
+//! next overview. A tile depends on its pixels only, so the result does not depend on which thread that is.
 
 use std::{
     collections::HashMap,
@@ -25,11 +26,11 @@ use crate::{
     raster::{Pixels, Sample, halved, with_type},
 };
 
-/// Rows of a tile that are compressed to see which filter is the better one, and of how many tiles.
+// Rows of a tile, and tiles, that are compressed with and without the predictor to compare the sizes.
 const TRIAL_ROWS: usize = 64;
 const TRIAL_TILES: usize = 4;
 
-/// A tile of full resolution, and where its pixels lie in a block.
+/// A tile of full resolution, and the position of its pixels in a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TileInBlock {
     pub(super) tile: Tile,
@@ -41,24 +42,24 @@ pub(super) struct TileInBlock {
 /// A tile of full resolution as the file stores it.
 #[derive(Debug)]
 pub(super) struct Coded {
-    /// None where the tile is left out.
+    /// None if the tile is sparse.
     pub(super) bytes: Option<Bytes>,
     pub(super) moments: Moments,
 }
 
 /// The work on pixels of one file, whatever their type.
 pub(super) trait Work: Send + Sync + fmt::Debug {
-    /// Returns true once it is chosen what is done to samples before they are compressed.
+    /// Returns true once the predictor is chosen.
     fn has_chosen(&self) -> bool;
-    /// Chooses it by some tiles of the first block.
+    /// Chooses the predictor by some tiles of the first block.
     fn choose(&self, block: &Pixels, places: &[TileInBlock]) -> Result<()>;
-    /// Compresses a tile, and the tiles of overviews that it is the last part of.
+    /// Compresses a tile, and the tiles of overviews that it completes.
     fn tile(&self, block: &Pixels, place: TileInBlock) -> Result<Coded>;
-    /// Returns what was chosen.
+    /// Returns the chosen predictor.
     fn filter(&self) -> Filter;
     /// Takes compressed tiles of an overview, counted from 0.
     fn take(&self, overview: usize, slots: &[usize]) -> Result<Vec<Option<Bytes>>>;
-    /// Returns the bytes that went to a temporary file.
+    /// Returns the bytes spilled to a temporary file.
     fn spilled(&self) -> u64;
 }
 
@@ -70,14 +71,14 @@ pub(super) fn work(plan: &Arc<CogPlan>, kept: TileStore, gauge: &Arc<Gauge>) -> 
 struct Pyramid<T> {
     plan: Arc<CogPlan>,
     filter: OnceLock<Filter>,
-    /// Of each overview the tiles of which not all parts are there, by their slot.
+    /// For each overview, its unfinished tiles by slot.
     growing: Vec<Mutex<HashMap<usize, Growing<T>>>>,
     kept: TileStore,
     coders: Mutex<Vec<Coder>>,
     gauge: Arc<Gauge>,
 }
 
-/// A tile of an overview: top left, top right, bottom left, bottom right.
+/// An unfinished tile of an overview, in quarters: top left, top right, bottom left, bottom right.
 struct Growing<T> {
     parts: [Option<Array3<T>>; 4],
     missing: usize,
@@ -104,7 +105,7 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
         }
     }
 
-    /// Runs what compresses, in memory that is kept for the next one.
+    /// Runs `work` with a coder of the pool, whose buffers are reused.
     fn with_coder<R>(&self, work: impl FnOnce(&mut Coder) -> Result<R>) -> Result<R> {
         let lock = || self.coders.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = lock().pop();
@@ -134,7 +135,7 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
         Ok(block.slice_move(s![place.y..bottom, place.x..right]))
     }
 
-    /// Compresses the pixels of a tile; none if it is left out.
+    /// Compresses the pixels of a tile; none if it is sparse.
     fn encode(&self, pixels: ArrayView2<'_, T>) -> Result<Option<Vec<u8>>> {
         if self.plan.sparse && self.is_empty(pixels) {
             return Ok(None);
@@ -143,8 +144,8 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
         self.with_coder(|coder| coder.encode(pixels, side, side, filter).map(Some))
     }
 
-    /// Returns true if readers would see the same pixels without the tile. What is compared is the bytes:
-    /// a zero may have a sign.
+    /// Returns true if the tile can be sparse: readers fill the same pixels. Bytes are compared and not
+    /// values, because -0.0 equals 0.0.
     fn is_empty(&self, pixels: ArrayView2<'_, T>) -> bool {
         let nodata = self.plan.nodata.unwrap_or(0.0);
         if nodata.is_nan() {
@@ -159,7 +160,7 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
         })
     }
 
-    /// Brings a tile to the overview above it, counted from 0, and what is complete with it further up.
+    /// Adds a tile to the overview above it, counted from 0, and the tiles it completes to the next ones.
     fn grow(&self, overview: usize, tile: Tile, pixels: ArrayView2<'_, T>) -> Result<()> {
         let plan = &self.plan;
         let levels = (plan.levels.get(overview), plan.levels.get(overview + 1));
@@ -186,9 +187,10 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
                 _ => None,
             }
         };
+        // The lock is released here: only one thread gets the complete tile, and works on it alone.
         let Some(whole) = whole else { return Ok(()) };
         let pixels = self.join(whole, plan.inside(level, tile));
-        // Threads that have nothing to do take one of the two: at the end of a file there is little else.
+        // An idle thread can take one of the two: at the end of a file only overviews are left to compute.
         let (kept, grown) = rayon::join(
             || match self.encode(pixels.view())? {
                 Some(bytes) => self.kept.keep(overview, slot, bytes),
@@ -199,7 +201,7 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
         kept.and(grown)
     }
 
-    /// Puts the parts of a tile together.
+    /// Joins the quarters of a tile.
     fn join(&self, tile: Growing<T>, size: Size) -> Array2<T> {
         let shape = (size.height as usize, size.width as usize);
         let mut pixels = Array2::from_elem(shape, T::of_number(0.0));
@@ -241,7 +243,7 @@ impl<T: Sample + Send + Sync + 'static> Work for Pyramid<T> {
         let add = |a: [usize; 2], b: [usize; 2]| Ok([a[0] + b[0], a[1] + b[1]]);
         let lengths = places.par_iter().map(lengths);
         let [with, without] = lengths.try_reduce(|| [0; 2], add)?;
-        // A hundredth is no reason to leave what is usual.
+        // The usual predictor stays unless it costs more than 1 %: the sample is small.
         let filter = match without + without / 100 < with {
             true => Filter::None,
             false => self.plan.usual,

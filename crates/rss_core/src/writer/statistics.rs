@@ -1,4 +1,4 @@
-//! What the samples of a band are like, summed tile by tile.
+//! Statistics of a band's samples, summed tile by tile.
 
 use std::borrow::Cow;
 
@@ -6,35 +6,35 @@ use ndarray::ArrayView2;
 
 use crate::raster::Sample;
 
-/// Sums run side by side: one alone waits for itself at each sample.
+/// Independent sums: with one, each addition would wait for the one before it.
 const LANES: usize = 8;
 
-/// What the valid samples of a band are like.
+/// Statistics of the valid samples of a band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BandStatistics {
-    /// The least sample.
+    /// The minimum.
     pub min: f64,
-    /// The greatest sample.
+    /// The maximum.
     pub max: f64,
     /// The mean.
     pub mean: f64,
-    /// The standard deviation, of all samples and not of a share of them.
+    /// The standard deviation of the population: the divisor is the number of valid samples.
     pub stddev: f64,
-    /// How many samples are valid: finite numbers, and not nodata.
+    /// The number of valid samples: finite, and not nodata.
     pub valid: u64,
-    /// How many samples there are.
+    /// The number of all samples.
     pub samples: u64,
 }
 
 impl BandStatistics {
-    /// Returns the share of samples that are valid, in percent.
+    /// Returns the percentage of valid samples.
     pub fn valid_percent(&self) -> f64 {
         100.0 * self.valid as f64 / self.samples.max(1) as f64
     }
 }
 
-/// Sums from which statistics are made; those of parts can be put together.
+/// Moments of samples, from which statistics are computed; those of parts can be merged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
     samples: u64,
@@ -46,7 +46,8 @@ pub(super) struct Moments {
     squares: f64,
 }
 
-/// Sums by lane, of distances from a number that all lanes share.
+/// Sums by lane, of distances from one value. Sums of squares of the values themselves would lose the digits
+/// of a small variance around a large mean.
 struct Lanes {
     valid: [f64; LANES],
     sum: [f64; LANES],
@@ -70,7 +71,7 @@ impl Lanes {
         }
     }
 
-    /// Adds a number to each lane. Nothing branches here, so that lanes are added to side by side.
+    /// Adds a value to each lane. Without branches, so that the compiler vectorises it.
     #[inline]
     fn add(&mut self, numbers: [f64; LANES]) {
         for (lane, number) in numbers.into_iter().enumerate() {
@@ -87,7 +88,7 @@ impl Lanes {
         }
     }
 
-    /// Adds what is less than a number for each lane.
+    /// Adds the last values, fewer than lanes; the other lanes get NaN, which is not valid.
     fn add_rest(&mut self, rest: impl Iterator<Item = f64>) {
         let mut numbers = [f64::NAN; LANES];
         numbers
@@ -111,6 +112,7 @@ impl Moments {
                 ..Self::default()
             };
         };
+        // The first valid sample is near the others, so distances from it are small.
         let mut lanes = Lanes::new(nodata, start);
         for row in samples.rows() {
             let row = row
@@ -128,7 +130,7 @@ impl Moments {
         let mean = sum / valid;
         Self {
             samples: all,
-            // A whole number, of one tile.
+            // An exact integer: a tile has far fewer samples than 2^53.
             valid: valid as u64,
             min: lanes.min.into_iter().fold(f64::INFINITY, f64::min),
             max: lanes.max.into_iter().fold(f64::NEG_INFINITY, f64::max),
@@ -137,9 +139,8 @@ impl Moments {
         }
     }
 
-    /// Adds those of another part, as
-    /// [Chan, Golub and LeVeque](https://en.wikipedia.org/wiki/Algorithms_for_calculating_variance#Parallel_algorithm)
-    /// do.
+    /// Merges the moments of another part, by the algorithm of
+    /// [Chan, Golub and LeVeque](https://en.wikipedia.org/wiki/Algorithms_for_calculating_variance#Parallel_algorithm).
     pub(super) fn merge(&mut self, other: &Self) {
         let samples = self.samples + other.samples;
         match (self.valid, other.valid) {
@@ -158,7 +159,7 @@ impl Moments {
         self.samples = samples;
     }
 
-    /// Returns the statistics; none where no sample is valid.
+    /// Returns the statistics; none if no sample is valid.
     pub(super) fn statistics(&self) -> Option<BandStatistics> {
         (self.valid > 0).then(|| BandStatistics {
             min: self.min,
@@ -199,9 +200,9 @@ mod tests {
         for part in [s![..10, ..], s![10.., ..13], s![10.., 13..]] {
             parts.merge(&Moments::of(samples.slice(part), Some(-999.0)));
         }
-        // Not in one piece: another way through the samples.
-        let turned = Moments::of(samples.t(), Some(-999.0));
-        for found in [whole, parts, turned] {
+        // Transposed, and so not contiguous: another path through the samples.
+        let transposed = Moments::of(samples.t(), Some(-999.0));
+        for found in [whole, parts, transposed] {
             let found = found.statistics().unwrap();
             assert_eq!(found.valid, valid.len() as u64);
             assert_eq!(found.samples, 37 * 29);

@@ -1,4 +1,4 @@
-//! Compressed tiles of overviews, kept until those of full resolution are written: in memory up to a bound,
+//! Compressed tiles of overviews, stored until those of full resolution are written: in memory up to a bound,
 //! then in a temporary file.
 
 use std::{
@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use crate::{error::Result, raster};
 
-/// Bytes that a write holds, now and at most.
+/// Bytes that a write has in memory, current and peak.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     now: AtomicU64,
@@ -43,12 +43,12 @@ impl Gauge {
     }
 }
 
-/// The tiles that are kept.
+/// The store of compressed tiles.
 #[derive(Debug)]
 pub(super) struct TileStore {
     tiles: Mutex<Tiles>,
     most_bytes: u64,
-    /// Where a temporary file is made; none is the system's place for them.
+    /// The folder of the temporary file; none is the system's.
     folder: Option<PathBuf>,
     gauge: Arc<Gauge>,
 }
@@ -59,13 +59,13 @@ struct Tiles {
     levels: Vec<Vec<Tile>>,
     bytes: u64,
     file: Option<File>,
-    /// Where the file ends.
+    /// The end of the file.
     end: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 enum Tile {
-    /// Not there yet, or not stored.
+    /// Not finished yet, or sparse.
     #[default]
     None,
     Memory(Bytes),
@@ -76,7 +76,7 @@ enum Tile {
 }
 
 impl TileStore {
-    /// Makes room for so many tiles of each level.
+    /// Returns a store for this number of tiles of each overview.
     pub(super) fn new(
         tiles: impl IntoIterator<Item = usize>,
         most_bytes: u64,
@@ -97,7 +97,7 @@ impl TileStore {
         }
     }
 
-    /// Keeps a tile of an overview, counted from 0.
+    /// Stores a tile of an overview, counted from 0.
     pub(super) fn keep(&self, overview: usize, slot: usize, bytes: Vec<u8>) -> Result<()> {
         let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let tile = if tiles.bytes + bytes.len() as u64 <= self.most_bytes {
@@ -107,9 +107,9 @@ impl TileStore {
         } else {
             self.spill(&mut tiles, &bytes).map_err(raster::io_error)?
         };
-        let place = tiles.levels.get_mut(overview);
-        if let Some(place) = place.and_then(|level| level.get_mut(slot)) {
-            *place = tile;
+        let level = tiles.levels.get_mut(overview);
+        if let Some(stored) = level.and_then(|level| level.get_mut(slot)) {
+            *stored = tile;
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ impl TileStore {
         let at = tiles.end;
         let file = match &mut tiles.file {
             Some(file) => file,
-            // It has no name, so that it goes with its last handle.
+            // It has no name, so that the system removes it with its last handle, also after a crash.
             none => none.insert(match &self.folder {
                 Some(folder) => tempfile::tempfile_in(folder)?,
                 None => tempfile::tempfile()?,
@@ -133,13 +133,13 @@ impl TileStore {
         })
     }
 
-    /// Takes tiles out, in the order of the slots; none where a tile is not stored.
+    /// Takes tiles out, in the order of `slots`; none for a sparse tile.
     pub(super) fn take(&self, overview: usize, slots: &[usize]) -> Result<Vec<Option<Bytes>>> {
         let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let take = |&slot: &usize| {
-            let place = tiles.levels.get_mut(overview);
-            let place = place.and_then(|level| level.get_mut(slot));
-            match place.map(std::mem::take).unwrap_or_default() {
+            let level = tiles.levels.get_mut(overview);
+            let stored = level.and_then(|level| level.get_mut(slot));
+            match stored.map(std::mem::take).unwrap_or_default() {
                 Tile::None => Ok(None),
                 Tile::Memory(bytes) => {
                     tiles.bytes -= bytes.len() as u64;
@@ -160,7 +160,7 @@ impl TileStore {
         taken.map_err(raster::io_error)
     }
 
-    /// Returns the bytes that went to the temporary file.
+    /// Returns the bytes spilled to the temporary file.
     pub(super) fn spilled(&self) -> u64 {
         self.tiles
             .lock()
@@ -192,7 +192,7 @@ mod tests {
         ];
         assert_eq!(taken, expected);
         assert_eq!(kept.take(1, &[0]).unwrap(), [Some(vec![3; 7].into())]);
-        // They are gone.
+        // Each tile can be taken once.
         assert_eq!(kept.take(1, &[0]).unwrap(), [None]);
     }
 }

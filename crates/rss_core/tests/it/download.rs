@@ -290,17 +290,17 @@ async fn a_file_that_is_not_what_its_item_states_is_refused() {
     for (asset, message) in [
         (
             json!({"file:size": 1001}),
-            Some("1000 bytes, its item says 1001"),
+            Some("1000 bytes, its item states 1001"),
         ),
         (
             json!({"file:checksum": wrong}),
-            Some("another checksum than its item states"),
+            Some("its SHA-256 is not the one its item states"),
         ),
         (json!({"file:checksum": digest, "file:size": 1000}), None),
         // Cached by now: the statement still counts.
         (
             json!({"file:checksum": wrong}),
-            Some("another checksum than its item states"),
+            Some("its SHA-256 is not the one its item states"),
         ),
     ] {
         let mut asset = asset;
@@ -333,7 +333,7 @@ async fn a_page_of_html_is_no_image() {
     assert_eq!(err.kind(), ErrorKind::Corrupt);
     assert_eq!(
         err.message(),
-        "a page of HTML, expected a part of a file, after 4 attempts"
+        "an HTML page, expected a byte range, after 4 attempts"
     );
     assert_nothing_left(stage.cache.path());
 }

@@ -414,7 +414,7 @@ fn a_crop_outside_the_file_is_one_clear_error_and_leaves_nothing() {
     let stage = Stage::new();
     let err = crop(&stage, Crop::new([0.0, 0.0, 10.0, 10.0], None).unwrap()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::InvalidInput);
-    assert!(err.message().contains("lies outside the file"), "{err}");
+    assert!(err.message().contains("is outside the file"), "{err}");
     let err = crop(&stage, Crop::new([0.0, 0.0, 1.0, 1.0], Some(1)).unwrap()).unwrap_err();
     assert!(err.message().contains("EPSG:1 is not known"), "{err}");
     assert_no_data(stage.cache.path());

@@ -33,17 +33,17 @@ const ERRORS: [(&str, &str, &str); 15] = [
     ),
     (
         "search/earthsearch_not_found",
-        "the server answered `NotFound: Not Found`",
+        "the server responded with `NotFound: Not Found`",
         "the server's own error",
     ),
     (
         "search/dea_query_refused",
-        "the server answered `Bad Request: The Query extension is no longer supported",
+        "the server responded with `Bad Request: The Query extension is no longer supported",
         "the server's own error",
     ),
     (
         "earthsearch__get_v1_collections_foo",
-        "the server answered `NotFound: Not Found`",
+        "the server responded with `NotFound: Not Found`",
         "the server's own error",
     ),
     (
@@ -78,7 +78,7 @@ const ERRORS: [(&str, &str, &str); 15] = [
     ),
     (
         "dea__constructed_error_query_extension",
-        "the server answered `Bad Request: The Query extension is no longer supported",
+        "the server responded with `Bad Request: The Query extension is no longer supported",
         "the server's own error",
     ),
     (
@@ -88,7 +88,7 @@ const ERRORS: [(&str, &str, &str); 15] = [
     ),
     (
         "other__doc_rustac__not-a-collection",
-        "the server answered `NotFoundError: No collection with id 'not-a-collection' found!`",
+        "the server responded with `NotFoundError: No collection with id 'not-a-collection' found!`",
         "the server's own error",
     ),
     (

@@ -247,7 +247,7 @@ fn a_path_outlives_its_session_as_an_error() {
     assert_eq!(block(&dataset, [0, 0, 8, 8]), truth);
     drop(dataset);
     let err = Dataset::open(&path).unwrap_err().to_string();
-    assert!(err.contains("is gone: keep it while"), "{err}");
+    assert!(err.contains("was dropped: keep it while"), "{err}");
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! Cuts shapes at longitude 180, as [RFC 7946 section
-//! 3.1.9](https://www.rfc-editor.org/rfc/rfc7946#section-3.1.9) asks.
+//! Splits shapes at longitude 180, as [RFC 7946 section
+//! 3.1.9](https://www.rfc-editor.org/rfc/rfc7946#section-3.1.9) requires.
 //!
-//! A shape that crosses the antimeridian is first written with longitudes beyond 180, in one
-//! piece; cutting gives pieces that all lie within -180 to 180.
+//! A shape that crosses the antimeridian is first unwrapped: written with longitudes beyond 180, in one piece. The
+//! split returns pieces that all lie within -180 to 180.
 
 use ::geo::{Coord, LineString, MultiPolygon, Polygon};
 
-/// Returns the same area in polygons that all lie within longitudes -180 to 180. Longitudes from
-/// -540 to 540 are understood; a polygon that needs no cut is returned as it is.
+/// Returns the same area as polygons that all lie within longitudes -180 to 180. Longitudes from -540 to 540 are
+/// accepted; a polygon that needs no split is returned unchanged.
 pub fn split(shape: &MultiPolygon<f64>) -> MultiPolygon<f64> {
     let mut pieces = Vec::new();
     for polygon in shape {
@@ -16,15 +16,15 @@ pub fn split(shape: &MultiPolygon<f64>) -> MultiPolygon<f64> {
             pieces.push(polygon.clone());
             continue;
         }
-        for turn in [-360.0, 0.0, 360.0] {
-            pieces.extend(clip(polygon, turn - 180.0, turn + 180.0, turn));
+        for shift in [-360.0, 0.0, 360.0] {
+            pieces.extend(clip(polygon, shift - 180.0, shift + 180.0, shift));
         }
     }
     MultiPolygon::new(pieces)
 }
 
-/// Returns the polygons with no side of 180 degrees or more: a ring that jumps from 179 to -179
-/// goes on to 181. A side of 360 degrees is left as it is.
+/// Unwraps polygons so that no side is 180 degrees or longer: a ring that jumps from 179 to -179 continues at
+/// 181. A side of 360 degrees is left unchanged.
 pub fn unwrap(shape: &MultiPolygon<f64>) -> MultiPolygon<f64> {
     shape
         .iter()
@@ -41,21 +41,21 @@ pub fn unwrap(shape: &MultiPolygon<f64>) -> MultiPolygon<f64> {
         .collect()
 }
 
-/// Unwraps one ring, starting near the longitude `from`. A ring that does not close so (it goes
-/// round a pole) is left as it is.
+/// Unwraps one ring, starting near the longitude `from`. A ring that is not closed after that (it encloses a
+/// pole) is left unchanged.
 fn unwrap_ring(ring: &LineString<f64>, from: Option<f64>) -> LineString<f64> {
     let mut before = from;
-    let mut turn = 0.0;
+    let mut shift = 0.0;
     let mut unwrapped = Vec::with_capacity(ring.0.len());
     for coord in ring.coords() {
-        // A side from -180 to 180 is the edge of a map of the world.
+        // A side from -180 to 180 is the edge of a global map, not a jump.
         if let Some(before) = before
             && (180.0..360.0).contains(&(coord.x - before).abs())
         {
-            turn += if coord.x < before { 360.0 } else { -360.0 };
+            shift += if coord.x < before { 360.0 } else { -360.0 };
         }
         unwrapped.push(Coord {
-            x: coord.x + turn,
+            x: coord.x + shift,
             y: coord.y,
         });
         before = Some(coord.x);
@@ -66,16 +66,17 @@ fn unwrap_ring(ring: &LineString<f64>, from: Option<f64>) -> LineString<f64> {
     }
 }
 
-/// Returns the part of a polygon between two longitudes, moved by `-turn` degrees.
-fn clip(polygon: &Polygon<f64>, west: f64, east: f64, turn: f64) -> Option<Polygon<f64>> {
+/// Returns the part of a polygon between two longitudes, shifted by `-shift` degrees.
+fn clip(polygon: &Polygon<f64>, west: f64, east: f64, shift: f64) -> Option<Polygon<f64>> {
     let part = |ring: &LineString<f64>| -> Option<LineString<f64>> {
         let mut points: Vec<Coord<f64>> = ring.coords().copied().collect();
         points.pop();
-        let points = keep(&points, |x| x - west, west);
-        let mut points = keep(&points, |x| east - x, east);
+        let points = clip_line(&points, |x| x - west, west);
+        let mut points = clip_line(&points, |x| east - x, east);
         for point in &mut points {
-            point.x = (point.x - turn).clamp(-180.0, 180.0);
+            point.x = (point.x - shift).clamp(-180.0, 180.0);
         }
+        // A shape that only touches the clip line leaves a sliver without area, which is dropped.
         let wide = points
             .iter()
             .any(|a| points.iter().any(|b| (a.x - b.x).abs() > 1e-9));
@@ -87,29 +88,29 @@ fn clip(polygon: &Polygon<f64>, west: f64, east: f64, turn: f64) -> Option<Polyg
     Some(Polygon::new(exterior, interiors))
 }
 
-/// Keeps the side of a ring where `inside` of the longitude is not negative (Sutherland and
-/// Hodgman's clip by one line).
-fn keep(ring: &[Coord<f64>], inside: impl Fn(f64) -> f64, line: f64) -> Vec<Coord<f64>> {
-    let mut kept = Vec::with_capacity(ring.len() + 2);
+/// Clips a ring by one line (Sutherland and Hodgman): the part remains where `inside` of the longitude is not
+/// negative.
+fn clip_line(ring: &[Coord<f64>], inside: impl Fn(f64) -> f64, line: f64) -> Vec<Coord<f64>> {
+    let mut clipped = Vec::with_capacity(ring.len() + 2);
     let mut before = match ring.last() {
         Some(last) => *last,
-        None => return kept,
+        None => return clipped,
     };
     for &point in ring {
         let (a, b) = (inside(before.x), inside(point.x));
         if (a < 0.0) != (b < 0.0) {
             let along = a / (a - b);
-            kept.push(Coord {
+            clipped.push(Coord {
                 x: line,
                 y: before.y + (point.y - before.y) * along,
             });
         }
         if b >= 0.0 {
-            kept.push(point);
+            clipped.push(point);
         }
         before = point;
     }
-    kept
+    clipped
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! A box on the globe, in degrees.
+//! A bounding box in degrees.
 
 use std::{fmt, str::FromStr};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A longitude and latitude box in degrees (WGS 84, CRS84 axis order).
+/// A bounding box of longitudes and latitudes in degrees (WGS 84, CRS84 axis order).
 ///
-/// `west` may be larger than `east`: the box then crosses the antimeridian, as in
+/// `west` may be larger than `east`: the bbox then crosses the antimeridian, as in
 /// [RFC 7946 section 5.2](https://www.rfc-editor.org/rfc/rfc7946#section-5.2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bbox {
@@ -17,7 +17,7 @@ pub struct Bbox {
 }
 
 impl Bbox {
-    /// Makes a box from its edges in degrees.
+    /// Creates a bbox from its edges in degrees.
     ///
     /// ```
     /// use rss_raster::Bbox;
@@ -83,12 +83,12 @@ impl Bbox {
         [self.west, self.south, self.east, self.north]
     }
 
-    /// Returns true if the box crosses longitude 180.
+    /// Returns true if the bbox crosses longitude 180.
     pub fn crosses_antimeridian(&self) -> bool {
         self.west > self.east
     }
 
-    /// Returns the one or two boxes, none of which crosses the antimeridian, that cover this one.
+    /// Returns one or two bboxes that cover this one, none of which crosses the antimeridian.
     pub fn split(&self) -> Vec<Self> {
         if self.crosses_antimeridian() {
             vec![
@@ -106,7 +106,7 @@ impl Bbox {
         }
     }
 
-    /// Returns true if the two boxes share a point.
+    /// Returns true if the two bboxes share a point.
     pub fn intersects(&self, other: &Self) -> bool {
         self.split().iter().any(|a| {
             other.split().iter().any(|b| {

@@ -1,18 +1,18 @@
-//! A box that a file is cut to.
+//! A bounding box in CRS units that a file is cropped to.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A box to cut a file to, in the units of its CRS.
+/// A bounding box to crop a file to, in the units of a CRS.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crop {
-    /// The edges: least x, least y, greatest x, greatest y.
+    /// The edges: xmin, ymin, xmax, ymax.
     pub bounds: [f64; 4],
     /// The CRS of the edges as an EPSG code; none is the CRS of the file.
     pub epsg: Option<u32>,
 }
 
 impl Crop {
-    /// Makes a crop from its edges: least x, least y, greatest x, greatest y.
+    /// Creates a crop from its edges: xmin, ymin, xmax, ymax.
     ///
     /// ```
     /// use rss_raster::Crop;
@@ -24,15 +24,15 @@ impl Crop {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if an edge is no number or the box is empty.
+    /// [`ErrorKind::InvalidInput`] if an edge is not finite or the bounding box is empty.
     pub fn new(bounds: [f64; 4], epsg: Option<u32>) -> Result<Self> {
         let [left, bottom, right, top] = bounds;
         if !bounds.iter().all(|edge| edge.is_finite()) || left >= right || bottom >= top {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "crop {left},{bottom},{right},{top} is empty; the order is least x, least y, \
-                     greatest x, greatest y"
+                    "crop {left},{bottom},{right},{top} is empty; the order is xmin, ymin, \
+                     xmax, ymax"
                 ),
             ));
         }

@@ -10,43 +10,41 @@ use crate::error::{Error, ErrorKind, Result};
 pub enum Crs {
     /// A code of the [EPSG dataset](https://epsg.org).
     Epsg(u32),
-    /// Well-known text, as GDAL or the COG reader gives it.
+    /// Well-known text (WKT), as GDAL or the COG reader returns it.
     Wkt(String),
 }
 
 impl Crs {
-    /// Returns the UTM zone of WGS 84 that the middle of a box lies in: EPSG:326zz north of the
-    /// equator, EPSG:327zz south of it. Zones are six degrees wide everywhere: the wider ones of
-    /// Norway and Svalbard are not known here.
+    /// Returns the WGS 84 UTM zone of the centre of a bbox: EPSG:326zz north of the equator, EPSG:327zz south of it.
+    /// All zones are taken to be six degrees wide: the exceptions of Norway and Svalbard are not applied.
     ///
     /// ```
     /// use rss_raster::Crs;
     ///
     /// assert_eq!(Crs::utm_of(&"152,-28,153,-27".parse()?)?, Crs::Epsg(32756));
-    /// // Across the antimeridian the middle is the short way round.
+    /// // The centre of a bbox across the antimeridian is near 180, not near 0.
     /// assert_eq!(Crs::utm_of(&"177,16,-179,19".parse()?)?, Crs::Epsg(32660));
     /// # Ok::<_, rss_raster::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the middle lies north of 84 or south of -80 degrees, where UTM
-    /// ends.
+    /// [`ErrorKind::InvalidInput`] if the centre lies north of 84 or south of -80 degrees, where UTM ends.
     pub fn utm_of(bbox: &Bbox) -> Result<Self> {
         let [west, south, east, north] = bbox.edges();
         let lat = (south + north) / 2.0;
         if !(-80.0..=84.0).contains(&lat) {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                format!("bbox {bbox} has its middle at latitude {lat}; UTM goes from -80 to 84"),
+                format!("bbox {bbox} has its centre at latitude {lat}; UTM covers -80 to 84"),
             ));
         }
-        let turn = if bbox.crosses_antimeridian() {
+        let wrap = if bbox.crosses_antimeridian() {
             360.0
         } else {
             0.0
         };
-        let lon = (west + east + turn) / 2.0;
+        let lon = (west + east + wrap) / 2.0;
         let zone = ((lon + 180.0) / 6.0).floor().rem_euclid(60.0);
         #[expect(clippy::cast_possible_truncation, reason = "from 0 to 59")]
         let zone = UtmZone {
@@ -56,7 +54,7 @@ impl Crs {
         Ok(Self::Epsg(zone.epsg()))
     }
 
-    /// Returns the EPSG code, if this CRS is named by one.
+    /// Returns the EPSG code, if this CRS is identified by one.
     pub fn epsg(&self) -> Option<u32> {
         match self {
             Self::Epsg(code) => Some(*code),

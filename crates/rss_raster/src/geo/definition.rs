@@ -1,23 +1,22 @@
-//! What an EPSG code says, as far as it can be followed without grids of shifts.
+//! PROJ strings of EPSG codes, as far as they can be evaluated without grid shift files.
 //!
-//! The crate `crs-definitions` holds one PROJ string for each code of an older EPSG dataset. Some of
-//! them are wrong, and some want files; those are refused here, since a pixel in the wrong place is
-//! worse than none.
+//! The crate `crs-definitions` holds one PROJ string for each code of an older EPSG dataset. Some of them are wrong,
+//! and some need grid shift files; those are refused here: an error is better than misplaced pixels.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How a CRS is made from degrees of WGS 84.
+/// The conversion between degrees of WGS 84 and a CRS.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Definition {
     /// The PROJ string.
     pub(super) text: &'static str,
-    /// True if the datum lies away from WGS 84, and the string says how far.
+    /// True if the datum differs from WGS 84, by a shift that the string states.
     pub(super) shifted: bool,
 }
 
 impl super::Crs {
-    /// Returns true if its coordinates are degrees, false if they are not; none where the CRS is not
-    /// known here by its code.
+    /// Returns true if the coordinates are degrees, false if they are not; none if the CRS has no EPSG code, or
+    /// one that is unknown here.
     pub fn is_geographic(&self) -> Option<bool> {
         let code = self.epsg()?;
         let text = proj_string(code)?;
@@ -27,8 +26,7 @@ impl super::Crs {
         )
     }
 
-    /// Returns the CRS as well-known text, with its EPSG code in it; none where the code is not known
-    /// here.
+    /// Returns the CRS as well-known text that includes its EPSG code; none if the code is unknown here.
     #[cfg(feature = "wkt")]
     pub fn to_wkt(&self) -> Option<&str> {
         match self {
@@ -42,7 +40,7 @@ impl super::Crs {
 }
 
 impl Definition {
-    /// Returns what a code means.
+    /// Returns the definition of an EPSG code.
     ///
     /// # Errors
     ///
@@ -51,17 +49,17 @@ impl Definition {
         let refuse = |why: &str| {
             Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("EPSG:{code} cannot be turned into degrees: {why}"),
+                format!("EPSG:{code} cannot be converted to degrees: {why}"),
             ))
         };
         let Some(text) = proj_string(code) else {
-            return refuse("the code is not known");
+            return refuse("the code is unknown");
         };
         if REFUSED
             .iter()
             .any(|&(first, last)| (first..=last).contains(&code))
         {
-            return refuse("its definition is not sure to ten metres");
+            return refuse("its definition may be off by more than 10 m");
         }
         let value = |name: &str| {
             text.split_ascii_whitespace()
@@ -69,9 +67,11 @@ impl Definition {
                 .find_map(|(key, value)| (key == name).then_some(value))
         };
         match value("proj") {
-            None | Some("geocent") => return refuse("it is no map"),
+            None | Some("geocent") => {
+                return refuse("it is neither geographic nor a map projection");
+            }
             Some("longlat") if value("pm").is_some() => {
-                return refuse("its longitudes do not start at Greenwich");
+                return refuse("its prime meridian is not Greenwich");
             }
             _ => {}
         }
@@ -83,14 +83,14 @@ impl Definition {
         ) {
             (Some("@null"), ..) => false,
             (Some(_), ..) | (None, None, Some("NAD27"), _) => {
-                return refuse("its datum wants a grid of shifts, and none is read");
+                return refuse("its datum needs a grid shift file, which is not supported");
             }
             (None, Some(shift), ..) => !shift.split(',').all(|part| part == "0"),
             (None, None, Some("WGS84" | "NAD83"), _) => false,
             (None, None, Some(datum), _) if SHIFTED.contains(&datum) => true,
-            // What is measured on these two lies within metres of WGS 84.
+            // A string without a datum on these ellipsoids is a modern datum, within metres of WGS 84.
             (None, None, None, Some("GRS80" | "WGS84")) => false,
-            _ => return refuse("how far its datum lies from WGS 84 is not known"),
+            _ => return refuse("its datum shift to WGS 84 is unknown"),
         };
         Ok(Self { text, shifted })
     }
@@ -103,7 +103,7 @@ fn proj_string(code: u32) -> Option<&'static str> {
         .or_else(|| Some(crs_definitions::from_code(u16::try_from(code).ok()?)?.proj4))
 }
 
-/// Codes that the crate is too old for.
+/// Codes that are newer than the crate's EPSG dataset.
 const ADDED: [(u32, &str); 2] = [
     // GDA2020 / Australian Albers.
     (
@@ -114,7 +114,7 @@ const ADDED: [(u32, &str); 2] = [
     (9518, "+proj=longlat +datum=WGS84 +no_defs"),
 ];
 
-/// Datums of which `proj4rs` knows the shift as numbers.
+/// Datums whose shift to WGS 84 `proj4rs` has as parameters, without a grid.
 const SHIFTED: [&str; 7] = [
     "GGRS87",
     "OSGB36",
@@ -125,11 +125,11 @@ const SHIFTED: [&str; 7] = [
     "potsdam",
 ];
 
-/// First and last of runs of codes that must not be used, though they have a definition: at one or
-/// more of three points in the code's area of use it lies more than 10 m from what PROJ 9.1.1 gives
+/// Ranges (first and last) of codes that are refused, though they have a definition: at one or more of three points
+/// in the code's area of use it differs by more than 10 m from the result of PROJ 9.1.1
 /// (`gdaltransform -s_srs EPSG:4326`), because EPSG has changed it, because it is wrong (the lat_0 of
-/// 4855 to 4880, the feet of 26814 to 26846), or because a shift by seven numbers is too coarse.
-/// Codes without a point are here too. A run holds no code that may be used.
+/// 4855 to 4880, the feet of 26814 to 26846), or because a Helmert shift is too coarse. Codes for which no point could
+/// be compared are here too. A range holds no code that could be accepted.
 #[rustfmt::skip]
 const REFUSED: &[(u32, u32)] = &[
     (2003, 2003), (2006, 2006), (2040, 2040), (2042, 2042), (2044, 2045), (2059, 2065),

@@ -1,7 +1,7 @@
-//! Where a grid of pixels lies on the globe: its footprint in degrees, and the pixels of a place.
+//! The footprint of a grid in degrees, and the pixels of points and bounding boxes in degrees.
 //!
-//! The sides of a grid are bent in degrees, and the sides of a box in degrees are bent on a grid. Both
-//! are followed by cutting them until what is left is straight to a part of a pixel.
+//! The sides of a grid are curves in degrees, and the sides of a bbox are curves on a grid. Both are densified:
+//! split in halves until each piece is straight to a fraction of a pixel.
 
 use ::geo::MultiPolygon;
 
@@ -13,29 +13,30 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// How far a side of a footprint may lie from where it should, in pixels.
+/// The bound on the distance of a densified footprint from the true outline, in pixels.
 const FOOTPRINT_BEND: f64 = 0.25;
-/// How far a side of a box may lie from where it should, in pixels.
+/// The bound on the distance of a densified side of a bbox from the true one, in pixels.
 const WINDOW_BEND: f64 = 0.05;
-/// Pieces a side is cut into before any is looked at, and how often one may be halved.
+/// The pieces a side is split into before any is checked (a curve may cross its chord at the middle), and the
+/// number of times each may be halved.
 const PIECES: u8 = 4;
 const HALVINGS: u8 = 10;
-/// How close to the outline a pole may lie, and how far the outline then shrinks, in pixels: no line
-/// can be followed through a pole.
+/// How close to the outline a pole may lie before the outline shrinks by twice that distance, in pixels: at a pole the
+/// longitude is undefined, so a side through it cannot be densified.
 const POLE: f64 = 0.01;
 
-/// Places on the globe. All need a transform and a CRS with an EPSG code: UTM, Web Mercator, the
-/// polar and national maps, degrees; about 4900 codes, all but those whose datum wants a grid of
-/// shifts (NAD27) or is not known.
+/// Conversions between grids and degrees. All need a geotransform and a CRS with an EPSG code: UTM, Web Mercator,
+/// polar and national projections, degrees; about 4900 codes, all but those whose datum needs a grid shift file
+/// (NAD27) or is unknown.
 ///
-/// Degrees are those of WGS 84. NAD83, ETRS89, GDA94, GDA2020 and their like are taken to be equal to
-/// it, which is wrong by up to 2 m (5 m in the far north of Canada); older datums (OSGB36, Amersfoort, CH1903+, ..) are shifted by
-/// seven numbers at most, which is wrong by up to 10 m.
+/// Degrees are those of WGS 84. NAD83, ETRS89, GDA94, GDA2020 and similar datums are taken to be equal to it, which
+/// is wrong by up to 2 m (5 m in the far north of Canada); older datums (OSGB36, Amersfoort, CH1903+, ..) are
+/// shifted by at most seven parameters, which is wrong by up to 10 m.
 impl GeoBox {
-    /// Returns the pixel that holds a point in degrees, as a window of one pixel; none if the grid
-    /// does not reach there, or its map does not.
+    /// Returns the pixel that contains a point in degrees, as a window of one pixel; none if the point lies outside
+    /// the grid, or outside the domain of its projection.
     ///
-    /// A pixel owns the edges towards its row and its column 0, not the others.
+    /// A point on the edge between two pixels belongs to the one with the larger column or row.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox, GeoTransform, Size};
@@ -53,19 +54,22 @@ impl GeoBox {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the point is not on the globe (-180 to 180, -90 to 90), or the
-    /// grid has no CRS, no pixels, or no transform that can be undone; [`ErrorKind::Unsupported`]
-    /// naming a CRS that cannot be turned into degrees.
+    /// [`ErrorKind::InvalidInput`] if the point is not on the globe (-180 to 180, -90 to 90), or the grid has no CRS,
+    /// no pixels, or no invertible geotransform; [`ErrorKind::Unsupported`] naming a CRS that cannot be converted to
+    /// degrees.
     pub fn pixel_at(&self, lon: f64, lat: f64) -> Result<Option<Window>> {
         if !(-180.0..=180.0).contains(&lon) || !(-90.0..=90.0).contains(&lat) {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                format!("point {lon},{lat} is not on the globe; longitude comes first, in degrees"),
+                format!(
+                    "point {lon},{lat} is not a longitude and a latitude in degrees; longitude comes first"
+                ),
             ));
         }
         let grid = Grid::of(self)?;
         Ok(TURNS
             .into_iter()
+            // Other projections wrap, and return the same pixel for each multiple of 360 degrees.
             .filter(|turn| *turn == 0.0 || grid.projection.is_endless())
             .filter_map(|turn| {
                 let lon = lon + turn;
@@ -74,12 +78,12 @@ impl GeoBox {
             .find_map(|place| Cover::of(place).window(self.size)))
     }
 
-    /// Returns the window of all pixels that a box in degrees touches, cut to the grid; none if it
-    /// touches none. Pixels that share no more than an edge with the box may be left out.
+    /// Returns the window of all pixels that a bbox in degrees intersects, clipped to the grid; none if there are
+    /// none. Pixels that share no more than an edge with the bbox may be left out.
     ///
-    /// The window can be larger than the box: a box is bent on most maps. Where the parts of a box lie
-    /// at either end of a grid, as those of one across the antimeridian do on a map of the world, it
-    /// holds what is between them: ask for each part of [`Bbox::split`].
+    /// The window can be larger than the bbox, whose sides are curves in most projections. Where the parts of a bbox
+    /// lie at both ends of a grid, as those of one across the antimeridian do on a global grid, the window spans
+    /// everything between: call this for each part of [`Bbox::split`] instead.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox, GeoTransform, Size, Window};
@@ -96,13 +100,15 @@ impl GeoBox {
     ///
     /// # Errors
     ///
-    /// As of [`pixel_at`](Self::pixel_at); [`ErrorKind::Unsupported`] too if the grid reaches beyond
-    /// what its map shows, and the box with it.
+    /// Those of [`pixel_at`](Self::pixel_at); also [`ErrorKind::Unsupported`] if both the grid and the bbox extend
+    /// beyond the domain of the projection.
     pub fn window_of(&self, bbox: &Bbox) -> Result<Option<Window>> {
         let grid = Grid::of(self)?;
-        // What is far from the grid may have no place on its map.
+        // Points far from the grid may be outside the domain of its projection, so the bbox is clipped to the
+        // neighbourhood of the grid before it is projected.
         let reach = match grid.outline() {
             Ok(outline) => outline.reach(),
+            // A grid larger than the domain has no outline, but the bbox may still be inside the domain.
             Err(err) if err.kind() == ErrorKind::Unsupported => Reach::GLOBE,
             Err(err) => return Err(err),
         };
@@ -118,12 +124,12 @@ impl GeoBox {
         Ok(found.and_then(|cover| cover.window(self.size)))
     }
 
-    /// Returns what the grid covers in degrees, as a GeoJSON polygon, or a multipolygon where the
-    /// antimeridian cuts it, after [RFC 7946](https://www.rfc-editor.org/rfc/rfc7946#section-3.1.9).
-    /// Its sides have as many points as keep it a quarter of a pixel from the truth.
+    /// Returns the footprint of the grid in degrees: a GeoJSON polygon, or a multipolygon where it is split at the
+    /// antimeridian, after [RFC 7946](https://www.rfc-editor.org/rfc/rfc7946#section-3.1.9). Its sides are densified
+    /// to within a quarter of a pixel.
     ///
-    /// A grid over a pole reaches up to latitude 90 at all longitudes. One in degrees that reaches past
-    /// a pole by a pixel, or round the globe by two, is cut.
+    /// The footprint of a grid that contains a pole extends to latitude 90 at all longitudes. A grid in degrees that
+    /// extends past a pole by up to a pixel, or around the globe by up to two, is clipped.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox, GeoTransform, Size};
@@ -142,9 +148,9 @@ impl GeoBox {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the grid has no CRS, no pixels, or no transform that can be
-    /// undone, or says degrees and is not on the globe; [`ErrorKind::Unsupported`] naming a CRS that
-    /// cannot be turned into degrees, or a corner that lies beyond what the map shows.
+    /// [`ErrorKind::InvalidInput`] if the grid has no CRS, no pixels, or no invertible geotransform, or its CRS is in
+    /// degrees and it extends beyond the globe; [`ErrorKind::Unsupported`] naming a CRS that cannot be converted to
+    /// degrees, or if a corner lies outside the domain of the projection.
     pub fn footprint(&self) -> Result<geojson::Geometry> {
         let polygons = Grid::of(self)?.outline()?.polygons();
         Ok(match <[_; 1]>::try_from(polygons.0) {
@@ -153,18 +159,18 @@ impl GeoBox {
         })
     }
 
-    /// Returns the box in degrees round the grid, good to a quarter of a pixel. It crosses the
-    /// antimeridian (`west` is larger than `east`) if the grid does.
+    /// Returns the bounding box of the grid in degrees, to within a quarter of a pixel. It crosses the antimeridian
+    /// (`west` is larger than `east`) if the grid does.
     ///
     /// # Errors
     ///
-    /// As of [`footprint`](Self::footprint).
+    /// Those of [`footprint`](Self::footprint).
     pub fn bbox(&self) -> Result<Bbox> {
         Grid::of(self)?.outline()?.bbox()
     }
 }
 
-/// A grid that has all that it takes to find a place.
+/// A grid that has what georeferencing needs.
 pub(super) struct Grid<'a> {
     geobox: &'a GeoBox,
     pub(super) transform: GeoTransform,
@@ -178,13 +184,15 @@ impl<'a> Grid<'a> {
             return invalid("the grid has no pixels");
         }
         let Some(crs) = &geobox.crs else {
-            return invalid("the grid names no CRS, so it lies nowhere on the globe");
+            return invalid("the grid has no CRS, so its location on the globe is unknown");
         };
         let Some(transform) = geobox.transform else {
-            return invalid("the grid has no transform, so it lies nowhere on the globe");
+            return invalid(
+                "the grid has no geotransform, so its location on the globe is unknown",
+            );
         };
         if transform.pixel_of(transform.apply(1.0, 1.0)).is_none() {
-            return invalid("the transform of the grid cannot be undone");
+            return invalid("the geotransform of the grid is not invertible");
         }
         Ok(Self {
             geobox,
@@ -193,7 +201,7 @@ impl<'a> Grid<'a> {
         })
     }
 
-    /// Returns the place of a point in pixels, inside the grid or not.
+    /// Returns the position of a point in pixels, inside the grid or not.
     fn pixel(&self, point: LonLat) -> Option<[f64; 2]> {
         self.transform.pixel_of(self.projection.to_crs(point)?)
     }
@@ -221,6 +229,7 @@ impl<'a> Grid<'a> {
         let mut ring = Vec::new();
         for (from, to) in corners.iter().zip(corners.iter().skip(1)) {
             let at = |along: f64| self.point(between(*from, *to, along));
+            // Sides of a grid in degrees are straight in degrees: the corners suffice.
             let followed = if let Projection::Degrees = self.projection {
                 at(0.0).map(|corner| {
                     ring.push(corner);
@@ -252,9 +261,10 @@ impl<'a> Grid<'a> {
         Ok(outline)
     }
 
-    /// Returns each pole that is a point of the map, and how many pixels it lies inside the grid;
-    /// less than none if it lies outside.
+    /// Returns each pole that is a point of the projection, and its distance in pixels from the nearest edge of the
+    /// grid; negative if it lies outside.
     fn poles(&self) -> impl Iterator<Item = (f64, f64)> {
+        // At a pole all longitudes are one point; the central one is in the domain of the projection.
         let lon = self.projection.middle();
         let Size { width, height } = self.geobox.size;
         [90.0, -90.0].into_iter().filter_map(move |lat| {
@@ -268,7 +278,7 @@ impl<'a> Grid<'a> {
         })
     }
 
-    /// Returns how many pixels the middle of a line in degrees lies beside the middle of a side.
+    /// Returns the distance in pixels from the middle of a straight line in degrees to the middle of a side.
     fn bend(&self, from: LonLat, middle: LonLat, to: LonLat) -> f64 {
         let to_lon = if self.projection.is_endless() {
             to.lon
@@ -281,11 +291,12 @@ impl<'a> Grid<'a> {
         };
         match (self.pixel(straight), self.pixel(middle)) {
             (Some(a), Some(b)) => distance(a, b),
+            // A midpoint outside the domain forces another split.
             _ => f64::INFINITY,
         }
     }
 
-    /// Returns the columns and the rows that a box covers, west, south, east, north.
+    /// Returns the columns and rows that a box of degrees covers: west, south, east, north.
     pub(super) fn cover(&self, [west, south, east, north]: &[f64; 4]) -> Result<Cover> {
         let corners = [
             [*west, *south],
@@ -303,16 +314,16 @@ impl<'a> Grid<'a> {
             };
             let bend = |a, b, c| distance(between(a, c, 0.5), b);
             let bent = follow(&at, &bend, WINDOW_BEND, &mut places)
-                .ok_or_else(|| self.beyond("a side of the box"))?;
+                .ok_or_else(|| self.beyond("a side of the bbox"))?;
             widest = widest.max(bent);
         }
-        // Between two points a bent line goes past both by less than it is bent.
+        // Between two points a curve goes past both by less than its distance from the chord.
         places
             .into_iter()
             .map(Cover::of)
             .reduce(|a, b| a.with(&b))
             .map(|cover| cover.grown(widest))
-            .ok_or_else(|| self.beyond("the box"))
+            .ok_or_else(|| self.beyond("the bbox"))
     }
 
     fn beyond(&self, what: &str) -> Error {
@@ -320,25 +331,25 @@ impl<'a> Grid<'a> {
         Error::new(
             ErrorKind::Unsupported,
             format!(
-                "{what} reaches beyond what the map of {} shows",
+                "{what} extends beyond the domain of the projection of {}",
                 crs.unwrap_or_default()
             ),
         )
     }
 }
 
-/// Adds points of a line from 0 to 1, but for its last, that are close enough for what lies between
-/// them to be straight. Returns how far it is bent at most; none if a point has no place.
+/// Densifies a curve from 0 to 1: adds points, but for the last, between which it is straight to within `limit`.
+/// Returns its largest distance from the chords; none if a point cannot be projected.
 pub(super) fn follow<P: Copy>(
     at: &impl Fn(f64) -> Option<P>,
     bend: &impl Fn(P, P, P) -> f64,
     limit: f64,
     points: &mut Vec<P>,
 ) -> Option<f64> {
-    let mut most = 0.0_f64;
+    let mut max_bend = 0.0_f64;
     let mut from = at(0.0)?;
     let mut start = 0.0;
-    // What is left to do, the nearest last: where it ends, and how often it may be halved.
+    // A stack of the pieces to do, the next on top: each with its end and the halvings that remain.
     let mut left = Vec::new();
     for piece in (1..=PIECES).rev() {
         let end = f64::from(piece) / f64::from(PIECES);
@@ -353,15 +364,16 @@ pub(super) fn follow<P: Copy>(
             left.push((half, middle, halvings - 1));
             continue;
         }
+        // The middle is already projected, so adding it costs nothing.
         points.extend([from, middle]);
-        most = most.max(bent);
+        max_bend = max_bend.max(bent);
         (start, from) = (end, to);
     }
-    Some(most)
+    Some(max_bend)
 }
 
 pub(super) fn between(from: [f64; 2], to: [f64; 2], along: f64) -> [f64; 2] {
-    // Exact at both ends.
+    // This form is exact at both ends; `a + (b - a) * along` may not return `b`.
     let part = |a: f64, b: f64| a * (1.0 - along) + b * along;
     [part(from[0], to[0]), part(from[1], to[1])]
 }
@@ -398,8 +410,7 @@ mod tests {
         }
     }
 
-    /// Grids of all shapes: rotated, upside down, over a pole, beside one, across the antimeridian,
-    /// of the whole world.
+    /// Grids of all shapes: rotated, south-up, over a pole, near one, across the antimeridian, global.
     fn grids() -> Vec<GeoBox> {
         let (sin, cos) = (10.0 * 0.5_f64.sin(), 10.0 * 0.5_f64.cos());
         let world = 20_037_508.342_789_244;
@@ -520,7 +531,7 @@ mod tests {
             };
             let (a, b) = (at(ax, ay), at(ax + (bx - ax) * size, ay + (by - ay) * size));
             let (south, north) = (a.lat.min(b.lat).max(-90.0), a.lat.max(b.lat).min(90.0));
-            // West of east or not: both are boxes.
+            // Either order of west and east is a valid bbox.
             let bbox = Bbox::new(wrap(a.lon), south, wrap(b.lon), north).unwrap();
             let width = (bbox.east() - bbox.west()).rem_euclid(360.0);
             let window = grid.window_of(&bbox).unwrap();
@@ -542,7 +553,7 @@ mod tests {
 
         #[test]
         fn the_window_of_the_box_round_a_grid_is_the_grid(grid in prop::sample::select(grids())) {
-            // To a quarter of a pixel, and a box is not much larger than its window.
+            // The footprint is exact to a quarter of a pixel, and a bbox is not much larger than its window.
             let window = grid.window_of(&grid.bbox().unwrap()).unwrap().unwrap();
             prop_assert!(window.width >= grid.size.width - 2, "{}", window);
             prop_assert!(window.height >= grid.size.height - 2, "{}", window);
@@ -587,7 +598,7 @@ mod tests {
         }
     }
 
-    /// Made with GDAL 3.6.2: `gdaltransform -s_srs EPSG:32756 -t_srs EPSG:4326` of the corners.
+    /// Computed with GDAL 3.6.2: `gdaltransform -s_srs EPSG:32756 -t_srs EPSG:4326` of the corners.
     #[test]
     fn the_corners_of_a_footprint_agree_with_gdal() {
         let shape = polygons(&utm(32756, 499_980.0, 7_000_020.0));
@@ -655,7 +666,7 @@ mod tests {
         for (edge, expected) in edges.iter().zip([0.0, -90.0, 90.0]) {
             assert!((edge - expected).abs() < 1e-2, "{edges:?}");
         }
-        // The side ends at the pole, 45 degrees west, which is the middle of the map.
+        // The side ends at the pole, 45 degrees west, the central longitude of the projection.
         let side = grid(3413, [-1e6, 100.0, 0.0, 0.0, 0.0, -100.0], 20_000, 10_000);
         let [west, _, east, north] = side.bbox().unwrap().edges();
         assert!(
@@ -765,9 +776,9 @@ mod tests {
         let err = world.footprint().unwrap_err();
         assert_eq!(
             err.to_string(),
-            "the outline of the grid reaches beyond what the map of EPSG:8857 shows"
+            "the outline of the grid extends beyond the domain of the projection of EPSG:8857"
         );
-        // A box inside it has a window all the same.
+        // A bbox inside the domain still has a window.
         let window = world
             .window_of(&"150,-30,151,-29".parse().unwrap())
             .unwrap()

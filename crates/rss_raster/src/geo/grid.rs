@@ -1,4 +1,4 @@
-//! Making grids: from bounds, from a box in degrees, from other grids.
+//! Constructors of grids: from bounds, from a bbox in degrees, from other grids.
 
 use std::fmt;
 
@@ -20,9 +20,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resolution {
-    /// From one column to the next.
+    /// The distance from one column to the next.
     pub x: f64,
-    /// From one row to the next.
+    /// The distance from one row to the next.
     pub y: f64,
 }
 
@@ -49,17 +49,16 @@ impl Resolution {
         }
         Err(Error::new(
             ErrorKind::InvalidInput,
-            format!("resolution {self} is no size of a pixel; expected a number above 0"),
+            format!("resolution {self} is not a pixel size; expected a finite number above 0"),
         ))
     }
 }
 
-/// New grids. North is up, and pixels have their edges at whole multiples of the resolution, so that
-/// grids made apart share their pixels.
+/// Constructors. The grids are north-up, and pixel edges lie at integer multiples of the resolution, as with gdalwarp's
+/// `-tap`, so that grids created apart share their pixels.
 impl GeoBox {
-    /// Makes the smallest grid round bounds: least x, least y, greatest x, greatest y, in the units of
-    /// `crs`. It may be a thousandth of a pixel smaller than they are: what arithmetic leaves of a
-    /// whole number adds no pixel.
+    /// Creates the smallest grid that covers bounds: xmin, ymin, xmax, ymax, in the units of `crs`. It may be smaller
+    /// than the bounds by a thousandth of a pixel, so that rounding errors of the bounds add no pixel.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox, Size};
@@ -72,8 +71,8 @@ impl GeoBox {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the bounds are empty or no numbers, the resolution is not above
-    /// 0, or the grid would have more than 4294967295 columns or rows.
+    /// [`ErrorKind::InvalidInput`] if the bounds are empty or not finite, the resolution is not above 0, or the grid
+    /// would have more than 4294967295 columns or rows.
     pub fn of_bounds(
         crs: Crs,
         bounds: [f64; 4],
@@ -82,8 +81,8 @@ impl GeoBox {
         snapped(Some(crs), bounds, resolution.into())
     }
 
-    /// Makes a grid round all of a box in degrees. The sides of the box are followed to a twentieth of
-    /// a pixel: they are bent on most maps.
+    /// Creates a grid that covers a bbox in degrees. The sides of the bbox are curves in most projections; they are
+    /// densified to within a twentieth of a pixel.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox};
@@ -96,13 +95,13 @@ impl GeoBox {
     ///
     /// # Errors
     ///
-    /// As of [`of_bounds`](Self::of_bounds); [`ErrorKind::InvalidInput`] too if the box crosses the
-    /// longitude where the map ends, as one across the antimeridian does in EPSG:4326: make a grid of
-    /// each part of [`Bbox::split`], or take another CRS. [`ErrorKind::Unsupported`] naming a CRS that
-    /// cannot be reached from degrees, or if the box reaches beyond what its map shows.
+    /// Those of [`of_bounds`](Self::of_bounds); also [`ErrorKind::InvalidInput`] if the bbox crosses the edge of the
+    /// projection, as one across the antimeridian does in EPSG:4326: create a grid of each part of [`Bbox::split`], or
+    /// use another CRS. [`ErrorKind::Unsupported`] naming a CRS that cannot be converted from degrees, or if the bbox
+    /// extends beyond the domain of the projection.
     pub fn of_bbox(bbox: &Bbox, crs: Crs, resolution: impl Into<Resolution>) -> Result<Self> {
         let resolution = resolution.into().check()?;
-        // Its pixels are those of the grid to be made, counted from the origin of the CRS.
+        // A one-pixel grid with the pixels of the result, counted from the origin of the CRS.
         let lattice = Self {
             size: Size {
                 width: 1,
@@ -133,30 +132,29 @@ impl GeoBox {
         let Resolution { x, y } = resolution;
         snapped(
             lattice.crs,
+            // Rows of the lattice count southwards, y northwards.
             [left * x, -bottom * y, right * x, -top * y],
             resolution,
         )
     }
 
-    /// Makes the grid of the same extent with pixels of another size. Where the extent is no multiple
-    /// of it, the grid reaches further.
+    /// Returns a grid of the same extent with another pixel size. Where the extent is not a multiple of it, the new
+    /// grid is larger.
     ///
     /// # Errors
     ///
-    /// As of [`of_bounds`](Self::of_bounds); [`ErrorKind::InvalidInput`] too if this grid has no
-    /// transform.
+    /// Those of [`of_bounds`](Self::of_bounds); also [`ErrorKind::InvalidInput`] if this grid has no geotransform.
     pub fn with_resolution(&self, resolution: impl Into<Resolution>) -> Result<Self> {
         let Some(bounds) = self.bounds() else {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                "the grid has no transform, so it has no extent",
+                "the grid has no geotransform, so it has no extent",
             ));
         };
         snapped(self.crs.clone(), bounds, resolution.into())
     }
 
-    /// Returns the box round the grid: least x, least y, greatest x, greatest y, in the units of its
-    /// CRS; none without a transform.
+    /// Returns the bounds of the grid: xmin, ymin, xmax, ymax, in the units of its CRS; none without a geotransform.
     pub fn bounds(&self) -> Option<[f64; 4]> {
         let transform = self.transform?;
         let (right, bottom) = (f64::from(self.size.width), f64::from(self.size.height));
@@ -175,8 +173,8 @@ impl GeoBox {
         })
     }
 
-    /// Returns the size of a pixel along its row and its column, in the units of the CRS; none without
-    /// a transform.
+    /// Returns the size of a pixel along its row and its column, in the units of the CRS; none without a
+    /// geotransform.
     pub fn resolution(&self) -> Option<Resolution> {
         let [_, a, b, _, c, d] = self.transform?.0;
         Some(Resolution {
@@ -185,8 +183,8 @@ impl GeoBox {
         })
     }
 
-    /// Returns the grid that holds all of these, where they share CRS and pixels, so that nothing has
-    /// to be resampled on it; none where they do not, or one is turned or says not where it lies.
+    /// Returns the union of grids that share CRS and pixels, so that nothing has to be resampled onto it; none if
+    /// they do not share them, or one is rotated or has no CRS or geotransform.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox, Size};
@@ -200,11 +198,12 @@ impl GeoBox {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if that is more than 2147483647 columns or rows.
+    /// [`ErrorKind::InvalidInput`] if the union has more than 2147483647 columns or rows.
     pub fn united(grids: &[Self]) -> Result<Option<Self>> {
         let Some((first, others)) = grids.split_first() else {
             return Ok(None);
         };
+        // A grid that cannot be aligned means no union, not an error.
         let Ok(lattice) = Lattice::of(first) else {
             return Ok(None);
         };
@@ -224,7 +223,7 @@ impl fmt::Display for GeoBox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.crs {
             Some(Crs::Epsg(code)) => write!(f, "EPSG:{code}")?,
-            Some(Crs::Wkt(_)) => f.write_str("a CRS without code")?,
+            Some(Crs::Wkt(_)) => f.write_str("a CRS without EPSG code")?,
             None => f.write_str("no CRS")?,
         }
         match (self.resolution(), self.transform) {
@@ -235,10 +234,10 @@ impl fmt::Display for GeoBox {
                     write!(f, " {}", projection.unit())?;
                 }
                 if !transform.is_axis_aligned() {
-                    f.write_str(" turned")?;
+                    f.write_str(" rotated")?;
                 }
             }
-            _ => f.write_str(", no transform")?,
+            _ => f.write_str(", no geotransform")?,
         }
         write!(f, ", {} x {}", self.size.width, self.size.height)
     }
@@ -250,15 +249,15 @@ fn snapped(crs: Option<Crs>, bounds: [f64; 4], resolution: Resolution) -> Result
     let invalid = |message: String| Error::new(ErrorKind::InvalidInput, message);
     if !bounds.iter().all(|edge| edge.is_finite()) || left >= right || bottom >= top {
         return Err(invalid(format!(
-            "bounds {left},{bottom},{right},{top} are empty; the order is least x, least y, \
-             greatest x, greatest y"
+            "bounds {left},{bottom},{right},{top} are empty; the order is xmin, ymin, \
+             xmax, ymax"
         )));
     }
     let (cols, rows) = (Cells::of(left, right, x), Cells::of(bottom, top, y));
     let (Some(width), Some(height)) = (cols.count(), rows.count()) else {
         return Err(invalid(format!(
             "bounds {left},{bottom},{right},{top} are {} x {} pixels of {resolution}; expected at \
-             most {} each way",
+             most {} per axis",
             cols.end - cols.first,
             rows.end - rows.first,
             u32::MAX
@@ -278,7 +277,7 @@ fn snapped(crs: Option<Crs>, bounds: [f64; 4], resolution: Resolution) -> Result
     })
 }
 
-/// A run of whole multiples of a resolution.
+/// A range of integer multiples of a resolution.
 struct Cells {
     first: f64,
     end: f64,
@@ -286,7 +285,9 @@ struct Cells {
 
 impl Cells {
     fn of(low: f64, high: f64, step: f64) -> Self {
+        // Without a tolerance, bounds a rounding error beyond a pixel edge would add a pixel.
         let first = (low / step + SLACK).floor();
+        // At least one pixel, also for bounds narrower than the tolerance.
         let end = (high / step - SLACK).ceil().max(first + 1.0);
         Self { first, end }
     }
@@ -294,21 +295,21 @@ impl Cells {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "whole, and within the range"
+        reason = "an integer within the range"
     )]
     fn count(&self) -> Option<u32> {
         let count = self.end - self.first;
-        // Past 2^53 whole numbers are not told apart.
+        // From 2^53 (9.007e15) on `f64` does not represent every integer.
         let is_exact = self.first.abs() < 9e15 && self.end.abs() < 9e15;
         (is_exact && (1.0..=f64::from(u32::MAX)).contains(&count)).then_some(count as u32)
     }
 }
 
-/// Returns the parts of a box, west, south, east, north, in longitudes of a map, none of which the map
-/// tears.
+/// Returns the parts of a bbox (west, south, east, north) in longitudes of the projection, none of which crosses the
+/// projection's edge.
 fn regions(bbox: &Bbox, projection: &Projection, grid: &GeoBox) -> Result<Vec<[f64; 4]>> {
     if !projection.is_endless() {
-        // Its ends meet, or the grid holds both.
+        // The projection wraps: both parts are found on one continuous map.
         let parts = bbox.split();
         let parts = parts
             .iter()
@@ -329,13 +330,14 @@ fn regions(bbox: &Bbox, projection: &Projection, grid: &GeoBox) -> Result<Vec<[f
     match TURNS.into_iter().find(fits) {
         Some(turn) => Ok(vec![[west + turn, south, east + turn, north]]),
         None => {
+            // The meridian opposite the centre, wrapped to -180 to 180.
             let edge = 180.0 - (-middle).rem_euclid(360.0);
             let crs = grid.crs.as_ref().map(ToString::to_string);
             Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "bbox {bbox} crosses longitude {edge}, where the map of {} ends: make a grid of \
-                     each part, or take another CRS",
+                    "bbox {bbox} crosses longitude {edge}, the edge of {}: create a grid of \
+                     each part, or use another CRS",
                     crs.unwrap_or_default()
                 ),
             ))
@@ -379,9 +381,17 @@ mod tests {
             ([0.0, 1.0, 1.0, 0.0], 1.0, "are empty"),
             ([f64::NAN, 0.0, 1.0, 1.0], 1.0, "are empty"),
             ([0.0, 0.0, f64::INFINITY, 1.0], 1.0, "are empty"),
-            ([0.0, 0.0, 1.0, 1.0], 0.0, "resolution 0 is no size"),
-            ([0.0, 0.0, 1.0, 1.0], -1.0, "resolution -1 is no size"),
-            ([0.0, 0.0, 1.0, 1.0], f64::NAN, "is no size of a pixel"),
+            (
+                [0.0, 0.0, 1.0, 1.0],
+                0.0,
+                "resolution 0 is not a pixel size",
+            ),
+            (
+                [0.0, 0.0, 1.0, 1.0],
+                -1.0,
+                "resolution -1 is not a pixel size",
+            ),
+            ([0.0, 0.0, 1.0, 1.0], f64::NAN, "is not a pixel size"),
             (
                 [0.0, 0.0, 5e9, 1.0],
                 1.0,
@@ -408,12 +418,11 @@ mod tests {
         let fiji: Bbox = "177,-19,-178,-16".parse().unwrap();
         let err = GeoBox::of_bbox(&fiji, Crs::Epsg(4326), 0.01).unwrap_err();
         assert!(
-            err.message().starts_with(
-                "bbox 177,-19,-178,-16 crosses longitude 180, where the map of EPSG:4326 ends"
-            ),
+            err.message()
+                .starts_with("bbox 177,-19,-178,-16 crosses longitude 180, the edge of EPSG:4326"),
             "{err}"
         );
-        // Centred on the Pacific, in a zone, and on the pole there is nothing to cross.
+        // A projection centred on the Pacific, a UTM zone and a polar one have no edge there.
         for (crs, resolution) in [(3832, 1000.0), (32760, 1000.0), (3031, 5000.0)] {
             let grid = GeoBox::of_bbox(&fiji, Crs::Epsg(crs), resolution).unwrap();
             assert!(
@@ -446,12 +455,15 @@ mod tests {
             crs: None,
             transform: None,
         };
-        assert_eq!(bare.to_string(), "no CRS, no transform, 10980 x 10980");
-        let turned = GeoBox {
+        assert_eq!(bare.to_string(), "no CRS, no geotransform, 10980 x 10980");
+        let rotated = GeoBox {
             transform: Some(GeoTransform([0.0, 3.0, 4.0, 0.0, 4.0, -3.0])),
             ..grid
         };
-        assert_eq!(turned.to_string(), "EPSG:32755, 5 m turned, 10980 x 10980");
+        assert_eq!(
+            rotated.to_string(),
+            "EPSG:32755, 5 m rotated, 10980 x 10980"
+        );
         assert_eq!(bare.bounds(), None);
         assert!(bare.with_resolution(10.0).is_err());
     }
@@ -493,7 +505,7 @@ mod tests {
             let grid = GeoBox::of_bbox(&bbox, Crs::Epsg(code), resolution).unwrap();
             let whole = grid.of_window(&crate::geo::Window::whole(grid.size));
             let place = Grid::of(&whole).unwrap();
-            // Any point of the outline lies on it, to the thousandth of a pixel that snapping ignores.
+            // Each point of the outline lies on the grid, to the thousandth of a pixel that snapping ignores.
             for (lon, lat) in [
                 (west + width * across, south),
                 (west + width * across, south + height),
@@ -507,7 +519,7 @@ mod tests {
                 prop_assert!(col >= -slack && col <= f64::from(grid.size.width) + slack, "{}", col);
                 prop_assert!(row >= -slack && row <= f64::from(grid.size.height) + slack, "{}", row);
             }
-            // And its edges are whole multiples of the resolution.
+            // The edges are integer multiples of the resolution.
             let [left, .., top] = grid.bounds().unwrap();
             for edge in [left, top] {
                 let cells = edge / resolution;

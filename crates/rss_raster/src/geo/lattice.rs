@@ -1,23 +1,23 @@
-//! Grids that share their pixels: what images have in common, and where each lies on it.
+//! Grids that share their pixels: the lattice that rasters have in common, and the extent of each on it.
 
 use super::{Crs, GeoBox, GeoTransform, Size, Window};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A part of a pixel by which two grids may be apart and still be one: what remains of coordinates after
-/// a file wrote and another program read them.
+/// The fraction of a pixel by which two grids may differ and still be aligned: the rounding error of coordinates that
+/// one program wrote and another read.
 pub(super) const SLACK: f64 = 1e-3;
 
-/// Pixels of one size and phase, without an extent: an image lies on it, or does not.
+/// An unbounded grid of pixels: a CRS, a pixel size and an origin. A raster is aligned to it, or not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lattice {
     crs: Crs,
     transform: GeoTransform,
 }
 
-/// Where an image lies on a lattice, counted from the lattice's origin.
+/// The extent of a raster on a lattice, counted from the lattice's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Pixels from the origin to the first column; to the left it is negative.
+    /// Pixels from the origin to the first column; negative to the left.
     pub col: i64,
     /// Pixels from the origin to the first row.
     pub row: i64,
@@ -32,29 +32,27 @@ impl Lattice {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the grid has no CRS or no transform, or is turned.
+    /// [`ErrorKind::InvalidInput`] if the grid has no CRS or no geotransform, or is rotated.
     pub fn of(grid: &GeoBox) -> Result<Self> {
         let wrong = |what: &str| Error::new(ErrorKind::InvalidInput, what);
         let crs = grid
             .crs
             .clone()
-            .ok_or_else(|| wrong("it states no CRS, so it cannot be placed beside others"))?;
+            .ok_or_else(|| wrong("it has no CRS, so it cannot be aligned with others"))?;
         let transform = grid
             .transform
-            .ok_or_else(|| wrong("it states no transform, so it cannot be placed beside others"))?;
+            .ok_or_else(|| wrong("it has no geotransform, so it cannot be aligned with others"))?;
         if !transform.is_axis_aligned() {
-            return Err(wrong(
-                "its rows do not lie along x: expected a grid that is not turned",
-            ));
+            return Err(wrong("its grid is rotated; expected an axis-aligned one"));
         }
         Ok(Self { crs, transform })
     }
 
-    /// Returns where a grid lies on this lattice.
+    /// Returns the extent of a grid on this lattice.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`], which says how the grid differs.
+    /// [`ErrorKind::InvalidInput`] stating how the grid differs.
     pub fn extent(&self, grid: &GeoBox) -> Result<Extent> {
         let other = Self::of(grid)?;
         let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
@@ -65,6 +63,7 @@ impl Lattice {
             ));
         }
         let (mine, its) = (self.transform.0, other.transform.0);
+        // A difference in pixel size adds up, so it is compared over the width and height of the grid.
         let apart =
             |a: f64, b: f64, pixels: u32| (a - b).abs() * f64::from(pixels) > SLACK * a.abs();
         if apart(mine[1], its[1], grid.size.width) || apart(mine[5], its[5], grid.size.height) {
@@ -80,14 +79,15 @@ impl Lattice {
         let row = (its[3] - mine[3]) / mine[5];
         if (col - col.round()).abs() > SLACK || (row - row.round()).abs() > SLACK {
             return wrong(format!(
-                "its pixels lie {:.3} columns and {:.3} rows beside the others: resample it first",
+                "its pixels are offset by {:.3} columns and {:.3} rows from the others: resample it first",
                 col - col.floor(),
                 row - row.floor()
             ));
         }
+        // Within 32 bits the conversions between `i64` and `f64` are exact, and sums cannot overflow.
         let far = f64::from(i32::MAX);
         if col.abs() > far || row.abs() > far {
-            return wrong("it lies too far from the others".to_owned());
+            return wrong("it is more than 2147483647 pixels from the others".to_owned());
         }
         Ok(Extent {
             col: whole(col),
@@ -136,11 +136,11 @@ impl Extent {
         ]
     }
 
-    /// Returns the extent of both.
+    /// Returns the union of two extents.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if that is more pixels than a raster can have.
+    /// [`ErrorKind::InvalidInput`] if it is longer than 2147483647 pixels along an axis.
     pub fn and(&self, other: &Self) -> Result<Self> {
         let (col, row) = (self.col.min(other.col), self.row.min(other.row));
         let [a, b] = self.end();
@@ -150,7 +150,10 @@ impl Extent {
                 .ok()
                 .filter(|&length| i32::try_from(length).is_ok())
                 .ok_or_else(|| {
-                    Error::new(ErrorKind::InvalidInput, "it lies too far from the others")
+                    Error::new(
+                        ErrorKind::InvalidInput,
+                        "it is more than 2147483647 pixels from the others",
+                    )
                 })
         };
         Ok(Self {
@@ -161,8 +164,8 @@ impl Extent {
         })
     }
 
-    /// Returns the part of a window of `self` that an image covers: in the image's pixels, and where it
-    /// starts in the window.
+    /// Returns the part of a window of `self` that a raster covers: in the raster's pixels, and the row and column
+    /// where it starts in the window.
     pub fn part(&self, window: &Window, image: &Self) -> Option<(Window, [usize; 2])> {
         let start = [
             self.col + i64::from(window.col),
@@ -185,11 +188,11 @@ impl Extent {
             width: number(high[0] - low[0])?,
             height: number(high[1] - low[1])?,
         };
-        let place = [
+        let start = [
             usize::try_from(low[1] - start[1]).ok()?,
             usize::try_from(low[0] - start[0]).ok()?,
         ];
-        Some((part, place))
+        Some((part, start))
     }
 }
 
@@ -261,25 +264,25 @@ mod tests {
             ),
             (
                 grid(15.0, 0.0, 30.0, 100, 100, 32655),
-                "0.500 columns and 0.000 rows beside",
+                "offset by 0.500 columns and 0.000 rows",
             ),
         ] {
             let err = lattice.extent(&other).unwrap_err();
             assert!(err.message().contains(said), "{err}");
         }
-        let mut turned = grid(0.0, 0.0, 30.0, 10, 10, 32655);
-        turned.transform = Some(GeoTransform([0.0, 30.0, 1.0, 0.0, 1.0, -30.0]));
+        let mut rotated = grid(0.0, 0.0, 30.0, 10, 10, 32655);
+        rotated.transform = Some(GeoTransform([0.0, 30.0, 1.0, 0.0, 1.0, -30.0]));
         assert!(
             lattice
-                .extent(&turned)
+                .extent(&rotated)
                 .unwrap_err()
                 .message()
-                .contains("not turned")
+                .contains("rotated")
         );
-        turned.crs = None;
+        rotated.crs = None;
         assert!(
             lattice
-                .extent(&turned)
+                .extent(&rotated)
                 .unwrap_err()
                 .message()
                 .contains("no CRS")

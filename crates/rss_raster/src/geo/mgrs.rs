@@ -1,5 +1,4 @@
-//! The tiles that Sentinel-2 is delivered in: the 100 km squares of the Military Grid Reference
-//! System, for the whole world.
+//! The tiles of Sentinel-2 products: the 100 km squares of the Military Grid Reference System, worldwide.
 //!
 //! A tile id such as `56JNS` names a UTM zone, a latitude band and a square; all that follows from
 //! it (EPSG code, extent, footprint) is arithmetic, so no table of tiles is shipped. The letters
@@ -20,9 +19,9 @@ use crate::error::{Error, ErrorKind, Result};
 const SQUARE: i32 = 100_000;
 /// Side of a Sentinel-2 tile in metres: it overlaps its eastern and southern neighbours.
 const TILE: i32 = 109_800;
-/// Tile corners lie on whole multiples of the coarsest pixel from the equator, in metres.
+/// Tile corners lie on integer multiples of the coarsest pixel from the equator, in metres.
 const PIXEL: i32 = 60;
-/// Row letters come round again after this many metres.
+/// The row letters repeat after this many metres.
 const ROW_CYCLE: i32 = 2_000_000;
 /// Northing of the equator in southern zones, in metres.
 const EQUATOR_SOUTH: i32 = 10_000_000;
@@ -32,7 +31,7 @@ const BANDS: &[u8] = b"CDEFGHJKLMNPQRSTUVWX";
 const COLUMNS: [&[u8]; 3] = [b"STUVWXYZ", b"ABCDEFGH", b"JKLMNPQR"];
 /// Row letters from the equator of an odd zone; even zones start at F.
 const ROWS: &[u8] = b"ABCDEFGHJKLMNPQRSTUV";
-/// Points on each side of a footprint. A side is bent by at most 50 m between two of them.
+/// Points on each side of a footprint. Between two of them the side deviates from a straight line by at most 50 m.
 const POINTS_PER_SIDE: i32 = 8;
 
 /// A tile of the Sentinel-2 grid.
@@ -48,12 +47,12 @@ pub struct MgrsTile {
 }
 
 impl MgrsTile {
-    /// Parses a tile id: zone 1 to 60, latitude band, two letters, such as `56JNS`. Case does not
-    /// matter; the zone may have one digit; a leading `T` or `MGRS-` is passed over.
+    /// Parses a tile id: zone 1 to 60, latitude band, two letters, such as `56JNS`. Case does not matter; the zone
+    /// may have one digit; a leading `T` or `MGRS-` is ignored.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] that says which part is wrong and what is expected.
+    /// [`ErrorKind::InvalidInput`] stating which part is wrong and what is expected.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: String| {
             Err(Error::new(
@@ -96,6 +95,7 @@ impl MgrsTile {
             .get(usize::from(number % 3))
             .copied()
             .unwrap_or_default();
+        // The first column of a zone starts at an easting of 100 km.
         let Some(easting) = position(set, column).map(|at| (at + 1) * SQUARE) else {
             return wrong(format!(
                 "column `{}` is not one of {} in zone {number}",
@@ -113,6 +113,7 @@ impl MgrsTile {
         let shift = if number.is_multiple_of(2) { 5 } else { 0 };
         let in_cycle = (row_index - shift).rem_euclid(20) * SQUARE;
         let latitudes = band_latitudes(band_index);
+        // Row letters repeat every 2,000 km, so an id fits several northings; the latitude band selects one.
         let found = (0..5)
             .map(|cycle| Self {
                 zone,
@@ -150,8 +151,8 @@ impl MgrsTile {
         [west, north - TILE, west + TILE, north]
     }
 
-    /// Returns what the tile covers, in degrees: one polygon, or two where the antimeridian cuts
-    /// it. The sides have points between the corners, since a straight side is bent in degrees.
+    /// Returns the footprint of the tile in degrees: one polygon, or two where it is split at the antimeridian. The
+    /// sides have points between the corners, since a straight side in UTM is a curve in degrees.
     pub fn footprint(&self) -> MultiPolygon<f64> {
         let ring = self
             .outline()
@@ -199,6 +200,7 @@ impl MgrsTile {
             south = south.min(point.lat);
             north = north.max(point.lat);
         }
+        // A square that only touches the zone or the band is not in it.
         west < *longitudes.end()
             && *longitudes.start() < east
             && south < *latitudes.end()
@@ -218,6 +220,7 @@ fn position(letters: &[u8], letter: u8) -> Option<i32> {
 fn zone_longitudes(number: u8, band: u8) -> Option<RangeInclusive<f64>> {
     let west = f64::from(number) * 6.0 - 186.0;
     let (west, east) = match (band, number) {
+        // Norway: 32V is widened at the cost of 31V. Svalbard: 31X, 33X, 35X and 37X are widened, the others omitted.
         (b'V', 31) => (0.0, 3.0),
         (b'V', 32) => (3.0, 12.0),
         (b'X', 31) => (0.0, 9.0),
@@ -264,9 +267,9 @@ mod tests {
 
     use super::*;
 
-    /// Made with the Python packages mgrs 1.5 (GeoTrans) and pyproj 3.7.2: a point of the globe
-    /// to its square, and the same point to UTM, rounded down to whole squares. The first 25
-    /// points lie where the grid is odd, the others at random.
+    /// Computed with the Python packages mgrs 1.5 (GeoTrans) and pyproj 3.7.2: the MGRS square of a point, and the
+    /// point in UTM, rounded down to a square. The first 25 points lie where the grid is irregular, the others at
+    /// random.
     #[test]
     fn every_square_lies_where_geotrans_puts_it() {
         for (id, epsg, easting, northing) in SQUARES {

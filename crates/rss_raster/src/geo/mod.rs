@@ -1,6 +1,6 @@
-//! Where pixels lie: boxes in degrees, windows in pixels, and what lies between.
+//! Georeferencing: bounding boxes in degrees, windows in pixels, and the conversions between them.
 //!
-//! Pure arithmetic: nothing here reads a file or knows a format.
+//! Pure arithmetic: no module here does IO or depends on a file format.
 
 pub mod antimeridian;
 mod bbox;

@@ -1,6 +1,6 @@
-//! The outline of a grid in degrees: made one piece, cut to the globe, led over a pole.
+//! The outline of a grid in degrees: unwrapped to one piece, clipped to the globe, closed over a pole.
 //!
-//! Which points it has is the business of `footprint`; here it is only numbers.
+//! `footprint` computes its points; this module does not project.
 
 use std::ops::Range;
 
@@ -9,25 +9,26 @@ use ::geo::{Area, Coord, LineString, MultiPolygon, Polygon};
 use super::{Bbox, Size, Window, antimeridian, projection::Projection, utm::LonLat};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What is added to a longitude to find it on a map that goes on past 180.
+/// The multiples of 360 degrees that are added to a longitude to find it on a map that continues past 180.
 pub(super) const TURNS: [f64; 3] = [0.0, 360.0, -360.0];
 
-/// What is left out on each side of the meridian where a map is torn, in degrees; a tenth of a
-/// millimetre.
+/// The margin on each side of the meridian at which a map is split, in degrees: 1e-9 is a tenth of a millimetre.
+/// On the meridian itself a point could be projected to either edge of the map.
 const TEAR: f64 = 1e-9;
 
-/// A place this close to a pixel's first edge, in pixels, lies in that pixel: digits get lost on the
-/// way.
+/// A position this close before a pixel's first edge, in pixels, is taken to be in that pixel: the tolerance for
+/// rounding errors of the projection.
 const EDGE: f64 = 1e-6;
 /// A closed outline in degrees, in one piece: longitudes may lie beyond 180.
 pub(super) struct Outline {
     ring: Vec<LonLat>,
-    /// What was added to the longitudes to bring their middle to -180 to 180.
+    /// The multiple of 360 degrees that was added to bring the middle of the longitudes to -180 to 180.
     turn: f64,
 }
 
 impl Outline {
-    /// Makes an outline of a closed ring. Unless its map is endless, the longitudes of a ring jump.
+    /// Creates an outline from a closed ring. Unless the map is endless, its longitudes jump at the antimeridian and
+    /// are unwrapped.
     pub(super) fn of(mut ring: Vec<LonLat>, endless: bool) -> Self {
         let mut before = None;
         for point in &mut ring {
@@ -40,7 +41,7 @@ impl Outline {
         }
         let mut outline = Self { ring, turn: 0.0 };
         let lon = outline.lon();
-        let middle = (lon.least + lon.most) / 2.0;
+        let middle = (lon.min + lon.max) / 2.0;
         outline.turn = near(middle, 0.0) - middle;
         for point in &mut outline.ring {
             point.lon += outline.turn;
@@ -48,20 +49,21 @@ impl Outline {
         outline
     }
 
-    /// Cuts what reaches past a pole or round the globe, by no more than a pixel on each side.
+    /// Clips a grid in degrees that extends past a pole or around the globe, by at most a pixel on each side. Global
+    /// grids whose pixel centres lie on the poles or on 180 do that by half a pixel; a larger excess is an error.
     pub(super) fn cut_to_globe(&mut self, width: f64, height: f64) -> Result<()> {
         let (lon, lat) = (self.lon(), self.lat());
-        let middle = (lon.least + lon.most) / 2.0;
+        let middle = (lon.min + lon.max) / 2.0;
         let slack = 1.0 + 1e-6;
-        if lat.least < -90.0 - height * slack
-            || lat.most > 90.0 + height * slack
-            || lon.most - lon.least > 360.0 + 2.0 * width * slack
+        if lat.min < -90.0 - height * slack
+            || lat.max > 90.0 + height * slack
+            || lon.max - lon.min > 360.0 + 2.0 * width * slack
         {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "the grid is said to be in degrees, and reaches from {},{} to {},{}",
-                    lon.least, lat.least, lon.most, lat.most
+                    "the CRS of the grid is in degrees, but its extent is {},{} to {},{}",
+                    lon.min, lat.min, lon.max, lat.max
                 ),
             ));
         }
@@ -72,11 +74,13 @@ impl Outline {
         Ok(())
     }
 
-    /// Leads a ring that goes round a pole over that pole; none if it goes round nothing.
+    /// Closes a ring that encloses a pole by adding the pole's latitude; none if it is open and encloses no pole.
     pub(super) fn close(&mut self, pole: Option<f64>) -> Option<()> {
         let (first, last) = (*self.ring.first()?, *self.ring.last()?);
+        // After unwrapping, the ends of a ring around a pole are 360 degrees apart.
         if (first.lon - last.lon).abs() > 1.0 {
             let lat = pole?;
+            // The ring returns to its start along the latitude of the pole.
             self.ring.push(LonLat { lat, ..last });
             self.ring.push(LonLat { lat, ..first });
             self.ring.push(first);
@@ -98,6 +102,7 @@ impl Outline {
             y: point.lat,
         });
         let mut ring = LineString::from_iter(coords);
+        // RFC 7946: exterior rings are counter-clockwise.
         if Polygon::new(ring.clone(), Vec::new()).signed_area() < 0.0 {
             ring.0.reverse();
         }
@@ -107,43 +112,44 @@ impl Outline {
 
     pub(super) fn bbox(&self) -> Result<Bbox> {
         let (lon, lat) = (self.lon(), self.lat());
-        if lon.most - lon.least >= 360.0 - TEAR {
-            return Bbox::new(-180.0, lat.least, 180.0, lat.most);
+        // A west and an east edge at the same meridian would be an empty bbox.
+        if lon.max - lon.min >= 360.0 - TEAR {
+            return Bbox::new(-180.0, lat.min, 180.0, lat.max);
         }
-        let west = if lon.least < -180.0 {
-            lon.least + 360.0
+        let west = if lon.min < -180.0 {
+            lon.min + 360.0
         } else {
-            lon.least
+            lon.min
         };
-        let east = if lon.most > 180.0 {
-            lon.most - 360.0
+        let east = if lon.max > 180.0 {
+            lon.max - 360.0
         } else {
-            lon.most
+            lon.max
         };
-        Bbox::new(west, lat.least, east, lat.most)
+        Bbox::new(west, lat.min, east, lat.max)
     }
 
-    /// Returns where boxes are followed: a little more than the outline.
+    /// Returns the region in which bboxes are projected: slightly larger than the outline.
     pub(super) fn reach(&self) -> Reach {
         let (lon, lat) = (self.lon(), self.lat());
-        let wide = |extent: &Extent| (extent.most - extent.least) * 1e-3 + 1e-6;
+        let wide = |extent: &Extent| (extent.max - extent.min) * 1e-3 + 1e-6;
         Reach {
-            west: lon.least - wide(&lon),
-            south: (lat.least - wide(&lat)).max(-90.0),
-            east: lon.most + wide(&lon),
-            north: (lat.most + wide(&lat)).min(90.0),
+            west: lon.min - wide(&lon),
+            south: (lat.min - wide(&lat)).max(-90.0),
+            east: lon.max + wide(&lon),
+            north: (lat.max + wide(&lat)).min(90.0),
             turn: self.turn,
         }
     }
 }
 
-/// A part of the globe in which a map shows all.
+/// A region of the globe that lies in the domain of a projection.
 pub(super) struct Reach {
     west: f64,
     south: f64,
     east: f64,
     north: f64,
-    /// What its longitudes are ahead of those of the map.
+    /// The difference of its longitudes from those of the map.
     turn: f64,
 }
 
@@ -156,16 +162,17 @@ impl Reach {
         turn: 0.0,
     };
 
-    /// Returns the parts of a box that lie here, west, south, east, north, in the map's longitudes;
-    /// none of them is torn by the map.
+    /// Returns the parts of a bbox that lie in the region, west, south, east, north, in the map's longitudes. No part
+    /// crosses the meridian at which the map is split.
     pub(super) fn parts(&self, bbox: &Bbox, projection: &Projection) -> Vec<[f64; 4]> {
         let [west, south, east, north] = bbox.edges();
         let (south, north) = (south.max(self.south), north.min(self.north));
         if south > north {
             return Vec::new();
         }
-        let tear = (!projection.is_endless()).then(|| projection.middle() + 180.0);
+        let cut = (!projection.is_endless()).then(|| projection.middle() + 180.0);
         let mut parts = Vec::new();
+        // The region may lie beyond 180, so the bbox is tried at each multiple of 360 degrees.
         for turn in TURNS {
             let (west, east) = ((west + turn).max(self.west), (east + turn).min(self.east));
             if west > east {
@@ -173,14 +180,14 @@ impl Reach {
             }
             let mut west = west - self.turn;
             let east = east - self.turn;
-            if let Some(tear) = tear {
-                // The first tear that is not west of the box.
-                let tear = tear + 360.0 * ((west - TEAR - tear) / 360.0).ceil();
-                if tear - TEAR < east + 2.0 * TEAR {
-                    if west < tear - TEAR {
-                        parts.push([west, south, tear - TEAR, north]);
+            if let Some(cut) = cut {
+                // The first such meridian that is not west of the bbox.
+                let cut = cut + 360.0 * ((west - TEAR - cut) / 360.0).ceil();
+                if cut - TEAR < east + 2.0 * TEAR {
+                    if west < cut - TEAR {
+                        parts.push([west, south, cut - TEAR, north]);
                     }
-                    west = tear + TEAR;
+                    west = cut + TEAR;
                 }
             }
             if west <= east {
@@ -191,48 +198,48 @@ impl Reach {
     }
 }
 
-/// From the least to the most of some numbers.
+/// A range of values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    least: f64,
-    most: f64,
+    min: f64,
+    max: f64,
 }
 
 impl Extent {
     fn of(number: f64) -> Self {
         Self {
-            least: number,
-            most: number,
+            min: number,
+            max: number,
         }
     }
 
     fn all(numbers: impl Iterator<Item = f64>) -> Self {
         let none = Self {
-            least: f64::INFINITY,
-            most: f64::NEG_INFINITY,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
         };
         numbers.fold(none, |all, number| all.with(&Self::of(number)))
     }
 
     fn with(&self, other: &Self) -> Self {
         Self {
-            least: self.least.min(other.least),
-            most: self.most.max(other.most),
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
         }
     }
 
-    /// Returns the pixels it touches, of the `length` there are; none if it touches none.
+    /// Returns the pixels that the range intersects, of the `length` there are; none if it intersects none.
     fn pixels(&self, length: u32) -> Option<Range<u32>> {
-        let first = (self.least + EDGE).floor();
-        let end = (self.most - EDGE).ceil().max(first + 1.0);
+        let first = (self.min + EDGE).floor();
+        let end = (self.max - EDGE).ceil().max(first + 1.0);
         let (first, end) = (first.max(0.0), end.min(f64::from(length)));
-        // Whole numbers from 0 to a length that is one: the conversion is exact.
+        // Integers from 0 to a `u32`: the conversion is exact.
         let pixels = first as u32..end as u32;
         (first < end).then_some(pixels)
     }
 }
 
-/// The columns and rows that a shape covers, in parts of pixels, on the grid or not.
+/// The range of columns and rows that a shape covers, in fractional pixels, on the grid or not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cover {
     pub(super) cols: Extent,
@@ -254,17 +261,17 @@ impl Cover {
         }
     }
 
-    /// Returns the least column, the least row, the greatest column and the greatest row.
+    /// Returns the minimum column and row, and the maximum column and row.
     pub(super) fn edges(&self) -> [f64; 4] {
         let (cols, rows) = (&self.cols, &self.rows);
-        [cols.least, rows.least, cols.most, rows.most]
+        [cols.min, rows.min, cols.max, rows.max]
     }
 
-    /// Returns the same, larger by so many pixels on each side.
+    /// Returns the same, enlarged by `pixels` on each side.
     pub(super) fn grown(&self, pixels: f64) -> Self {
         let grown = |extent: &Extent| Extent {
-            least: extent.least - pixels,
-            most: extent.most + pixels,
+            min: extent.min - pixels,
+            max: extent.max + pixels,
         };
         Self {
             cols: grown(&self.cols),
@@ -272,7 +279,7 @@ impl Cover {
         }
     }
 
-    /// Returns the pixels it touches, of a grid of `size`; none if it touches none.
+    /// Returns the window that it intersects, of a grid of `size`; none if it intersects none.
     pub(super) fn window(&self, size: Size) -> Option<Window> {
         let cols = self.cols.pixels(size.width)?;
         let rows = self.rows.pixels(size.height)?;
@@ -285,7 +292,7 @@ impl Cover {
     }
 }
 
-/// Returns the longitude that is the same one and lies within 180 degrees of another.
+/// Returns the equivalent of a longitude that lies within 180 degrees of another.
 pub(super) fn near(lon: f64, other: f64) -> f64 {
     lon - 360.0 * ((lon - other) / 360.0).round()
 }

@@ -1,24 +1,23 @@
-//! Between degrees and the coordinates of a CRS.
+//! Projections: conversions between degrees and the coordinates of a CRS.
 //!
-//! The crate `proj4rs` does the arithmetic of the maps, on the definitions of [`Definition`]; this
-//! is the one place that knows that it counts in radians. It is asked for nothing that reads a file
-//! or the environment: a datum that wants a grid of shifts is refused before.
+//! The crate `proj4rs` evaluates the projections from the strings of [`Definition`]. It counts in radians; only this
+//! module knows that. It is never given a definition that needs a file or the environment: datums with a grid shift
+//! file are refused before.
 //!
-//! Degrees are those of WGS 84. Datums that follow a continent (NAD83, ETRS89, GDA94, GDA2020,
-//! NZGD2000, SIRGAS 2000, JGD2011, ..) are taken to be equal to it, as PROJ does where it is not told
-//! an epoch: up to 2 m off, 5 m in the far north of Canada. Older datums are shifted by three or seven
-//! numbers, which PROJ does to less than 10 m of what is done here.
+//! Degrees are those of WGS 84. Datums fixed to a continental plate (NAD83, ETRS89, GDA94, GDA2020, NZGD2000, SIRGAS
+//! 2000, JGD2011, ..) are taken to be equal to it, as PROJ does without an epoch: up to 2 m off, 5 m in the far north
+//! of Canada. Older datums are shifted by three or seven parameters; the results are within 10 m of PROJ's.
 
 use proj4rs::{Proj, transform::transform};
 
 use super::{Crs, definition::Definition, utm::LonLat};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Coordinates that come back further away than this, in metres, were on no map: the formula was
-/// followed past its end.
+/// The bound on the error of a round trip, in metres. Beyond it the point is outside the domain: the formula still
+/// returns a value there, but a wrong one.
 const SAME_METRES: f64 = 1.0;
 
-/// What turns degrees into the coordinates of a CRS, and back.
+/// The conversion between degrees and the coordinates of a CRS, in both directions.
 #[derive(Clone, Debug)]
 pub(super) enum Projection {
     /// The coordinates are longitude and latitude.
@@ -30,7 +29,7 @@ pub(super) enum Projection {
 pub(super) struct Map {
     degrees: Proj,
     plane: Proj,
-    /// True if the map goes on past the meridian opposite its centre.
+    /// True if the map continues past the meridian opposite its centre.
     endless: bool,
 }
 
@@ -39,13 +38,13 @@ impl Projection {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] naming the CRS: it has no EPSG code, or none that can be followed.
+    /// [`ErrorKind::Unsupported`] naming the CRS: it has no EPSG code, or one whose definition cannot be used.
     pub(super) fn of(crs: &Crs) -> Result<Self> {
         let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, why);
         let Crs::Epsg(code) = crs else {
             let wkt: String = crs.to_string().chars().take(60).collect();
             return Err(unsupported(&format!(
-                "a CRS without an EPSG code cannot be turned into degrees: {wkt}"
+                "a CRS without an EPSG code cannot be converted to degrees: {wkt}"
             )));
         };
         let Definition { text, shifted } = Definition::of_epsg(*code)?;
@@ -54,8 +53,9 @@ impl Projection {
             return Ok(Self::Degrees);
         }
         let endless = !shifted && CYLINDERS.into_iter().any(is);
+        // PROJ wraps longitudes to -180 to 180 unless `+over` is set.
         let over = if endless { " +over" } else { "" };
-        // Without a datum on either side no shift is computed.
+        // Without a datum on either side proj4rs computes no datum shift.
         let degrees = if shifted {
             "+proj=longlat +datum=WGS84"
         } else {
@@ -63,7 +63,7 @@ impl Projection {
         };
         let parse = |text: &str| {
             Proj::from_proj_string(text).map_err(|err| {
-                unsupported(&format!("EPSG:{code} cannot be turned into degrees")).with_source(err)
+                unsupported(&format!("EPSG:{code} cannot be converted to degrees")).with_source(err)
             })
         };
         Ok(Self::Map(Box::new(Map {
@@ -73,7 +73,7 @@ impl Projection {
         })))
     }
 
-    /// Returns what coordinates are counted in: `degrees`, `m`, or `units` of another length.
+    /// Returns the unit of the coordinates: `degrees`, `m`, or `units` for another length.
     pub(super) fn unit(&self) -> &'static str {
         match self {
             Self::Degrees => "degrees",
@@ -83,7 +83,7 @@ impl Projection {
         }
     }
 
-    /// Returns true if a longitude and the same one a turn further have different places.
+    /// Returns true if a longitude and the one 360 degrees further have different coordinates.
     pub(super) fn is_endless(&self) -> bool {
         match self {
             Self::Degrees => true,
@@ -91,7 +91,7 @@ impl Projection {
         }
     }
 
-    /// Returns the longitude of the map's middle.
+    /// Returns the central longitude of the projection.
     pub(super) fn middle(&self) -> f64 {
         match self {
             Self::Degrees => 0.0,
@@ -101,39 +101,39 @@ impl Projection {
         }
     }
 
-    /// Returns the coordinates, x then y, of a point; none where the map has no such point, which
-    /// is so for one that is no number or beyond a pole.
+    /// Projects a point to coordinates, x then y; none outside the domain of the projection, for NaN, and beyond a
+    /// pole.
     pub(super) fn to_crs(&self, point: LonLat) -> Option<[f64; 2]> {
         let Self::Map(map) = self else {
             return on_globe(point).then_some([point.lon, point.lat]);
         };
-        let place = map.forward(point)?;
-        let back = map.inverse(place)?;
-        // The last digits of a longitude beside a pole say nothing.
-        let turn = (back.lon - point.lon) / 360.0;
-        let degrees = (turn - turn.round()).abs() * 360.0 * point.lat.to_radians().cos();
+        let coords = map.forward(point)?;
+        let back = map.inverse(coords)?;
+        // Near a pole a longitude is imprecise, so its error is compared as a distance.
+        let wraps = (back.lon - point.lon) / 360.0;
+        let degrees = (wraps - wraps.round()).abs() * 360.0 * point.lat.to_radians().cos();
         let same = SAME_METRES / METRES_PER_DEGREE;
-        (degrees < same && (back.lat - point.lat).abs() < same).then_some(place)
+        (degrees < same && (back.lat - point.lat).abs() < same).then_some(coords)
     }
 
-    /// Returns the point at coordinates, x then y; none where the map shows nothing. The longitude
-    /// of an endless map may lie beyond 180, and of degrees it is as it was.
-    pub(super) fn to_lon_lat(&self, place: [f64; 2]) -> Option<LonLat> {
+    /// Unprojects coordinates, x then y; none outside the domain of the projection. The longitude may lie beyond 180
+    /// on an endless map, and is returned unchanged if the CRS is in degrees.
+    pub(super) fn to_lon_lat(&self, coords: [f64; 2]) -> Option<LonLat> {
         let Self::Map(map) = self else {
-            let [lon, lat] = place;
+            let [lon, lat] = coords;
             return (lon.is_finite() && lat.is_finite()).then_some(LonLat { lon, lat });
         };
-        let point = map.inverse(place)?;
+        let point = map.inverse(coords)?;
         let [x, y] = map.forward(point)?;
-        let metres = (x - place[0]).hypot(y - place[1]) * map.plane.to_meter();
+        let metres = (x - coords[0]).hypot(y - coords[1]) * map.plane.to_meter();
         (metres < SAME_METRES || map.plane.is_latlong()).then_some(point)
     }
 }
 
-/// Maps whose meridians are parallel lines, without end to either side.
+/// Cylindrical projections, whose meridians are parallel lines: the map may continue to either side.
 const CYLINDERS: [&str; 3] = ["+proj=merc", "+proj=eqc", "+proj=cea"];
 
-/// Of a great circle.
+/// The length of one degree of a great circle.
 const METRES_PER_DEGREE: f64 = 111_195.0;
 
 fn on_globe(point: LonLat) -> bool {
@@ -145,14 +145,14 @@ impl Map {
         if !on_globe(point) {
             return None;
         }
-        let mut place = (point.lon.to_radians(), point.lat.to_radians(), 0.0);
-        transform(&self.degrees, &self.plane, &mut place).ok()?;
-        let place = if self.plane.is_latlong() {
-            [place.0.to_degrees(), place.1.to_degrees()]
+        let mut coords = (point.lon.to_radians(), point.lat.to_radians(), 0.0);
+        transform(&self.degrees, &self.plane, &mut coords).ok()?;
+        let coords = if self.plane.is_latlong() {
+            [coords.0.to_degrees(), coords.1.to_degrees()]
         } else {
-            [place.0, place.1]
+            [coords.0, coords.1]
         };
-        place.iter().all(|part| part.is_finite()).then_some(place)
+        coords.iter().all(|part| part.is_finite()).then_some(coords)
     }
 
     fn inverse(&self, [x, y]: [f64; 2]) -> Option<LonLat> {
@@ -166,7 +166,7 @@ impl Map {
         }
         transform(&self.plane, &self.degrees, &mut point).ok()?;
         let (lon, lat) = (point.0.to_degrees(), point.1.to_degrees());
-        // A pole may come out a last digit too far.
+        // Rounding may put a pole slightly beyond 90 degrees.
         let lat = if lat.abs() < 90.0 + 1e-9 {
             lat.clamp(-90.0, 90.0)
         } else {
@@ -193,7 +193,7 @@ mod tests {
 
     fn forward(code: u32, [lon, lat]: [f64; 2]) -> [f64; 2] {
         let projection = Projection::of(&Crs::Epsg(code)).unwrap();
-        // An endless map has a place for each turn.
+        // An endless map has different coordinates for each multiple of 360 degrees.
         let lon = lon - 360.0 * ((lon - projection.middle()) / 360.0).round();
         projection.to_crs(LonLat { lon, lat }).unwrap()
     }
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// To 5 mm: the height that a shift makes is lost on the way.
+    /// To 5 mm: the height that a datum shift adds is dropped between the two steps.
     #[test]
     fn every_point_of_the_tables_comes_back() {
         let apart = APART.map(|(code, point, ..)| (code, point));
@@ -222,8 +222,8 @@ mod tests {
         for (code, point) in same.chain(apart) {
             let projection = Projection::of(&Crs::Epsg(code)).unwrap();
             let back = projection.to_lon_lat(forward(code, point)).unwrap();
-            let turn = (back.lon - point[0]) / 360.0;
-            let lon = (turn - turn.round()).abs() * 360.0 * point[1].to_radians().cos();
+            let wraps = (back.lon - point[0]) / 360.0;
+            let lon = (wraps - wraps.round()).abs() * 360.0 * point[1].to_radians().cos();
             assert!(
                 lon < 5e-8 && (back.lat - point[1]).abs() < 5e-8,
                 "{code} {point:?} {back:?}"
@@ -234,20 +234,26 @@ mod tests {
     #[test]
     fn a_crs_that_cannot_be_followed_is_named() {
         for (code, why) in [
-            (26711, "its datum wants a grid of shifts, and none is read"),
-            (27205, "its datum wants a grid of shifts, and none is read"),
-            (4978, "it is no map"),
-            (4807, "its longitudes do not start at Greenwich"),
-            (4855, "its definition is not sure to ten metres"),
-            (2000, "how far its datum lies from WGS 84 is not known"),
-            (32767, "the code is not known"),
-            (102_001, "the code is not known"),
+            (
+                26711,
+                "its datum needs a grid shift file, which is not supported",
+            ),
+            (
+                27205,
+                "its datum needs a grid shift file, which is not supported",
+            ),
+            (4978, "it is neither geographic nor a map projection"),
+            (4807, "its prime meridian is not Greenwich"),
+            (4855, "its definition may be off by more than 10 m"),
+            (2000, "its datum shift to WGS 84 is unknown"),
+            (32767, "the code is unknown"),
+            (102_001, "the code is unknown"),
         ] {
             let err = Projection::of(&Crs::Epsg(code)).unwrap_err();
             assert_eq!(err.kind(), ErrorKind::Unsupported);
             assert_eq!(
                 err.to_string(),
-                format!("EPSG:{code} cannot be turned into degrees: {why}")
+                format!("EPSG:{code} cannot be converted to degrees: {why}")
             );
         }
         let err = Projection::of(&Crs::Wkt("PROJCS[\"Albers\"]".into())).unwrap_err();
@@ -269,7 +275,7 @@ mod tests {
                 assert!(of(code).to_lon_lat([lon * 1e9, f64::NAN]).is_none());
             }
         }
-        // The far side of the globe, a pole of Mercator, and beyond the rim of an equal-area map.
+        // The far side of the globe, a pole in Mercator, and beyond the rim of an equal-area projection.
         assert_eq!(
             of(32756).to_crs(LonLat {
                 lon: 60.0,
@@ -309,10 +315,10 @@ mod tests {
         }
     }
 
-    /// As many as the comparison with PROJ let through, and the two that were added.
+    /// The number of codes that passed the comparison with PROJ, and the two that were added.
     const KNOWN: usize = 4924;
 
-    /// Code, longitude and latitude, x and y. Made with GDAL 3.6.2 (PROJ 9.1.1):
+    /// Code, longitude and latitude, x and y. Computed with GDAL 3.6.2 (PROJ 9.1.1):
     /// `gdaltransform -s_srs EPSG:4326 -t_srs EPSG:<code> -output_xy`, which takes longitude first.
     #[rustfmt::skip]
     const ORACLE: &[(u32, [f64; 2], [f64; 2])] = &[
@@ -393,19 +399,19 @@ mod tests {
         (2100, [23.7, 38.0], [473511.081099383, 4205569.56046202]),
     ];
 
-    /// Those that PROJ shifts by other numbers, and how far that may be, in metres. Made as above.
+    /// Codes that PROJ shifts by other parameters, and the tolerance in metres. Computed as above.
     #[rustfmt::skip]
     const APART: [(u32, [f64; 2], [f64; 2], f64); 7] = [
-        // The same shift, whose numbers the crate rounds.
+        // The same shift, whose parameters the crate rounds.
         (27700, [-0.13, 51.5], [529897.101909158, 179553.286119683], 0.01),
         (27700, [-4.2, 57.5], [268261.002765597, 847667.882065972], 0.01),
         (28992, [4.9, 52.37], [121819.365162746, 487013.761522216], 0.01),
-        // PROJ takes another shift of seven numbers, EPSG:1777 for Western Germany.
+        // PROJ uses another seven-parameter shift, EPSG:1777 for Western Germany.
         (31467, [9.2, 48.8], [3514768.21248945, 5406965.75484968], 1.0),
-        // PROJ takes EPSG:2039's newer shift of seven numbers, the crate the older one of three.
+        // PROJ uses EPSG:2039's newer seven-parameter shift, the crate the older three-parameter one.
         (2039, [35.2, 31.8], [219035.790001022, 634141.139635478], 10.0),
         (29903, [-6.26, 53.35], [315919.995303605, 234694.102325996], 0.01),
-        // PROJ takes a shift of ten numbers (Molodensky and Badekas).
+        // PROJ uses a ten-parameter shift (Molodensky-Badekas).
         (21897, [-74.1, 4.6], [997504.281273691, 1000420.23315276], 1.0),
     ];
 }

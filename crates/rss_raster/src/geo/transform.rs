@@ -1,4 +1,4 @@
-//! From pixels to coordinates.
+//! Geotransforms: pixels to CRS coordinates and back.
 
 use super::{Crs, Size, Window};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,17 +19,18 @@ impl GeoTransform {
         ]
     }
 
-    /// Returns the place in pixels of coordinates, which [`apply`](Self::apply) undoes; none where
-    /// the transform puts all pixels on one line, or holds a number that is not finite.
+    /// Returns the pixel position of coordinates, the inverse of [`apply`](Self::apply); none if the geotransform is
+    /// singular or not finite.
     pub(super) fn pixel_of(&self, [x, y]: [f64; 2]) -> Option<[f64; 2]> {
         let [x0, a, b, y0, c, d] = self.0;
         let (dx, dy) = (x - x0, y - y0);
         let pixel = if b == 0.0 && c == 0.0 {
-            // Apart, since a product would cost the last digits, and with them the edges of pixels.
+            // A case of its own: the general formula rounds more, and a coordinate on a pixel edge might miss it.
             [dx / a, dy / d]
         } else {
             let determinant = a * d - b * c;
             let largest = a.abs().max(b.abs()).max(c.abs()).max(d.abs());
+            // Relative to the squared pixel size, so that the test works for metres and for degrees.
             if determinant.abs() <= 1e-10 * largest * largest {
                 return None;
             }
@@ -38,10 +39,13 @@ impl GeoTransform {
                 (dy * a - dx * c) / determinant,
             ]
         };
-        pixel.iter().all(|place| place.is_finite()).then_some(pixel)
+        pixel
+            .iter()
+            .all(|position| position.is_finite())
+            .then_some(pixel)
     }
 
-    /// Returns true if rows lie along x and columns along y, and pixels have a size.
+    /// Returns true if the grid is axis-aligned: rows run along x, columns along y, and pixels have a size.
     pub fn is_axis_aligned(&self) -> bool {
         let [_, a, b, _, c, d] = self.0;
         let sides = [a, d];
@@ -51,15 +55,14 @@ impl GeoTransform {
             && self.0.iter().all(|number| number.is_finite())
     }
 
-    /// Returns the transform of a window of the raster this transform belongs to.
+    /// Returns the geotransform of a window of the raster this geotransform belongs to.
     pub fn of_window(&self, window: &Window) -> Self {
         let [x, y] = self.apply(f64::from(window.col), f64::from(window.row));
         let g = &self.0;
         Self([x, g[1], g[2], y, g[4], g[5]])
     }
 
-    /// Returns the transform of the same extent cut into `to` pixels instead of `from`, as an
-    /// overview is.
+    /// Returns the geotransform of the same extent with `to` pixels instead of `from`, as for an overview.
     pub fn of_level(&self, from: Size, to: Size) -> Self {
         let fx = f64::from(from.width) / f64::from(to.width.max(1));
         let fy = f64::from(from.height) / f64::from(to.height.max(1));
@@ -68,14 +71,14 @@ impl GeoTransform {
     }
 }
 
-/// A grid of pixels on the ground: size, CRS and transform.
+/// A georeferenced grid: size, CRS and geotransform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeoBox {
     /// Width and height in pixels.
     pub size: Size,
-    /// The CRS, if the file names one.
+    /// The CRS, if the file states one.
     pub crs: Option<Crs>,
-    /// The transform, if the file has one.
+    /// The geotransform, if the file has one.
     pub transform: Option<GeoTransform>,
 }
 
@@ -89,15 +92,18 @@ impl GeoBox {
         }
     }
 
-    /// Returns the grid with `pixels` more of its own on each side.
+    /// Returns the grid enlarged by `pixels` on each side.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if that is more than 4294967295 columns or rows.
+    /// [`ErrorKind::InvalidInput`] if the result has more than 4294967295 columns or rows.
     pub fn with_margin(&self, pixels: u32) -> Result<Self> {
         let wider = |side: u32| pixels.checked_mul(2)?.checked_add(side);
         let (Some(width), Some(height)) = (wider(self.size.width), wider(self.size.height)) else {
-            let message = format!("{pixels} pixels around {self}: expected fewer");
+            let message = format!(
+                "a margin of {pixels} pixels around {self} exceeds {} columns or rows",
+                u32::MAX
+            );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         };
         let moved = |transform: GeoTransform| {
@@ -112,7 +118,7 @@ impl GeoBox {
         })
     }
 
-    /// Returns the grid of the same extent in `size` pixels, as a level of this one is.
+    /// Returns the grid of the same extent with `size` pixels, as for an overview level.
     pub fn of_level(&self, size: Size) -> Self {
         Self {
             size,

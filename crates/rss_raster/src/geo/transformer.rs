@@ -1,9 +1,9 @@
-//! From the pixels of one grid to those of another.
+//! Conversion of pixel positions from one grid to another.
 
 use super::{Crs, GeoBox, GeoTransform, outline::near, projection::Projection, utm::LonLat};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What tells where a pixel of a target grid lies on a source grid.
+/// Converts pixel positions of a target grid to those of a source grid.
 #[derive(Clone, Debug)]
 pub struct Transformer {
     target: GeoTransform,
@@ -15,23 +15,23 @@ pub struct Transformer {
 enum Between {
     /// The coordinates are the same.
     Same,
-    /// Target coordinates become degrees of WGS 84, and those source coordinates.
+    /// Target coordinates are unprojected to degrees of WGS 84, and these are projected to source coordinates.
     Degrees {
         target: Box<Projection>,
         source: Box<Projection>,
-        /// The longitude of the middle of the source, where a turn of longitude is another place.
+        /// The longitude of the source's centre, if its map is endless: longitudes are wrapped to within 180 degrees of
+        /// it.
         middle: Option<f64>,
     },
 }
 
 impl Transformer {
-    /// Makes a transformer from pixels of `target` to those of `source`.
+    /// Creates a transformer from pixels of `target` to those of `source`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no transform that can be undone;
-    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees, where the two are
-    /// not the same.
+    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no invertible geotransform;
+    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be converted to degrees, unless the two CRSs are the same.
     pub fn new(target: &GeoBox, source: &GeoBox) -> Result<Self> {
         let (to, to_crs) = placed(target, "target")?;
         let (from, from_crs) = placed(source, "source")?;
@@ -63,16 +63,16 @@ impl Transformer {
         })
     }
 
-    /// Returns true if the two grids have the same coordinates, and both have rows along x: columns
-    /// then depend on columns only, and rows on rows.
+    /// Returns true if the two grids have the same coordinates and both are axis-aligned: columns then depend on
+    /// columns only, and rows on rows.
     pub fn is_axis_aligned(&self) -> bool {
         matches!(self.between, Between::Same)
             && self.target.is_axis_aligned()
             && self.source.is_axis_aligned()
     }
 
-    /// Returns where a place on the target, column then row, lies on the source, on its grid or not;
-    /// none where a map shows nothing.
+    /// Converts a position on the target, column then row, to one on the source, inside its grid or not; none
+    /// outside the domain of a projection.
     pub fn place(&self, [col, row]: [f64; 2]) -> Option<[f64; 2]> {
         let place = self.target.apply(col, row);
         let place = match &self.between {
@@ -91,7 +91,7 @@ impl Transformer {
     }
 }
 
-/// Returns the transform and the CRS of a grid that has both.
+/// Returns the geotransform and the CRS of a grid that has both.
 fn placed<'a>(grid: &'a GeoBox, which: &str) -> Result<(GeoTransform, &'a Crs)> {
     let invalid = |why: &str| {
         Err(Error::new(
@@ -103,13 +103,13 @@ fn placed<'a>(grid: &'a GeoBox, which: &str) -> Result<(GeoTransform, &'a Crs)> 
         return invalid("has no pixels");
     }
     let Some(crs) = &grid.crs else {
-        return invalid("names no CRS, so nothing can be warped");
+        return invalid("has no CRS, which a warp needs");
     };
     let Some(transform) = grid.transform else {
-        return invalid("has no transform, so nothing can be warped");
+        return invalid("has no geotransform, which a warp needs");
     };
     if transform.pixel_of(transform.apply(1.0, 1.0)).is_none() {
-        return invalid("has a transform that cannot be undone");
+        return invalid("has a geotransform that is not invertible");
     }
     Ok((transform, crs))
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     /// `echo "1551005 -3952005" | gdaltransform -s_srs EPSG:3577 -t_srs EPSG:32755`, GDAL 3.6.2 with PROJ
-    /// 9.1.1: the coordinates of the pixel that is asked for.
+    /// 9.1.1: the coordinates of the requested pixel.
     #[test]
     fn places_agree_with_gdal() {
         let utm = grid(32755, [600_000.0, 10.0, 0.0, 6_100_000.0, 0.0, -10.0]);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_turn_of_longitude_is_found_on_the_source() {
-        // A world from 0 to 360, and a zone west of Greenwich.
+        // A global grid from 0 to 360, and a UTM zone west of Greenwich.
         let world = GeoBox {
             size: Size {
                 width: 360,
@@ -173,13 +173,13 @@ mod tests {
         let err = Transformer::new(&bare, &good).unwrap_err();
         assert_eq!(
             err.message(),
-            "the target grid names no CRS, so nothing can be warped"
+            "the target grid has no CRS, which a warp needs"
         );
         let flat = grid(32755, [0.0, 10.0, 10.0, 0.0, 10.0, 10.0]);
         let err = Transformer::new(&good, &flat).unwrap_err();
         assert_eq!(
             err.message(),
-            "the source grid has a transform that cannot be undone"
+            "the source grid has a geotransform that is not invertible"
         );
         let unknown = grid(4855, [0.0, 10.0, 0.0, 0.0, 0.0, -10.0]);
         let err = Transformer::new(&good, &unknown).unwrap_err();

@@ -1,4 +1,4 @@
-//! Between UTM metres and degrees, on WGS 84.
+//! Conversion from UTM to degrees, on WGS 84.
 //!
 //! The transverse Mercator series of Krüger to the sixth order in the third flattening, as given
 //! by [Karney (2011)](https://doi.org/10.1007/s00190-011-0445-3), equations 35 and 36. Inside a
@@ -115,7 +115,7 @@ impl UtmZone {
     }
 }
 
-/// Sums each polynomial in the third flattening.
+/// Evaluates each polynomial in the third flattening by Horner's rule.
 fn series(coefficients: &[[f64; 6]; 6]) -> [f64; 6] {
     coefficients.map(|row| row.iter().rev().fold(0.0, |sum, c| (sum + c) * N))
 }
@@ -132,6 +132,7 @@ fn conformal(tau: f64) -> f64 {
 fn geographic(tau_conformal: f64) -> f64 {
     let e2 = F * (2.0 - F);
     let mut tau = tau_conformal / (1.0 - e2);
+    // The limit ends the loop for NaN.
     for _ in 0..6 {
         let here = conformal(tau);
         let step = (tau_conformal - here) / here.hypot(1.0) * (1.0 + (1.0 - e2) * tau * tau)
@@ -233,8 +234,7 @@ mod tests {
         }
     }
 
-    /// Made with pyproj 3.7.2 (PROJ 9.5.1):
-    /// `Transformer.from_crs(epsg, 4326, always_xy=True).transform(x, y)`.
+    /// Computed with pyproj 3.7.2 (PROJ 9.5.1):
     #[test]
     fn degrees_agree_with_proj() {
         for (number, south, easting, northing, lon, lat) in ORACLE {

@@ -1,4 +1,4 @@
-//! Rectangles of pixels and the tiles that hold them.
+//! Rectangles of pixels, and indices of the tiles that contain them.
 
 use std::{fmt, str::FromStr};
 
@@ -13,7 +13,7 @@ pub struct Size {
     pub height: u32,
 }
 
-/// The place of a tile in a level's grid of tiles, from the top left.
+/// The index of a tile in a level's grid of tiles, from the top left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TileIndex {
     /// Tile column, from 0 at the left.
@@ -36,7 +36,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Returns the window that covers a whole raster.
+    /// Returns the window that covers a complete raster.
     pub fn whole(size: Size) -> Self {
         Self {
             col: 0,

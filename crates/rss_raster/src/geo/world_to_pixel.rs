@@ -1,7 +1,7 @@
-//! Coordinates of any CRS in the pixels of a grid: points and polygons that someone has drawn.
+//! Conversion of points and polygons of any CRS to the pixels of a grid.
 //!
-//! A polygon is cut to the neighbourhood of the grid before it is projected: what is far away may have no
-//! place on the grid's map, or one on the wrong side of it.
+//! A polygon is clipped to the neighbourhood of the grid before it is projected: far away it may be outside the
+//! domain of the grid's projection, or be projected to the wrong side of the grid.
 
 use ::geo::Polygon;
 
@@ -13,52 +13,52 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// How far a side of a polygon may lie from where it should, in pixels.
+/// The bound on the distance of a densified side of a polygon from the true one, in pixels.
 const BEND: f64 = 1e-5;
-/// Sides shorter than this, in pixels, are straight enough on any map.
+/// Sides shorter than this, in pixels, are not densified: they are straight enough in any projection.
 const SHORT: f64 = 4.0;
-/// Points along each side of a grid, and of lines across it, that are looked at to find where it lies.
+/// The number of intervals along each axis of a grid at which its pixels are projected to find its bounds.
 const POINTS: u8 = 32;
-/// What is kept round a grid, in parts of its size.
+/// The margin around a grid that polygons are clipped to, as a fraction of its size.
 const ROOM: f64 = 0.05;
 
-/// A closed line in pixels: columns and rows, in parts of pixels, on the grid or not.
+/// A closed line in pixels: columns and rows, fractional, on the grid or not.
 pub type Ring = Vec<[f64; 2]>;
 
-/// What tells where coordinates of a CRS, x then y, lie on a grid.
+/// Converts coordinates of a CRS, x then y, to pixel positions of a grid.
 #[derive(Clone, Debug)]
 pub struct WorldToPixel {
     to_pixels: Transformer,
     size: Size,
-    /// True if the two have one CRS: lines stay straight.
+    /// True if the two have the same CRS: lines stay straight.
     is_same: bool,
-    /// True if x and x + 360 are one place.
+    /// True if x and x + 360 are the same point.
     turns: bool,
-    /// The box round the grid and some room, in the coordinates' CRS: least x, least y, greatest x, greatest y;
-    /// none where its map does not show all of the grid, or goes round the globe.
+    /// The bounds of the grid with a margin, in the coordinates' CRS: xmin, ymin, xmax, ymax; none where part of the
+    /// grid cannot be projected to that CRS, or the bounds span more than half of the globe.
     near: Option<[f64; 4]>,
 }
 
 impl WorldToPixel {
-    /// Finds the way from a CRS to a grid.
+    /// Creates a converter from a CRS to a grid.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the grid has no CRS, no pixels, or no transform that can be undone;
-    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees, where the two are not the
-    /// same.
+    /// [`ErrorKind::InvalidInput`] if the grid has no CRS, no pixels, or no invertible geotransform;
+    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be converted to degrees, unless the two CRSs are the same.
     pub fn new(crs: &Crs, grid: &GeoBox) -> Result<Self> {
         let lacks = |what: &str| {
-            let message = format!("it states no {what}, so it lies nowhere");
+            let message = format!("it has no {what}, which georeferencing needs");
             Error::new(ErrorKind::InvalidInput, message)
         };
         let own = grid.crs.as_ref().ok_or_else(|| lacks("CRS"))?;
-        grid.transform.ok_or_else(|| lacks("transform"))?;
+        grid.transform.ok_or_else(|| lacks("geotransform"))?;
         let plane = plane_of(crs);
         let to_pixels = Transformer::new(&plane, grid)?;
         let is_same = own == crs;
         let turns = is_degrees(crs);
         let near = match is_same {
+            // In the same CRS nothing is projected, so nothing needs to be clipped.
             true => None,
             false => near(&Transformer::new(grid, &plane)?, grid.size, turns),
         };
@@ -71,8 +71,8 @@ impl WorldToPixel {
         })
     }
 
-    /// Returns the pixel that holds a point, as a window of one pixel; none if the grid does not reach there.
-    /// A pixel owns the edges towards its row and its column 0, as of [`GeoBox::pixel_at`].
+    /// Returns the pixel that contains a point, as a window of one pixel; none if the point lies outside the grid.
+    /// A point on an edge belongs to the pixel with the larger column or row, as in [`GeoBox::pixel_at`].
     pub fn pixel(&self, [x, y]: [f64; 2]) -> Option<Window> {
         self.turns().iter().find_map(|turn| {
             let place = self.to_pixels.place([x + turn, y])?;
@@ -80,12 +80,12 @@ impl WorldToPixel {
         })
     }
 
-    /// Returns polygons in pixels, each as its rings, of what of a polygon lies near the grid; none if it is
-    /// far away. Its sides are straight in its own coordinates, and followed to a hundred-thousandth of a pixel.
+    /// Returns the part of a polygon near the grid as polygons in pixels, each a list of rings; none if it is far
+    /// away. Its sides are straight in its own CRS, and densified to within a hundred-thousandth of a pixel.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] if a part of it has no place on the grid's map.
+    /// [`ErrorKind::Unsupported`] if a part of it lies outside the domain of the grid's projection.
     pub fn polygons(&self, polygon: &Polygon<f64>) -> Result<Vec<Vec<Ring>>> {
         let mut found = Vec::new();
         for turn in self.turns() {
@@ -112,8 +112,9 @@ impl WorldToPixel {
         }
     }
 
-    /// Cuts a ring to what is near the grid.
+    /// Clips a ring to the neighbourhood of the grid.
     fn cut(&self, mut ring: Ring) -> Ring {
+        // The clip treats the ring as closed, so its repeated first point is removed.
         if ring.len() > 1 && ring.first() == ring.last() {
             ring.pop();
         }
@@ -126,19 +127,19 @@ impl WorldToPixel {
             (1, bottom, 1.0),
             (1, top, -1.0),
         ] {
-            ring = kept(&ring, axis, limit, sign);
+            ring = clip_line(&ring, axis, limit, sign);
         }
         ring
     }
 
-    /// Returns a ring in pixels; none if none of it has a place on the map.
+    /// Returns a ring in pixels; none if none of its points can be projected.
     fn placed(&self, ring: &[[f64; 2]]) -> Result<Option<Ring>> {
         let place = |point: &[f64; 2]| self.to_pixels.place(*point);
         if ring.iter().all(|point| place(point).is_none()) {
             return Ok(None);
         }
         let beyond = || {
-            let message = "a polygon reaches beyond what the map of the image shows";
+            let message = "a polygon extends beyond the domain of the projection of the image";
             Error::new(ErrorKind::Unsupported, message)
         };
         let mut made = Vec::with_capacity(ring.len());
@@ -160,12 +161,12 @@ impl WorldToPixel {
     }
 }
 
-/// Returns a box in degrees round places of a CRS, a little larger; none of no places, or of some that its map
-/// does not show.
+/// Returns the bounding box in degrees of points of a CRS, slightly enlarged; none without points, or if one of
+/// them cannot be unprojected.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees.
+/// [`ErrorKind::Unsupported`] naming a CRS that cannot be converted to degrees.
 pub fn degrees_round(crs: &Crs, places: impl Iterator<Item = [f64; 2]>) -> Result<Option<Bbox>> {
     let to_degrees = Transformer::new(&plane_of(crs), &plane_of(&Crs::Epsg(DEGREES)))?;
     let mut all: Option<[f64; 4]> = None;
@@ -178,7 +179,8 @@ pub fn degrees_round(crs: &Crs, places: impl Iterator<Item = [f64; 2]>) -> Resul
     let Some([west, south, east, north]) = all else {
         return Ok(None);
     };
-    // Lines of another CRS are bent, and servers want a box that has a size.
+    // Straight lines of another CRS are curves in degrees and may bulge past their ends; and servers expect a
+    // bbox that is not a point.
     let room = |low: f64, high: f64| (high - low) * 1e-2 + 1e-5;
     let (wide, high) = (room(west, east), room(south, north));
     let (west, east) = (west - wide, east + wide);
@@ -197,7 +199,7 @@ pub fn degrees_round(crs: &Crs, places: impl Iterator<Item = [f64; 2]>) -> Resul
 
 const DEGREES: u32 = 4326;
 
-/// Returns a longitude within -180 to 180.
+/// Wraps a longitude to -180 to 180.
 fn on_globe(lon: f64) -> f64 {
     match (-180.0..=180.0).contains(&lon) {
         true => lon,
@@ -210,7 +212,7 @@ pub fn is_degrees(crs: &Crs) -> bool {
     matches!(Projection::of(crs), Ok(Projection::Degrees))
 }
 
-/// Returns a grid whose pixels are the coordinates of a CRS.
+/// Returns a grid whose pixel positions equal the coordinates of a CRS.
 fn plane_of(crs: &Crs) -> GeoBox {
     GeoBox {
         size: Size {
@@ -227,7 +229,7 @@ fn with(all: Option<[f64; 4]>, [x, y]: [f64; 2]) -> [f64; 4] {
     [left.min(x), bottom.min(y), right.max(x), top.max(y)]
 }
 
-/// Returns the box round a grid and some room.
+/// Returns the bounds of a grid with a margin.
 fn near(from_pixels: &Transformer, size: Size, is_degrees: bool) -> Option<[f64; 4]> {
     let part = |number: u8, length: u32| f64::from(length) * f64::from(number) / f64::from(POINTS);
     let mut all = None;
@@ -238,6 +240,7 @@ fn near(from_pixels: &Transformer, size: Size, is_degrees: bool) -> Option<[f64;
         }
     }
     let [left, bottom, right, top] = all?;
+    // The longitudes of a grid across the antimeridian jump from 180 to -180, and their bounds mean nothing.
     if is_degrees && right - left > 180.0 {
         return None;
     }
@@ -245,29 +248,30 @@ fn near(from_pixels: &Transformer, size: Size, is_degrees: bool) -> Option<[f64;
     Some([left - wide, bottom - high, right + wide, top + high])
 }
 
-/// Keeps the side of a ring where x or y is above a limit, or with the sign -1 below it (Sutherland and
-/// Hodgman's clip by one line).
-fn kept(ring: &[[f64; 2]], axis: usize, limit: f64, sign: f64) -> Ring {
+/// Clips a ring by one line (Sutherland and Hodgman): the part remains where x or y is above a limit, or with the
+/// sign -1 below it.
+fn clip_line(ring: &[[f64; 2]], axis: usize, limit: f64, sign: f64) -> Ring {
     let inside = |point: &[f64; 2]| (point.get(axis).copied().unwrap_or(f64::NAN) - limit) * sign;
-    let mut kept = Vec::with_capacity(ring.len() + 2);
+    let mut clipped = Vec::with_capacity(ring.len() + 2);
     let Some(mut before) = ring.last() else {
-        return kept;
+        return clipped;
     };
     for point in ring {
         let (a, b) = (inside(before), inside(point));
         if (a < 0.0) != (b < 0.0) {
             let mut cut = between(*before, *point, a / (a - b));
+            // Interpolation may miss the limit by a rounding error.
             if let Some(exact) = cut.get_mut(axis) {
                 *exact = limit;
             }
-            kept.push(cut);
+            clipped.push(cut);
         }
         if b >= 0.0 {
-            kept.push(*point);
+            clipped.push(*point);
         }
         before = point;
     }
-    kept
+    clipped
 }
 
 #[cfg(test)]
@@ -331,7 +335,7 @@ mod tests {
                 grid.pixel_at(lon, lat).unwrap()
             );
         }
-        // A turn further it is the same place.
+        // 360 degrees further it is the same point.
         let there = world_to_pixel.pixel([153.025 - 360.0, -27.15]);
         assert!(there.is_some() && there == world_to_pixel.pixel([153.025, -27.15]));
     }
@@ -371,7 +375,7 @@ mod tests {
     #[test]
     fn a_polygon_is_cut_to_what_is_near() {
         let world_to_pixel = WorldToPixel::new(&Crs::Epsg(4326), &utm(32756)).unwrap();
-        // Half of the globe, with corners that the zone's map does not show.
+        // Half of the globe, with corners outside the domain of the UTM zone.
         let vast = polygon(&[[60.0, -80.0], [220.0, -80.0], [220.0, 80.0], [60.0, 80.0]]);
         let found = world_to_pixel.polygons(&vast).unwrap();
         assert_eq!(found.len(), 1);
@@ -396,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_side_in_degrees_is_followed_on_the_map() {
-        // A parallel is bent in a zone: half a degree of it by about 130 m at 60 degrees north.
+        // A parallel is a curve in UTM: half a degree of it deviates by about 130 m at 60 degrees north.
         let grid = GeoBox {
             transform: Some(GeoTransform([
                 480_000.0,
@@ -432,7 +436,10 @@ mod tests {
         let mut grid = utm(32756);
         grid.transform = None;
         let err = WorldToPixel::new(&crs, &grid).unwrap_err();
-        assert_eq!(err.message(), "it states no transform, so it lies nowhere");
+        assert_eq!(
+            err.message(),
+            "it has no geotransform, which georeferencing needs"
+        );
         let err = WorldToPixel::new(&Crs::Epsg(999_999), &utm(32756)).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Unsupported);
     }

@@ -1,4 +1,4 @@
-//! Means of a few samples, each summed in a type that holds the sum exactly.
+//! Means of up to four samples, with accumulators that hold the sum exactly.
 
 use std::ops::AddAssign;
 
@@ -8,14 +8,13 @@ use num_complex::Complex;
 pub trait Average: Copy {
     /// The sum of up to four samples.
     type Total: Copy + Default + AddAssign;
-    /// Returns the sample as a sum of one.
+    /// Returns the sample as an accumulator.
     fn widened(self) -> Self::Total;
-    /// Returns the mean of `count` samples, 1 to 4; of whole numbers halves go up, as GDAL rounds them.
+    /// Returns the mean of `count` samples, 1 to 4; means of integers are rounded half up, as in GDAL.
     fn mean(sum: Self::Total, count: u8) -> Self;
-    /// Returns true if the sample is a number, and not `nodata_sample`.
+    /// Returns true if the sample is neither NaN nor `nodata_sample`.
     fn is_data(self, nodata_sample: Option<Self>) -> bool;
-    /// Returns a sample that is data where this one is the nodata_sample: the next higher, or the next lower where
-    /// there is none.
+    /// Returns an adjacent sample that differs from this one: the next higher, or the next lower if there is none.
     fn higher(self) -> Self;
 }
 
@@ -55,7 +54,7 @@ macro_rules! whole_numbers {
                 nodata_sample.is_none_or(|nodata_sample| self as $compare != nodata_sample as $compare)
             }
 
-            /// Of 64 bits the next one may be the same as f64.
+            /// The next 64-bit integer may round to the same `f64`, so the step doubles until the sample differs.
             fn higher(self) -> Self {
                 let steps = || std::iter::successors(Some(1), |step: &$type| step.checked_mul(2));
                 let up = steps().filter_map(|step| self.checked_add(step));
@@ -78,10 +77,7 @@ impl Average for f32 {
     }
 
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "rounding is what is asked for"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
     fn mean(sum: f64, count: u8) -> Self {
         (sum / f64::from(count)) as Self
     }
@@ -92,7 +88,7 @@ impl Average for f32 {
     }
 
     fn higher(self) -> Self {
-        // As GDAL: what is smaller than this is 0 to some.
+        // As in GDAL: subnormal numbers are flushed to 0 by some readers.
         if self == 0.0 {
             return Self::MIN_POSITIVE;
         }
@@ -120,7 +116,7 @@ impl Average for f64 {
     }
 
     fn higher(self) -> Self {
-        // As GDAL: what is smaller than this is 0 to some.
+        // As in GDAL: subnormal numbers are flushed to 0 by some readers.
         if self == 0.0 {
             return Self::MIN_POSITIVE;
         }

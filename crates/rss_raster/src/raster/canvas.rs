@@ -1,4 +1,7 @@
-//! An array that many threads write: each has a slot of its own in it.
+//! An array that many threads write into: each owns a slot, a rectangle that no other slot overlaps.
+//!
+//! [`Canvas::split`] checks once that the slots are disjoint, so that writes need no lock. [`Rest::join`] returns
+//! the array when the last slot is dropped.
 
 #![expect(
     unsafe_code,
@@ -31,20 +34,20 @@ struct Memory<T> {
     capacity: usize,
 }
 
-// SAFETY: the memory is plain samples; who may touch which part is settled by `Canvas::split`.
+// SAFETY: the memory is plain samples; `Canvas::split` decides which part a thread may access.
 unsafe impl<T: Send> Send for Memory<T> {}
-// SAFETY: as above: no two slots share a sample, and the whole is read after the last is gone.
+// SAFETY: as above: no two slots share a sample, and the array is read only after the last slot is dropped.
 unsafe impl<T: Send> Sync for Memory<T> {}
 
 impl<T> Drop for Memory<T> {
     fn drop(&mut self) {
-        // SAFETY: the parts come from the `Vec` that `Canvas::split` took apart, and nobody else
-        // frees them: `Rest::join` takes the `Vec` back by forgetting this.
+        // SAFETY: the pointer, length and capacity come from the `Vec` that `Canvas::split` took apart, and nobody
+        // else frees them: `Rest::join` takes the `Vec` back without running this drop.
         drop(unsafe { Vec::from_raw_parts(self.start, self.length, self.capacity) });
     }
 }
 
-/// What is left of a canvas while its slots are written.
+/// The owner of a canvas while its slots are written.
 #[derive(Debug)]
 pub struct Rest<T> {
     memory: Arc<Memory<T>>,
@@ -57,29 +60,28 @@ pub struct Slot<T> {
     memory: Arc<Memory<T>>,
     /// Index of the first sample.
     first: usize,
-    /// Samples from one row to the next.
+    /// The number of samples from one row to the next.
     stride: usize,
     width: usize,
     height: usize,
     _samples: PhantomData<T>,
 }
 
-/// A rectangle that a canvas is asked for: its band, and its window in pixels of what the canvas is a window
-/// of.
+/// A requested slot: a band, and a window in the pixels that the canvas itself is a window of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The band, counted from 0.
     pub band: usize,
-    /// The pixels.
+    /// The window.
     pub window: Window,
 }
 
 impl<T: Sample> Canvas<T> {
-    /// Makes a canvas for a window. The memory is taken when it is written.
+    /// Creates a canvas for a window. The system commits its memory only when it is written.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if there is not so much.
+    /// [`ErrorKind::InvalidInput`] if the memory cannot be reserved.
     pub fn new(bands: usize, window: Window) -> Result<Self> {
         let length = (window.width as usize)
             .checked_mul(window.height as usize)
@@ -98,13 +100,13 @@ impl<T: Sample> Canvas<T> {
         })
     }
 
-    /// Asks for large pages where that is worth it.
+    /// Advises the system to use huge pages, if the canvas is large enough.
     pub fn in_large_pages(self) -> Self {
         super::in_large_pages(&self.samples);
         self
     }
 
-    /// Cuts the canvas into slots, in the order asked.
+    /// Splits the canvas into slots, in the order requested.
     ///
     /// # Errors
     ///
@@ -155,8 +157,8 @@ fn check(bands: usize, canvas: &Window, wanted: &[Wanted]) -> Result<()> {
             return wrong("a slot is outside the array");
         }
     }
-    // Rectangles cut by one grid are apart if their rows are equal or apart, and in one row of one
-    // band their columns are.
+    // The slots come from one regular grid, so neighbours in this order decide: their rows are equal or disjoint, and
+    // with equal rows in one band their columns must be disjoint.
     let mut order: Vec<&Wanted> = wanted.iter().collect();
     order.sort_unstable_by_key(|one| (one.band, one.window.row, one.window.col));
     for pair in order.windows(2) {
@@ -174,21 +176,25 @@ fn check(bands: usize, canvas: &Window, wanted: &[Wanted]) -> Result<()> {
 }
 
 impl<T> Rest<T> {
-    /// Returns the finished array, once every slot is gone.
+    /// Returns the finished array, after every slot is dropped.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`] if a slot is still held.
+    /// [`ErrorKind::Unavailable`] if a slot still exists.
     pub fn join(self) -> Result<Array3<T>> {
         let shape = self.shape;
         let lost = || Error::new(ErrorKind::Unavailable, "an array is still being written");
         let memory = Arc::try_unwrap(self.memory).map_err(|_| lost())?;
         let memory = std::mem::ManuallyDrop::new(memory);
-        // SAFETY: the parts come from a `Vec` of this type, nobody else holds them now, and
-        // `ManuallyDrop` keeps them from being freed twice.
+        // SAFETY: the pointer, length and capacity come from a `Vec` of this type, nobody else holds them, and
+        // `ManuallyDrop` prevents freeing them twice.
         let samples = unsafe { Vec::from_raw_parts(memory.start, memory.length, memory.capacity) };
         Array3::from_shape_vec(shape, samples).map_err(|err| {
-            Error::new(ErrorKind::InvalidInput, "samples that fill no window").with_source(err)
+            Error::new(
+                ErrorKind::InvalidInput,
+                "the samples do not match the shape of the window",
+            )
+            .with_source(err)
         })
     }
 }
@@ -201,15 +207,15 @@ impl<T> Slot<T> {
         }
         let at = self.first + row * self.stride;
         debug_assert!(at + self.width <= self.memory.length);
-        // SAFETY: `split` checked that the rectangle lies inside the memory and shares no sample
-        // with another slot; a slot is neither copied nor cloned, and `&mut self` keeps two of its
-        // rows from being held at once. The samples are initialised.
+        // SAFETY: `split` checked that the rectangle lies inside the memory and shares no sample with another slot; a
+        // slot is neither copied nor cloned, and `&mut self` prevents two of its rows from being borrowed at once. The
+        // samples are initialised.
         Some(unsafe { std::slice::from_raw_parts_mut(self.memory.start.add(at), self.width) })
     }
 }
 
 impl<T: Copy> Slot<T> {
-    /// Writes one value everywhere.
+    /// Fills the slot with one value.
     pub fn fill(&mut self, value: T) {
         for row in 0..self.height {
             if let Some(row) = self.row(row) {

@@ -4,9 +4,9 @@ use std::{fmt, str::FromStr};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The type of a sample, named as numpy names it.
+/// The dtype of samples, with numpy's names.
 ///
-/// A match over it names every type: one that is added breaks such a match on purpose.
+/// The enum is exhaustive: a new type is meant to break matches that do not handle it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// Unsigned, 8 bits.
@@ -29,7 +29,7 @@ pub enum DataType {
     F32,
     /// Floating point, 64 bits.
     F64,
-    /// Complex: two floats of 32 bits. Complex whole numbers are read as these, as GDAL does.
+    /// Complex: two floats of 32 bits. Complex integers are read as this type, as in GDAL.
     C64,
     /// Complex: two floats of 64 bits.
     C128,
@@ -52,7 +52,7 @@ impl DataType {
         Self::C128,
     ];
 
-    /// Returns the bytes of one sample.
+    /// Returns the size of one sample in bytes.
     pub fn size(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
@@ -63,13 +63,13 @@ impl DataType {
         }
     }
 
-    /// Returns true if a sample has a fraction, or parts that have.
+    /// Returns true for floats and complex types.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::C64 | Self::C128)
     }
 
-    /// Returns true if a sample can be exactly `value`: a float holds any (rounded), a whole number
-    /// what is whole and in its range.
+    /// Returns true if the type can represent `value`: floats any value (rounded), integers the integers in their
+    /// range.
     #[expect(
         clippy::cast_precision_loss,
         reason = "the ends of the 64-bit ranges are rounded up"
@@ -89,11 +89,8 @@ impl DataType {
         }
     }
 
-    /// Returns a nodata value as a sample of this type holds it.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "rounding is what is asked for"
-    )]
+    /// Returns a nodata value rounded to this type.
+    #[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
     pub fn rounded(self, value: f64) -> f64 {
         match self {
             Self::F32 => f64::from(value as f32),

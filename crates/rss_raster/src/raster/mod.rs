@@ -1,4 +1,4 @@
-//! Pixels in memory: a raster is band, y, x samples with the grid they lie on.
+//! Rasters in memory: samples (band, y, x) with their grid.
 
 mod average;
 mod canvas;
@@ -29,9 +29,9 @@ use crate::{
     geo::{GeoBox, Size, Window},
 };
 
-/// Samples in (band, y, x) order, in the file's own type.
+/// Samples in (band, y, x) order, in the dtype of the file.
 ///
-/// A match over it names every type: one that is added breaks such a match on purpose.
+/// The enum is exhaustive: a new type is meant to break matches that do not handle it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pixels {
     /// Unsigned, 8 bits.
@@ -139,11 +139,11 @@ macro_rules! with_type {
 pub use crate::with_type;
 
 impl Pixels {
-    /// Makes zeroed pixels of `bands` x `size`.
+    /// Creates zeroed pixels of `bands` x `size`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the bytes do not fit the address space.
+    /// [`ErrorKind::InvalidInput`] if the size in bytes exceeds the address space.
     pub fn zeros(dtype: DataType, bands: usize, size: Size) -> Result<Self> {
         let shape = Self::check_size(dtype, bands, size)?;
         Ok(with_type!(dtype, T => T::wrap(Array3::zeros(shape))))
@@ -153,7 +153,7 @@ impl Pixels {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the bytes do not fit the address space.
+    /// [`ErrorKind::InvalidInput`] if the size in bytes exceeds the address space.
     pub fn check_size(dtype: DataType, bands: usize, size: Size) -> Result<(usize, usize, usize)> {
         let shape = (bands, size.height as usize, size.width as usize);
         let too_large = || {
@@ -170,12 +170,13 @@ impl Pixels {
             .checked_mul(shape.1)
             .and_then(|n| n.checked_mul(shape.2))
             .and_then(|n| n.checked_mul(dtype.size()))
+            // A Rust allocation has at most `isize::MAX` bytes.
             .filter(|&n| isize::try_from(n).is_ok())
             .ok_or_else(too_large)?;
         Ok(shape)
     }
 
-    /// Returns the type of the samples.
+    /// Returns the dtype of the samples.
     pub fn dtype(&self) -> DataType {
         match self {
             Self::U8(_) => DataType::U8,
@@ -209,13 +210,13 @@ impl Pixels {
         bytes
     }
 
-    /// Returns the samples as `f64`, band then row then column. 64-bit integers above 2^53 are
-    /// rounded; of complex samples it is the magnitude.
+    /// Returns the samples as `f64`, band then row then column. 64-bit integers above 2^53 are rounded; a complex
+    /// sample becomes its magnitude.
     pub fn to_f64(&self) -> Vec<f64> {
         each_type!(self, array => array.iter().map(|sample| sample.number()).collect())
     }
 
-    /// Returns how many samples there are.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         each_type!(self, array => array.len())
     }
@@ -230,7 +231,7 @@ impl Pixels {
         T::view(self)
     }
 
-    /// Returns a view to write to if the samples are of type `T`.
+    /// Returns a mutable view if the samples are of type `T`.
     pub fn view_mut<T: Sample>(&mut self) -> Option<ArrayViewMut3<'_, T>> {
         T::view_mut(self)
     }
@@ -242,31 +243,31 @@ pub trait Sample: Copy + private::Sealed {
     const DTYPE: DataType;
     /// Returns a view if `pixels` are of this type.
     fn view(pixels: &Pixels) -> Option<ArrayView3<'_, Self>>;
-    /// Returns a view to write to if `pixels` are of this type.
+    /// Returns a mutable view if `pixels` are of this type.
     fn view_mut(pixels: &mut Pixels) -> Option<ArrayViewMut3<'_, Self>>;
     /// Wraps an array of this type.
     fn wrap(array: Array3<Self>) -> Pixels;
 }
 
-/// Returns the sample that means no data, which of complex ones has no imaginary part, as GDAL compares
-/// them; none where no sample can be it. NaN needs no telling.
+/// Returns the nodata value as a sample; none if the type cannot represent it, and for NaN, which is always nodata. A
+/// complex nodata sample has the imaginary part 0, as in GDAL.
 pub fn nodata_sample<T: Sample>(nodata: Option<f64>) -> Option<T> {
     let nodata = nodata.filter(|&nodata| T::DTYPE.holds(nodata) && !nodata.is_nan());
     nodata.map(T::of_number)
 }
 
 mod private {
-    /// Keeps [`super::Sample`] closed.
+    /// Seals [`super::Sample`].
     pub trait Sealed: super::average::Average {
-        /// Writes the bytes of samples, of each the lowest first.
+        /// Writes samples as little-endian bytes.
         fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8])
         where
             Self: 'a;
-        /// Reads samples from bytes, of each the lowest first.
+        /// Reads samples from little-endian bytes.
         fn get_le<'a>(samples: impl IntoIterator<Item = &'a mut Self>, bytes: &[u8])
         where
             Self: 'a;
-        /// Returns the sample as a number; of a complex one the magnitude.
+        /// Returns the sample as a number; of a complex sample the magnitude.
         fn number(&self) -> f64;
         /// Returns the sample nearest to a number.
         fn of_number(number: f64) -> Self;
@@ -278,16 +279,16 @@ macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Sealed for $type {
             fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8]) {
-                let (places, _) = bytes.as_chunks_mut::<{ size_of::<$type>() }>();
-                for (place, sample) in places.iter_mut().zip(samples) {
-                    *place = sample.to_le_bytes();
+                let (slots, _) = bytes.as_chunks_mut::<{ size_of::<$type>() }>();
+                for (slot, sample) in slots.iter_mut().zip(samples) {
+                    *slot = sample.to_le_bytes();
                 }
             }
 
             fn get_le<'a>(samples: impl IntoIterator<Item = &'a mut Self>, bytes: &[u8]) {
-                let (places, _) = bytes.as_chunks::<{ size_of::<$type>() }>();
-                for (sample, place) in samples.into_iter().zip(places) {
-                    *sample = <$type>::from_le_bytes(*place);
+                let (chunks, _) = bytes.as_chunks::<{ size_of::<$type>() }>();
+                for (sample, chunk) in samples.into_iter().zip(chunks) {
+                    *sample = <$type>::from_le_bytes(*chunk);
                 }
             }
 
@@ -303,7 +304,7 @@ macro_rules! numbers {
                 #[allow(
                     clippy::unnecessary_cast,
                     clippy::cast_possible_truncation,
-                    reason = "one of the types is f64 already; what does not fit becomes the end of the range"
+                    reason = "one of the types is f64 already; out-of-range values saturate"
                 )]
                 let sample = number as $type;
                 sample
@@ -363,7 +364,7 @@ macro_rules! samples {
 samples!(u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64,
     i64 => I64, f32 => F32, f64 => F64, Complex<f32> => C64, Complex<f64> => C128);
 
-/// Pixels with the grid they lie on and the value that means "no data".
+/// Pixels with their grid and nodata value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raster {
     /// Samples, (band, y, x).
@@ -372,16 +373,16 @@ pub struct Raster {
     pub geobox: GeoBox,
     /// The nodata value as the file states it (first band's), if any. May be NaN.
     pub nodata: Option<f64>,
-    /// The parts of the pixels that the file does not store, filled with nodata or zero. A tile with
-    /// nodata stored in it is not among them.
+    /// The tiles that the file does not store, filled with nodata or zero. A stored tile whose pixels are nodata is
+    /// not among them.
     pub sparse: Vec<Sparse>,
 }
 
-/// A part of a raster that its file does not store.
+/// A part of a raster that is sparse in its file: the tile has no bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sparse {
     /// The band of the raster, counted from 0.
     pub band: usize,
-    /// The pixels of the raster, counted from its own top left.
+    /// The window, counted from the raster's top left.
     pub window: Window,
 }

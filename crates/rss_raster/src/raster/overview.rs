@@ -1,4 +1,4 @@
-//! Overviews: each pixel of four of the level before.
+//! Overviews: each pixel is computed from 2 x 2 of the level before.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use ndarray::{Array3, ArrayView1, ArrayView2, ArrayView3, ArrayViewMut2, Axis, s
 use super::{Resampling, Sample, nodata_sample};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is made
-/// of fewer. What holds no data does not count; where nothing does, there is none, and there alone: a mean
-/// that is nodata by chance becomes the next higher sample, as gdaladdo makes it.
+/// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is computed from
+/// one or two. Nodata samples contribute nothing; a pixel is nodata only if all its samples are. A mean that equals
+/// nodata is replaced by the next higher sample, as gdaladdo does.
 ///
-/// Nearest is the top left one of four, bilinear the same as average.
+/// Nearest takes the top left sample of four; bilinear is the same as average.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`] for what [`check_overview`] refuses.
+/// Those of [`check_overview`].
 pub fn halved<T: Sample>(
     samples: ArrayView3<'_, T>,
     resampling: Resampling,
@@ -25,7 +25,7 @@ pub fn halved<T: Sample>(
     let (layers, height, width) = samples.dim();
     let shape = (layers, height.div_ceil(2), width.div_ceil(2));
     let nodata_sample = nodata_sample(nodata);
-    // Without nodata only floats can miss data: they are NaN.
+    // Without a nodata value only floats can lack data, as NaN.
     let without = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
     let fill = T::of_number(nodata.unwrap_or(without));
     let mut out = Array3::from_elem(shape, fill);
@@ -45,11 +45,11 @@ pub fn halved<T: Sample>(
     Ok(out)
 }
 
-/// Checks that an overview can be made so.
+/// Checks that overviews support a resampling method.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`] for cubic, which wants pixels from outside the four.
+/// [`ErrorKind::Unsupported`] for cubic, which needs pixels outside the 2 x 2.
 pub fn check_overview(resampling: Resampling) -> Result<()> {
     if resampling != Resampling::Cubic {
         return Ok(());
@@ -64,7 +64,7 @@ fn nearest<T: Sample>(from: ArrayView2<'_, T>, mut out: ArrayViewMut2<'_, T>) {
     out.assign(&from.slice(s![..;2, ..;2]));
 }
 
-/// Sums rows in pairs first, then columns: the first runs over neighbours, and is quick for it.
+/// Sums pairs of rows first, then pairs of columns: the first pass runs over contiguous samples and is vectorised.
 fn average<T: Sample>(
     from: ArrayView2<'_, T>,
     nodata_sample: Option<T>,
@@ -103,7 +103,7 @@ fn average<T: Sample>(
     }
 }
 
-/// Chooses among the samples with data of each four, in the order of rows.
+/// Selects among the valid samples of each 2 x 2, in row order.
 fn choose<T: Sample>(
     from: ArrayView2<'_, T>,
     nodata_sample: Option<T>,
@@ -134,13 +134,13 @@ fn choose<T: Sample>(
     }
 }
 
-/// Returns the first sample that no other is better than.
+/// Returns the best sample; of equal ones the first.
 fn first_by<T: Sample>(samples: &[T], better: impl Fn(T, T) -> bool) -> Option<T> {
     let pick = |best, one| if better(one, best) { one } else { best };
     samples.iter().copied().reduce(pick)
 }
 
-/// Returns the most frequent sample; of several the first. All of them are data.
+/// Returns the most frequent sample; of several the first. All samples are valid.
 fn most_frequent<T: Sample>(samples: &[T]) -> Option<T> {
     let (first, rest) = samples.split_first()?;
     let is_same = |one: &T, other: &T| !one.is_data(Some(*other));
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Means are the same by whole numbers as by floats, whose halves go up.
+    /// Means in integers are the same as in floats, whose halves are rounded up.
     #[test]
     fn means_are_rounded_as_gdal_rounds() {
         fn check<T: Sample + PartialEq + std::fmt::Debug>(numbers: &[f64], nodata_sample: f64) {
@@ -252,7 +252,7 @@ mod tests {
         check::<u32>(&large, 65535.0);
     }
 
-    /// What `gdaladdo -r average` of GDAL 3.6.2 makes of them; of 64 bits it makes as much as of 32.
+    /// The result of `gdaladdo -r average` of GDAL 3.6.2; it treats 64-bit integers like 32-bit ones.
     #[test]
     fn a_mean_that_is_nodata_by_chance_is_not_lost() {
         fn check<T: Sample + PartialEq + std::fmt::Debug>(
@@ -276,7 +276,7 @@ mod tests {
         check::<f32>([1.0, 3.0], 2.0, 2.000_000_2);
         check::<f64>([1.0, 3.0], 2.0, 2.0_f64.next_up());
         check::<i64>([1.0, 3.0], 2.0, 3);
-        // The next number that is another one as a float, which nodata is given as.
+        // The next integer that differs as `f64`, the type of nodata values.
         let large = f64::from(1 << 30) * f64::from(1 << 30);
         check::<i64>([large - 1024.0, large + 1024.0], large, (1 << 60) + 256);
     }
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(by_chance, array![[[part(2.0_f32.next_up(), 0.0)]]]);
     }
 
-    /// As long as another number is no number, and nodata may be below zero.
+    /// A float other than NaN may be nodata, also a negative one.
     #[test]
     fn complex_nodata_is_a_number_and_not_a_magnitude() {
         let part = |re, im| Complex::<f64>::new(re, im);

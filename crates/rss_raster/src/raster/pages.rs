@@ -1,8 +1,8 @@
-//! Memory of large arrays.
+//! Huge pages for large arrays.
 
 #![expect(unsafe_code, reason = "the advice is a C function")]
 
-/// Asks the system to map a large array in large pages, so that writing it first costs few page faults.
+/// Advises the system to back a large array with huge pages, which reduces page faults on the first write.
 #[cfg(target_os = "linux")]
 pub fn in_large_pages<T>(samples: &[T]) {
     const PAGE: usize = 4096;

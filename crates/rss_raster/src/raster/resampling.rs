@@ -1,38 +1,38 @@
-//! How pixels are made of other pixels.
+//! Resampling methods.
 
 use std::{fmt, str::FromStr};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How a pixel is made of those of another grid. Pixels without data do not count in any of them.
+/// The method by which a pixel is computed from those of another grid. Nodata pixels contribute to no result.
 ///
 /// # Areas
 ///
-/// The area of a pixel is the box of the source's rows and columns between the places of its top left and its
-/// bottom right corner, as gdalwarp takes it. Where the two grids lie alike it is the pixel. Where one is turned
-/// on the other it is not: at 45 degrees the two corners lie above each other, and the box is one column wide.
+/// The area of a pixel is the rectangle of source rows and columns between the positions of its top left and its
+/// bottom right corner, as in gdalwarp. If both grids are axis-aligned it is the pixel itself. If one is rotated
+/// against the other it is not: at 45 degrees one corner lies below the other, and the rectangle is one column wide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Resampling {
-    /// The pixel in which the centre lies.
+    /// The source pixel that contains the centre.
     #[default]
     Nearest,
-    /// Weighted by nearness, of the 2 x 2 around.
+    /// Bilinear interpolation of the 2 x 2 neighbours.
     Bilinear,
-    /// Cubic convolution of the 4 x 4 around, with a = -0.5.
+    /// Cubic convolution of the 4 x 4 neighbours, with a = -0.5.
     Cubic,
-    /// The mean of the [area](Self#areas), in which a pixel counts as much as is covered of it.
+    /// The mean of the [area](Self#areas), weighted by the fraction of each pixel that is covered.
     Average,
     /// The most frequent value of the [area](Self#areas).
     Mode,
-    /// The least value of the [area](Self#areas).
+    /// The minimum of the [area](Self#areas).
     Min,
-    /// The greatest value of the [area](Self#areas).
+    /// The maximum of the [area](Self#areas).
     Max,
 }
 
 impl Resampling {
-    /// Every one of them.
+    /// All methods.
     pub const ALL: [Self; 7] = [
         Self::Nearest,
         Self::Bilinear,
@@ -43,7 +43,7 @@ impl Resampling {
         Self::Max,
     ];
 
-    /// Returns its name, which is GDAL's.
+    /// Returns the name that GDAL uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nearest => "nearest",

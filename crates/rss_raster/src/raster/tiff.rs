@@ -1,5 +1,5 @@
-//! Tags of the [GeoTIFFs](https://docs.ogc.org/is/19-008r4/19-008r4.html) that are written: directories of
-//! entries, and where the pixels lie. Little-endian, classic and BigTIFF.
+//! Tags of the [GeoTIFFs](https://docs.ogc.org/is/19-008r4/19-008r4.html) that are written: image file directories and
+//! georeferencing. Little-endian, classic and BigTIFF.
 
 use super::Sealed as _;
 use crate::{
@@ -8,18 +8,18 @@ use crate::{
     raster::DataType,
 };
 
-/// The type of unsigned numbers of 32 bits.
+/// The field type of unsigned 32-bit integers.
 pub const LONG: u16 = 4;
-/// The type of unsigned numbers of 64 bits, in BigTIFF.
+/// The field type of unsigned 64-bit integers, in BigTIFF.
 pub const LONG8: u16 = 16;
 const SHORT: u16 = 3;
 const ASCII: u16 = 2;
 const DOUBLE: u16 = 12;
 
-/// The EPSG codes that a GeoTIFF can name; 32767 means "defined by the user".
+/// The EPSG codes that a GeoKey can hold; 32767 means user-defined.
 const CODES: std::ops::RangeInclusive<u32> = 1024..=32_766;
 
-/// How long the offsets of a file are.
+/// The variant of a file: the width of its offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Offsets of 32 bits.
@@ -29,7 +29,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the bytes before the first directory, which follows at once.
+    /// Returns the file header; the first directory follows directly.
     pub fn start(self) -> &'static [u8] {
         match self {
             Self::Classic => b"II\x2a\0\x08\0\0\0",
@@ -37,7 +37,7 @@ impl Form {
         }
     }
 
-    /// Bytes of a value that stands in the entry itself.
+    /// The size in bytes of a value that is stored in the entry itself.
     fn inline(self) -> usize {
         match self {
             Self::Classic => 4,
@@ -45,7 +45,7 @@ impl Form {
         }
     }
 
-    /// Bytes of a directory of so many entries.
+    /// The size in bytes of a directory with `entries` entries.
     fn directory(self, entries: usize) -> usize {
         match self {
             Self::Classic => 2 + 12 * entries + 4,
@@ -53,7 +53,7 @@ impl Form {
         }
     }
 
-    /// Writes an offset or a count as wide as this form has them.
+    /// Writes an offset or a count in the width of this variant.
     fn put(self, out: &mut Vec<u8>, number: u64) -> Result<()> {
         match self {
             Self::Classic => {
@@ -66,7 +66,7 @@ impl Form {
     }
 }
 
-/// The entries of one directory, and the values that do not fit them.
+/// The entries of one directory, and the values that do not fit inline. They are sorted by tag id, as TIFF requires.
 #[derive(Debug, Default)]
 pub struct Tags(Vec<Tag>);
 
@@ -80,18 +80,18 @@ struct Tag {
 
 #[derive(Debug)]
 enum Value {
-    /// Written with the directory.
+    /// Stored inline, or directly after the directory.
     Here(Vec<u8>),
-    /// Written by the caller, at a place in the file.
+    /// Written by the caller, at an offset in the file.
     There(u64),
 }
 
 impl Tags {
-    /// Adds a tag of numbers of 16 bits.
+    /// Adds a tag of 16-bit integers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] if one is larger.
+    /// [`ErrorKind::Unsupported`] if a value is larger.
     pub fn short(&mut self, id: u16, values: impl IntoIterator<Item = usize>) -> Result<()> {
         let mut bytes = Vec::new();
         for value in values {
@@ -102,11 +102,11 @@ impl Tags {
         Ok(())
     }
 
-    /// Adds a tag of numbers of 32 bits.
+    /// Adds a tag of 32-bit integers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] if one is larger.
+    /// [`ErrorKind::Unsupported`] if a value is larger.
     pub fn long(&mut self, id: u16, values: impl IntoIterator<Item = usize>) -> Result<()> {
         let mut bytes = Vec::new();
         for value in values {
@@ -122,14 +122,14 @@ impl Tags {
         self.push(id, DOUBLE, bytes.len() / 8, Value::Here(bytes));
     }
 
-    /// Adds a text; the NUL that ends it is added.
+    /// Adds a text; the terminating NUL is appended.
     pub fn ascii(&mut self, id: u16, text: &str) {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
         self.push(id, ASCII, bytes.len(), Value::Here(bytes));
     }
 
-    /// Adds a table that the caller writes at `at`, unless it fits the entry. Returns true if it does not.
+    /// Adds a table that the caller writes at the offset `at`, unless it fits inline. Returns true if it does not.
     pub fn table(
         &mut self,
         form: Form,
@@ -148,13 +148,12 @@ impl Tags {
         is_apart
     }
 
-    /// Adds the tags that say where the pixels lie, as much as is known. A CRS that has no EPSG code is left
-    /// out.
+    /// Adds the georeferencing tags, as far as they are known. A CRS without an EPSG code is left out.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for a code that a GeoTIFF cannot name, and for one of which neither a list
-    /// nor a transform tells whether it is in degrees.
+    /// [`ErrorKind::Unsupported`] for a code that a GeoKey cannot hold, and for an unknown code without a geotransform:
+    /// its units are needed to choose the GeoKey.
     pub fn georeference(&mut self, geobox: &GeoBox) -> Result<()> {
         if let Some(transform) = &geobox.transform {
             self.transform(transform);
@@ -167,6 +166,7 @@ impl Tags {
 
     fn transform(&mut self, transform: &GeoTransform) {
         let g = transform.0;
+        // ModelPixelScale and ModelTiepoint describe north-up grids only; others need ModelTransformation.
         if g[2] == 0.0 && g[4] == 0.0 && g[5] < 0.0 && g[1] > 0.0 {
             self.double(33550, [g[1], -g[5], 0.0]);
             self.double(33922, [0.0, 0.0, 0.0, g[0], g[3], 0.0]);
@@ -190,27 +190,31 @@ impl Tags {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "a GeoTIFF cannot name EPSG:{code}, expected a code from {} to {}",
+                    "EPSG:{code} cannot be written to a GeoTIFF; expected a code from {} to {}",
                     CODES.start(),
                     CODES.end()
                 ),
             ));
         }
-        // Of a code that is not known, an extent that fits the globe in degrees says it.
+        // An unknown code is taken to be geographic if the extent fits the globe in degrees.
         let by_extent = || {
             let [left, low, right, high] = geobox.bounds()?;
             let fits = |a: f64, b: f64, most: f64| a.abs() <= most && b.abs() <= most;
+            // Accepts longitudes of 0 to 360, and global grids that exceed the poles by half a pixel.
             Some(fits(left, right, 360.0) && fits(low, high, 90.5))
         };
         let is_geographic = crs.is_geographic().or_else(by_extent).ok_or_else(|| {
             let message = format!(
-                "EPSG:{code} is not known, and without a transform nothing says whether it is in degrees"
+                "EPSG:{code} is unknown, and without a geotransform it is undetermined whether its units are degrees"
             );
             Error::new(ErrorKind::Unsupported, message)
         })?;
+        // GTModelType 2 with GeographicType, or 1 with ProjectedCSType.
         let (model, key) = if is_geographic { (2, 2048) } else { (1, 3072) };
         let code = usize::try_from(code).map_err(too_large)?;
         let keys = [
+            // The header of the GeoKeyDirectory: version 1, revision 1.0, three keys. Then GTModelType,
+            // GTRasterType (1 is PixelIsArea) and the CRS.
             [1, 1, 0, 3],
             [1024, 0, 1, model],
             [1025, 0, 1, 1],
@@ -220,14 +224,15 @@ impl Tags {
     }
 
     fn push(&mut self, id: u16, kind: u16, count: usize, value: Value) {
-        let place = self.0.partition_point(|tag| tag.id < id);
+        // TIFF requires the entries of a directory in ascending order of their tags.
+        let index = self.0.partition_point(|tag| tag.id < id);
         let tag = Tag {
             id,
             kind,
             count,
             value,
         };
-        self.0.insert(place, tag);
+        self.0.insert(index, tag);
     }
 
     /// Removes an entry.
@@ -235,15 +240,20 @@ impl Tags {
         self.0.retain(|tag| tag.id != id);
     }
 
-    /// Returns the bytes of the directory and of the values that follow it.
+    /// Returns the size in bytes of the directory and of the values that follow it.
     pub fn length(&self, form: Form) -> usize {
         let outside: usize = self.0.iter().map(|tag| tag.outside(form)).sum();
         form.directory(self.0.len()) + outside
     }
 
-    /// Writes the directory and its values at the end of `out`, which is the file up to here; `next` is
-    /// where the next directory lies, 0 where there is none.
+    /// Appends the directory and its values to `out`, which is the file so far; `next` is the offset of the next
+    /// directory, 0 if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if an offset does not fit a classic TIFF.
     pub fn write(&self, form: Form, out: &mut Vec<u8>, next: u64) -> Result<()> {
+        // The offset of the next value that does not fit inline.
         let mut outside = out.len() + form.directory(self.0.len());
         match form {
             Form::Classic => {
@@ -258,6 +268,7 @@ impl Tags {
             form.put(out, tag.count as u64)?;
             match &tag.value {
                 Value::There(at) => form.put(out, *at)?,
+                // Inline values are left-justified in their field.
                 Value::Here(bytes) if tag.outside(form) == 0 => {
                     let end = out.len() + form.inline();
                     out.extend(bytes);
@@ -284,7 +295,7 @@ impl Tags {
 }
 
 impl Tag {
-    /// Bytes after the directory, rounded up to a whole word.
+    /// The size in bytes after the directory, rounded up: TIFF requires offsets to be even.
     fn outside(&self, form: Form) -> usize {
         match &self.value {
             Value::Here(bytes) if bytes.len() > form.inline() => bytes.len().next_multiple_of(2),
@@ -293,7 +304,7 @@ impl Tag {
     }
 }
 
-/// Returns the tag for the kind of samples, and the bits of one.
+/// Returns the value of the SampleFormat tag, and the bits per sample.
 pub fn sample_format(dtype: DataType) -> (usize, usize) {
     let format = match dtype {
         DataType::U8 | DataType::U16 | DataType::U32 | DataType::U64 => 1,
@@ -304,8 +315,8 @@ pub fn sample_format(dtype: DataType) -> (usize, usize) {
     (format, dtype.size() * 8)
 }
 
-/// Returns [GDAL's nodata](https://gdal.org/en/stable/drivers/raster/gtiff.html#nodata-value) of samples of a
-/// type. Of 64-bit whole numbers it reads whole numbers only: an exponent ends them, and all digits count.
+/// Returns the text of [GDAL's nodata tag](https://gdal.org/en/stable/drivers/raster/gtiff.html#nodata-value) for a
+/// dtype. For 64-bit integers GDAL parses integers only: it would stop at an exponent, and all digits count.
 pub fn nodata(dtype: DataType, value: f64) -> String {
     match dtype {
         DataType::U64 if dtype.holds(value) => u64::of_number(value).to_string(),
@@ -314,7 +325,7 @@ pub fn nodata(dtype: DataType, value: f64) -> String {
     }
 }
 
-/// Returns a number as GDAL reads it back exactly, in 24 characters at most.
+/// Formats a number so that GDAL reads it back exactly, in at most 24 characters.
 pub fn number(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();
@@ -326,7 +337,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Writes each number of a row less the one before it
+/// Writes the differences of neighbours in a row
 /// ([TIFF's predictor 2](https://www.adobe.io/open/standards/TIFF.html), section 14).
 pub fn differences(row: &[u8], size: usize, out: &mut [u8]) {
     macro_rules! differences {
@@ -357,7 +368,7 @@ pub fn differences(row: &[u8], size: usize, out: &mut [u8]) {
 fn too_large(err: std::num::TryFromIntError) -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        "a GeoTIFF past 4 GiB or 65,535 bands is not written; write .npy or .bin",
+        "a GeoTIFF of more than 4 GiB or 65,535 bands is not supported; write .npy or .bin",
     )
     .with_source(err)
 }
@@ -371,12 +382,12 @@ mod tests {
         for (dtype, value, text) in [
             (DataType::I64, 1e13, "10000000000000"),
             (DataType::U64, 2_f64.powi(60), "1152921504606846976"),
-            // What is nearest to the ends as a float lies beyond them.
+            // The floats nearest to the ends of the range lie outside it.
             (DataType::U64, 2_f64.powi(64), "18446744073709551615"),
             (DataType::I64, 2_f64.powi(63), "9223372036854775807"),
             (DataType::I64, -(2_f64.powi(63)), "-9223372036854775808"),
             (DataType::F64, 1e13, "1e13"),
-            // A file may state what none of its samples can be.
+            // A file may state a nodata value that its dtype cannot represent.
             (DataType::U64, -9999.0, "-9999"),
             (DataType::I64, f64::NAN, "nan"),
         ] {

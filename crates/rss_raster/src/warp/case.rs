@@ -1,4 +1,4 @@
-//! What two grids have in common, which says how one is made of the other.
+//! Which relation two grids have: the same pixels, the same axes, or neither. It selects the code path of a warp.
 
 use super::{
     mesh::Mesh,
@@ -9,21 +9,21 @@ use crate::{
     geo::{Extent, GeoBox, Lattice, Size, Transformer},
 };
 
-/// How far the pixels of two grids may be apart at the ends of the source and still be the same, in pixels.
+/// How far apart two grids may be at the ends of the source and still have the same pixels, in pixels.
 const SAME_PIXELS: f64 = 0.01;
 
-/// How a target lies on a source.
+/// The relation of a target grid to a source grid.
 #[derive(Clone, Debug)]
 pub(super) enum Case {
-    /// The pixels are the same: where the target lies, and where the source.
+    /// The pixels are the same: the extents of target and source on their common lattice.
     Same { target: Extent, source: Extent },
-    /// The coordinates are the same, and rows lie along x.
+    /// The CRS is the same and both grids are axis-aligned: columns depend on columns, rows on rows.
     Separable(Rulers),
     /// Any other.
     General(Box<Mesh>),
 }
 
-/// Tells which case two grids are, and how many pixels of the source one of the target is.
+/// Returns the case of two grids, and the size of a target pixel in source pixels.
 pub(super) fn case(
     there: Transformer,
     from: &GeoBox,
@@ -54,12 +54,13 @@ pub(super) fn case(
     Ok((Case::General(Box::new(mesh)), scales))
 }
 
-/// Returns where a target and a source lie on one lattice, if they have the same pixels.
+/// Returns the extents of target and source on one lattice, if they have the same pixels.
 fn same(there: &Transformer, from: &GeoBox, to: &GeoBox) -> Option<(Extent, Extent)> {
     let lattice = Lattice::of(from).ok()?;
     let target = lattice.extent(to).ok()?;
     let source = lattice.extent(from).ok()?;
-    // A lattice allows for slack over the target; it may not add up over the source.
+    // A lattice tolerates a small difference of pixel size over the target; over a large source that
+    // difference may add up to a pixel, so its corners are checked.
     let ends = [
         [0.0, 0.0],
         [f64::from(source.width), f64::from(source.height)],
@@ -76,13 +77,13 @@ fn as_f64(number: i64) -> f64 {
     number as f64
 }
 
-/// How many points along an axis scales are looked at.
+/// The number of points along an axis at which the scale is measured.
 const POINTS: u32 = 7;
 
-/// Returns how many pixels of the source one of the target is, along the columns and rows of the source: the
-/// median over points where the two grids lie on each other.
+/// Returns the size of a target pixel in source pixels, along the columns and rows of the source: the median
+/// over points in the overlap of the two grids.
 ///
-/// A pixel of the target that is turned counts as long as it is, so that a turn alone is no change of scale.
+/// A rotated target pixel counts by the length of its sides, so that rotation alone does not change the scale.
 fn scales(there: &Transformer, back: &Transformer, from: Size, to: Size) -> [f64; 2] {
     let is_on = |place: &[f64; 2], size: Size| {
         (0.0..=f64::from(size.width)).contains(&place[0])
@@ -100,7 +101,7 @@ fn scales(there: &Transformer, back: &Transformer, from: Size, to: Size) -> [f64
     let mut found: Vec<[f64; 2]> = points(to)
         .filter(|&point| there.place(point).is_some_and(|place| is_on(&place, from)))
         .collect();
-    // One of the grids may be small on the other.
+    // One grid may be so small that no point of the other lies in it, so points of both are tried.
     let on_target = points(from).filter_map(|point| back.place(point));
     found.extend(on_target.filter(|point| is_on(point, to)));
     if found.is_empty() {
@@ -144,8 +145,8 @@ mod tests {
         case(there, from, to, 0.125).unwrap().1
     }
 
-    /// Where `gdaltransform` of GDAL 3.6.2 puts the middle of each side of the pixel about the target's centre,
-    /// which is about the source's.
+    /// The positions that `gdaltransform` of GDAL 3.6.2 returns for the middle of each side of the pixel at the
+    /// target's centre, which is near the source's.
     #[test]
     fn a_width_is_that_of_a_pixel_on_the_source() {
         for (from, to, expected) in [
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn a_turn_alone_is_no_change_of_scale() {
         let from = grid(32755, [600_000.0, 10.0, 0.0, 6_100_000.0, 0.0, -10.0], 400);
-        // Pixels of 20 m by 50 m, turned about the middle of the source.
+        // Pixels of 20 m by 50 m, rotated about the centre of the source.
         let to = |angle: f64| {
             let (sin, cos) = angle.sin_cos();
             let (right, down) = ([20.0 * cos, 20.0 * sin], [50.0 * sin, -50.0 * cos]);

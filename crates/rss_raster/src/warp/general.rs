@@ -1,4 +1,4 @@
-//! Warps between grids that share no axes: another CRS, or turned.
+//! General warps, between grids that share no axes: those of different CRSs, or rotated ones.
 
 use super::{
     kernel::{Area, Counts, Kernel, weights},
@@ -9,16 +9,17 @@ use super::{
 };
 use crate::raster::Resampling;
 
-/// Rows of a patch that are looked at for nodata_counts together.
+/// The rows of a patch that are checked for nodata together: a nodata pixel makes only its strip slower.
 const STRIP: u32 = 64;
 
-/// Writes a tile by nearest, and returns how many pixels are valid.
+/// Resamples a tile by nearest, and returns the number of valid pixels.
 pub(super) fn nearest<T: Cell>(mesh: &Mesh, plane: &Plane<'_, T>, mut tile: Tile<'_, T>) -> usize {
     let mut count = 0;
     for patch in mesh.patches(&tile.window) {
         mesh.walk(&patch, [0.5], |col, row, [line]| {
             let out = tile.run(col, row, line.count);
             count += match Fixed::of(&line, EDGE, plane) {
+                // The fixed-point copy checks nodata, but no mask.
                 Some(fixed) if plane.mask.is_none() => fixed.copy(plane, out),
                 _ => put(
                     out,
@@ -30,7 +31,7 @@ pub(super) fn nearest<T: Cell>(mesh: &Mesh, plane: &Plane<'_, T>, mut tile: Tile
     count
 }
 
-/// Writes a tile by bilinear or cubic, and returns how many pixels are valid.
+/// Resamples a tile by bilinear or cubic, and returns the number of valid pixels.
 pub(super) fn linear<T: Real>(
     kernel: &Kernel,
     mesh: &Mesh,
@@ -40,6 +41,7 @@ pub(super) fn linear<T: Real>(
     let mut count = 0;
     for patch in mesh.patches(&tile.window) {
         for patch in patch.strips(STRIP) {
+            // `run` has the result as a constant, which removes the nodata checks from its inner loop.
             let is_whole = is_whole(kernel, mesh, plane, &patch);
             mesh.walk(&patch, [0.5], |col, row, [line]| {
                 let out = tile.run(col, row, line.count);
@@ -57,7 +59,7 @@ pub(super) fn linear<T: Real>(
     count
 }
 
-/// Writes a tile of what areas hold, and returns how many pixels are valid.
+/// Resamples a tile by average, mode, min or max, and returns the number of valid pixels.
 pub(super) fn area<T: Real>(
     kernel: &Kernel,
     mesh: &Mesh,
@@ -80,19 +82,19 @@ pub(super) fn area<T: Real>(
     count
 }
 
-/// Returns true if all that the pixels of a patch are made of is data.
+/// Returns true if all source pixels of a patch are valid.
 fn is_whole<T: Real>(kernel: &Kernel, mesh: &Mesh, plane: &Plane<'_, T>, patch: &Patch) -> bool {
-    let Some([least, most]) = mesh.bounds(patch, kernel.offsets()) else {
+    let Some([min, max]) = mesh.bounds(patch, kernel.offsets()) else {
         return false;
     };
-    let span = |axis: usize, length| kernel.span(axis, least[axis], most[axis], length);
+    let span = |axis: usize, length| kernel.span(axis, min[axis], max[axis], length);
     match (span(0, plane.size.width), span(1, plane.size.height)) {
         (Some(cols), Some(rows)) => plane.is_whole(cols, rows),
         _ => false,
     }
 }
 
-/// Writes the pixels of a line one by one, and returns how many are valid.
+/// Computes the pixels of a line one by one, and returns the number of valid ones.
 fn points<T: Real>(kernel: &Kernel, plane: &Plane<'_, T>, line: &Line, out: &mut [T]) -> usize {
     let samples = (line.skip..line.skip + line.count).map(|i| {
         let value = kernel.point(plane, line.at(i))?;
@@ -101,16 +103,17 @@ fn points<T: Real>(kernel: &Kernel, plane: &Plane<'_, T>, line: &Line, out: &mut
     put(out, samples)
 }
 
-/// Writes the pixels of a line, each of N x N; where one of these is missing, as [`points`] does.
+/// Computes the pixels of a line from N x N taps each; those with a missing tap as [`points`] does.
 fn run<T: Real, const N: usize, const WHOLE: bool>(
     kernel: &Kernel,
     plane: &Plane<'_, T>,
     line: &Line,
     out: &mut [T],
 ) -> usize {
+    // Cubic starts one tap before the pixel centre at or before the position, bilinear at it.
     let before = if N > 2 { 1.0 } else { 0.0 };
     let fixed = match Fixed::of(line, -0.5 - before, plane) {
-        // A mask is looked at pixel by pixel.
+        // `Block::sum` checks samples but no mask; `points` checks both.
         Some(fixed) if WHOLE || plane.mask.is_none() => fixed,
         _ => return points(kernel, plane, line, out),
     };
@@ -124,7 +127,7 @@ fn run<T: Real, const N: usize, const WHOLE: bool>(
             count += out.len();
             continue;
         }
-        for ((i, place), value) in (0..).zip(out).zip(block.values) {
+        for ((i, slot), value) in (0..).zip(out).zip(block.values) {
             let sample = if missing & 1 << i == 0 {
                 value.sample()
             } else {
@@ -133,25 +136,26 @@ fn run<T: Real, const N: usize, const WHOLE: bool>(
                     None => continue,
                 }
             };
-            *place = keep(sample, plane.nodata);
+            *slot = keep(sample, plane.nodata);
             count += 1;
         }
     }
     count
 }
 
-/// How many pixels are made together, so that one instruction does the same of several.
+/// How many pixels are computed together, so that the compiler emits SIMD instructions; as many as [`Block::sum`]
+/// has bits for.
 const BLOCK: usize = 64;
 
-/// Pixels made of N x N each, step by step.
+/// Pixels computed from N x N taps each, in steps over arrays.
 struct Block<S, const N: usize> {
-    /// The first column and row of each, in the window.
+    /// The first column and row of each pixel's taps, in the window.
     cols: [i32; BLOCK],
     rows: [i32; BLOCK],
-    /// The weights of its columns and of its rows.
+    /// The weights of its taps along columns and rows.
     along: [[S; BLOCK]; N],
     down: [[S; BLOCK]; N],
-    /// The weighted sums of its columns.
+    /// The weighted sums of the columns of its taps.
     sums: [[S; N]; BLOCK],
     values: [S; BLOCK],
 }
@@ -168,15 +172,15 @@ impl<S: Sum, const N: usize> Block<S, N> {
         }
     }
 
-    /// Finds the places of the pixels from `first` on, counted from the line's first.
+    /// Finds the taps and weights of the pixels from `first` on, counted from the line's first.
     fn find(&mut self, fixed: &Fixed, first: u32) {
         let mut parts = [[S::ZERO; BLOCK]; 2];
         for (axis, pixels) in [&mut self.cols, &mut self.rows].into_iter().enumerate() {
             let start = fixed.start[axis] + i64::from(first) * fixed.step[axis];
             for ((i, pixel), part) in (0..).zip(pixels).zip(&mut parts[axis]) {
-                let place = start.wrapping_add(i * fixed.step[axis]);
-                *pixel = (place >> FRACTION) as i32;
-                *part = S::fraction(place);
+                let position = start.wrapping_add(i * fixed.step[axis]);
+                *pixel = (position >> FRACTION) as i32;
+                *part = S::fraction(position);
             }
         }
         for (parts, weighted) in parts.iter().zip([&mut self.along, &mut self.down]) {
@@ -188,7 +192,7 @@ impl<S: Sum, const N: usize> Block<S, N> {
         }
     }
 
-    /// Sums the first `count` pixels. Returns one bit for each of which a sample lies outside, or is not
+    /// Computes the first `count` pixels. Returns a bit mask of those with a tap outside the window or without
     /// data.
     fn sum<T: Real<Sum = S>, const WHOLE: bool>(
         &mut self,
@@ -197,18 +201,19 @@ impl<S: Sum, const N: usize> Block<S, N> {
     ) -> u64 {
         let none = [T::of_f64(0.0); N];
         let mut missing = 0;
-        let places = self.cols.iter().zip(&self.rows).zip(&mut self.sums);
-        for (i, ((&col, &row), sums)) in places.take(count).enumerate() {
+        let taps_and_sums = self.cols.iter().zip(&self.rows).zip(&mut self.sums);
+        for (i, ((&col, &row), sums)) in taps_and_sums.take(count).enumerate() {
             let rows = usize::try_from(row)
                 .ok()
                 .and_then(|row| plane.rows.get(row..)?.first_chunk::<N>());
+            // A negative column becomes one outside the window.
             let col = usize::try_from(col).unwrap_or(usize::MAX);
             let (Some(rows), true) = (rows, col < plane.window.width as usize) else {
                 missing |= 1 << i;
                 continue;
             };
             let mut is_whole = true;
-            // Found before they are summed, so that four can be summed at once.
+            // All taps are found before they are summed, so that the sums of four can be vectorised.
             let taps: [&[T; N]; N] = std::array::from_fn(|row| {
                 let taps = rows[row].get(col..).and_then(|row| row.first_chunk());
                 is_whole &= taps.is_some();
@@ -238,17 +243,17 @@ impl<S: Sum, const N: usize> Block<S, N> {
         missing
     }
 
-    /// Writes all pixels.
+    /// Rounds the values and writes them.
     fn put<T: Real<Sum = S>>(&self, plane: &Plane<'_, T>, out: &mut [T]) {
-        for (place, value) in out.iter_mut().zip(&self.values) {
-            *place = value.sample();
+        for (slot, value) in out.iter_mut().zip(&self.values) {
+            *slot = value.sample();
         }
         beside(out, plane.nodata);
     }
 }
 
-/// Places along a line as whole numbers with [`FRACTION`] bits of a pixel, counted from a window's first
-/// pixel: what lies between two pixels is told without rounding a float.
+/// Positions along a line in fixed point, with [`FRACTION`] bits of a pixel, counted from a window's first pixel:
+/// the pixel and the fraction in it are a shift and a mask, without rounding a float.
 struct Fixed {
     start: [i64; 2],
     step: [i64; 2],
@@ -256,10 +261,10 @@ struct Fixed {
 }
 
 impl Fixed {
-    /// Returns the places of a line, moved by a part of a pixel; none if they are too far apart.
+    /// Returns the positions of a line, shifted by `moved` pixels; none if they do not fit the fixed point.
     fn of<T>(line: &Line, moved: f64, plane: &Plane<'_, T>) -> Option<Self> {
         const ONE: f64 = (1_i64 << FRACTION) as f64;
-        /// What the bits above the fraction hold, with one to spare.
+        /// The largest start and length in pixels: their sum takes 22 of the 23 bits above the fraction.
         const FAR: f64 = (1 << 21) as f64;
         let end = f64::from(line.skip + line.count);
         let along = |axis: usize, first: u32| {
@@ -279,25 +284,26 @@ impl Fixed {
         })
     }
 
-    /// Returns the places, column and row, of the pixels that belong to the patch and go on after it.
+    /// Returns the positions, column and row, of the pixels from the first that belongs to the patch, without end.
     #[inline(always)]
-    fn places(&self) -> impl Iterator<Item = (i64, i64)> {
+    fn positions(&self) -> impl Iterator<Item = (i64, i64)> {
         let skip = i64::from(self.skip);
         let at = |axis: usize| self.start[axis] + skip * self.step[axis];
         let (mut x, mut y) = (at(0), at(1));
         let [along, down] = self.step;
         std::iter::repeat_with(move || {
-            let place = (x, y);
+            let position = (x, y);
+            // The step after the last pixel may overflow.
             x = x.wrapping_add(along);
             y = y.wrapping_add(down);
-            place
+            position
         })
     }
 
-    /// Writes the samples in which the places lie, and returns how many there are.
+    /// Writes the samples that contain the positions, and returns the number of valid ones.
     fn copy<T: Cell>(&self, plane: &Plane<'_, T>, out: &mut [T]) -> usize {
         let mut count = 0;
-        for ((x, y), place) in self.places().zip(out) {
+        for ((x, y), slot) in self.positions().zip(out) {
             let sample = usize::try_from(y >> FRACTION)
                 .ok()
                 .zip(usize::try_from(x >> FRACTION).ok())
@@ -305,7 +311,7 @@ impl Fixed {
             if let Some(&sample) = sample
                 && plane.is_data(sample)
             {
-                *place = sample;
+                *slot = sample;
                 count += 1;
             }
         }

@@ -1,7 +1,7 @@
-//! How a pixel is weighted of others: the rules of gdalwarp.
+//! Resampling kernels: which source pixels a target pixel is computed from, and their weights, as in gdalwarp.
 //!
-//! What is here works for every place, near edges and nodata_counts too, one pixel at a time; the ways that are
-//! fast where all pixels are there must agree with it.
+//! The functions here are the reference: they work at every position, near edges and nodata too, one pixel at a
+//! time. The fast code paths for windows without nodata must agree with them.
 
 use std::{collections::HashMap, marker::PhantomData, ops::Range};
 
@@ -11,37 +11,37 @@ use super::{
 };
 use crate::raster::Resampling;
 
-/// Scales that a kernel of 2 x 2 or 4 x 4 pixels is used for: up to so many pixels of the source for one
-/// of the target. Beyond it the kernel is as much wider, so that no pixel of the source is left out.
+/// The largest scale, in source pixels per target pixel, at which a kernel of 2 x 2 or 4 x 4 pixels is used.
+/// Beyond it the kernel is widened by the scale, so that no source pixel is left out. 0.95 is gdalwarp's threshold.
 const NARROW: f64 = 1.0 / 0.95;
-/// How near to a whole number a scale is taken to be it.
+/// How near to an integer a scale must be to be rounded to it, as in gdalwarp.
 const WHOLE: f64 = 0.05;
-/// Up to so many pixels along an axis, a sum in 32 bits is less than a twentieth of a sample of 16 bits beside
-/// the exact one; where weights are halves, quarters or eighths it is exact, so that halves are rounded
-/// alike.
+/// The largest number of taps along an axis for sums in `f32`: with these the error is less than a twentieth of
+/// a unit of a 16-bit sample. With weights of halves, quarters or eighths the sum is exact, so ties round as in
+/// `f64`.
 const FEW: f64 = 4.0;
-/// The least sum of weights that a pixel is made of.
-const LEAST_WEIGHT: f64 = 1e-6;
+/// The minimum sum of weights of a valid pixel: division by a smaller one would amplify rounding errors.
+const MIN_WEIGHT: f64 = 1e-6;
 
-/// A way to resample, at a scale.
+/// A resampling method at a scale.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
     pub(super) resampling: Resampling,
-    /// By how much a kernel is wider than 2 x 2 or 4 x 4 along columns and rows, at least 1.
+    /// The factors by which the kernel is wider than 2 x 2 or 4 x 4, along columns and rows; at least 1.
     pub(super) steps: [f64; 2],
-    /// True if it is wider.
+    /// True if the kernel is widened.
     pub(super) is_wide: bool,
 }
 
 impl Kernel {
-    /// Makes a kernel for so many pixels of the source, along its columns and rows, for one of the
-    /// target.
+    /// Creates a kernel for a target pixel of `scales` source pixels, along the columns and rows of the source.
     pub(super) fn new(resampling: Resampling, scales: [f64; 2]) -> Self {
         let scales = scales.map(|scale| {
             let whole = scale.round();
             let near = scale > 1.0 && (scale - whole).abs() < WHOLE;
             if near { whole } else { scale }
         });
+        // One axis beyond the limit selects the general kernel for both.
         let is_wide = scales.iter().any(|scale| *scale > NARROW);
         let steps = scales.map(|scale| if is_wide { scale.max(1.0) } else { 1.0 });
         Self {
@@ -51,18 +51,18 @@ impl Kernel {
         }
     }
 
-    /// Returns true if a pixel is made of the pixels that its area covers.
+    /// Returns true if the method aggregates all source pixels that the target pixel covers.
     pub(super) fn is_area(&self) -> bool {
         use Resampling::{Average, Max, Min, Mode};
         matches!(self.resampling, Average | Mode | Min | Max)
     }
 
-    /// Returns where the points lie in a pixel whose places it takes: the centre, or two corners.
+    /// Returns the offsets in a target pixel of the points whose positions are needed: the centre, or two corners.
     pub(super) fn offsets(&self) -> &'static [f64] {
         if self.is_area() { &[0.0, 1.0] } else { &[0.5] }
     }
 
-    /// Returns true if a pixel is made of so few that the type for sums of few holds them.
+    /// Returns true if a pixel has so few taps that [`Real::Sum`] is precise enough for their sum.
     pub(super) fn takes_few(&self) -> bool {
         (0..2).all(|axis| {
             let most = if self.is_area() {
@@ -74,7 +74,7 @@ impl Kernel {
         })
     }
 
-    /// Returns how far the kernel reaches along an axis, in pixels of the source.
+    /// Returns the radius of the kernel along an axis, in source pixels.
     fn radius(&self, axis: usize) -> f64 {
         let radius = match self.resampling {
             Resampling::Cubic => 2.0,
@@ -83,28 +83,23 @@ impl Kernel {
         radius * self.steps[axis]
     }
 
-    /// Returns the pixels along an axis of the source that places from `least` to `most` take, of the
-    /// `length` there are; none if they lie outside.
-    pub(super) fn span(
-        &self,
-        axis: usize,
-        least: f64,
-        most: f64,
-        length: u32,
-    ) -> Option<Range<i64>> {
+    /// Returns the range of source pixels along an axis that positions from `min` to `max` need, of the `length`
+    /// there are; none if they lie outside.
+    pub(super) fn span(&self, axis: usize, min: f64, max: f64, length: u32) -> Option<Range<i64>> {
         let end = f64::from(length);
-        if !(most > -EDGE && least < end + EDGE) {
+        // Negated, so that NaN counts as outside.
+        if !(max > -EDGE && min < end + EDGE) {
             return None;
         }
         let (low, high) = if self.is_area() {
-            ((least + EDGE).floor(), (most - EDGE).ceil())
+            ((min + EDGE).floor(), (max - EDGE).ceil())
         } else {
-            let (low, high) = (least.max(0.0), most.min(end));
+            let (low, high) = (min.max(0.0), max.min(end));
             match self.resampling {
                 Resampling::Nearest => ((low + EDGE).floor(), (high + EDGE).floor() + 1.0),
                 _ if self.is_wide => {
                     let radius = self.radius(axis);
-                    // The pixel of the centre counts too: where it has no data, there is none.
+                    // The pixel that contains the position is read too: where it is nodata, so is the result.
                     let first = (low - 0.5 - radius).floor() + 1.0;
                     let last = (high - 0.5 + radius).ceil() - 1.0;
                     (
@@ -112,29 +107,31 @@ impl Kernel {
                         last.max((high + EDGE).floor()) + 1.0,
                     )
                 }
+                // Pixel centres are at halves, hence the 0.5.
                 Resampling::Cubic => ((low - 0.5).floor() - 1.0, (high - 0.5).floor() + 3.0),
                 _ => ((low - 0.5).floor(), (high - 0.5).floor() + 2.0),
             }
         };
         let (first, last) = (floor(low.max(0.0)), floor(high.min(end)));
-        // What touches an edge may still take the pixel beside it.
+        // A position on the last edge belongs to the last pixel.
         let first = first.min(i64::from(length) - 1);
         Some(first..last.max(first + 1))
     }
 
-    /// Returns the pixels along an axis that a wide kernel takes at a place, of the `length` there are.
-    pub(super) fn taps(&self, axis: usize, place: f64, length: u32) -> Range<i64> {
+    /// Returns the taps of a widened kernel along an axis, of the `length` pixels there are.
+    pub(super) fn taps(&self, axis: usize, position: f64, length: u32) -> Range<i64> {
         let radius = self.radius(axis);
-        let first = floor(place - 0.5 - radius) + 1;
-        let end = -floor(0.5 - radius - place);
+        let first = floor(position - 0.5 - radius) + 1;
+        let end = -floor(0.5 - radius - position);
         first.max(0)..end.min(i64::from(length))
     }
 
-    /// Returns the weight of the pixel `index` at a place.
-    pub(super) fn weight(&self, axis: usize, place: f64, index: i64) -> f64 {
+    /// Returns the weight of the pixel `index` for a position.
+    pub(super) fn weight(&self, axis: usize, position: f64, index: i64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "within 33 bits")]
-        let x = ((index as f64 - (place - 0.5)) / self.steps[axis]).abs();
+        let x = ((index as f64 - (position - 0.5)) / self.steps[axis]).abs();
         match self.resampling {
+            // Cubic convolution with a = -0.5 (Catmull-Rom), as in GDAL.
             Resampling::Cubic if x < 1.0 => x * x * (1.5 * x - 2.5) + 1.0,
             Resampling::Cubic if x < 2.0 => x * (x * (2.5 - 0.5 * x) - 4.0) + 2.0,
             Resampling::Cubic => 0.0,
@@ -142,34 +139,34 @@ impl Kernel {
         }
     }
 
-    /// Returns the value at the place of a pixel's centre, by bilinear or cubic.
+    /// Interpolates at a position, by bilinear or cubic.
     ///
-    /// There is none where the pixel of the source in which the place lies has no data. Beside edges and
-    /// nodata_counts the weights of those that have are taken; 4 x 4 cubic falls back to 2 x 2.
-    pub(super) fn point<T: Real>(&self, plane: &Plane<'_, T>, place: [f64; 2]) -> Option<f64> {
-        plane.at(place)?;
+    /// Returns none where the source pixel that contains the position is nodata. Near edges and nodata the weights
+    /// of the valid pixels are normalised; 4 x 4 cubic falls back to 2 x 2.
+    pub(super) fn point<T: Real>(&self, plane: &Plane<'_, T>, position: [f64; 2]) -> Option<f64> {
+        plane.at(position)?;
         if self.is_wide {
-            return self.wide(plane, place);
+            return self.wide(plane, position);
         }
         if self.resampling == Resampling::Cubic
-            && let Some([sum, _]) = self.narrow::<T, 4>(plane, place)
+            && let Some([sum, _]) = self.narrow::<T, 4>(plane, position)
         {
             return Some(sum);
         }
-        let [sum, weight] = self.narrow::<T, 2>(plane, place)?;
-        (weight > LEAST_WEIGHT).then(|| sum / weight)
+        let [sum, weight] = self.narrow::<T, 2>(plane, position)?;
+        (weight > MIN_WEIGHT).then(|| sum / weight)
     }
 
-    /// Returns the sums of weighted samples and of weights, of N x N pixels; none for 4 x 4 of which one
-    /// is missing.
+    /// Returns the sum of weighted samples and the sum of weights of N x N pixels; none for 4 x 4 if one is
+    /// nodata.
     fn narrow<T: Real, const N: usize>(
         &self,
         plane: &Plane<'_, T>,
-        place: [f64; 2],
+        position: [f64; 2],
     ) -> Option<[f64; 2]> {
-        let [x, y] = place.map(|place| (place - 0.5).floor());
-        let cols = weights::<f64, N>(place[0] - 0.5 - x);
-        let rows = weights::<f64, N>(place[1] - 0.5 - y);
+        let [x, y] = position.map(|position| (position - 0.5).floor());
+        let cols = weights::<f64, N>(position[0] - 0.5 - x);
+        let rows = weights::<f64, N>(position[1] - 0.5 - y);
         let before = i64::from(N > 2);
         let (left, top) = (floor(x) - before, floor(y) - before);
         let (mut sum, mut total) = (0.0, 0.0);
@@ -189,14 +186,15 @@ impl Kernel {
         Some([sum, total])
     }
 
-    fn wide<T: Real>(&self, plane: &Plane<'_, T>, place: [f64; 2]) -> Option<f64> {
-        let cols = self.taps(0, place[0], plane.size.width);
-        let rows = self.taps(1, place[1], plane.size.height);
+    fn wide<T: Real>(&self, plane: &Plane<'_, T>, position: [f64; 2]) -> Option<f64> {
+        let cols = self.taps(0, position[0], plane.size.width);
+        let rows = self.taps(1, position[1], plane.size.height);
         let first = cols.start;
-        let weights: Vec<f64> = cols.map(|col| self.weight(0, place[0], col)).collect();
+        // The column weights are the same in each row.
+        let weights: Vec<f64> = cols.map(|col| self.weight(0, position[0], col)).collect();
         let (mut sum, mut total) = (0.0, 0.0);
         for row in rows {
-            let down = self.weight(1, place[1], row);
+            let down = self.weight(1, position[1], row);
             let (mut line, mut line_total) = (0.0, 0.0);
             for (col, weight) in (first..).zip(&weights) {
                 if let Some(sample) = plane.get(col, row) {
@@ -207,10 +205,10 @@ impl Kernel {
             sum += line * down;
             total += line_total * down;
         }
-        (total > LEAST_WEIGHT).then(|| sum / total)
+        (total > MIN_WEIGHT).then(|| sum / total)
     }
 
-    /// Returns the sample made of an area.
+    /// Aggregates the samples of an area.
     pub(super) fn area<T: Real>(
         &self,
         plane: &Plane<'_, T>,
@@ -226,8 +224,8 @@ impl Kernel {
     }
 }
 
-/// Returns the weights of 2 or 4 pixels for a place that lies `part` beyond the centre of the first, or
-/// of the second of 4.
+/// Returns the weights of 2 or 4 pixels for a position that lies `part` beyond the centre of the first of 2, or
+/// the second of 4.
 #[inline(always)]
 pub(super) fn weights<S: Sum, const N: usize>(part: S) -> [S; N] {
     let number = |number: f64| S::of(number);
@@ -249,10 +247,10 @@ pub(super) fn weights<S: Sum, const N: usize>(part: S) -> [S; N] {
     weights
 }
 
-/// The pixels of the source between two corners of a pixel of the target.
+/// The source pixels between two corners of a target pixel.
 ///
-/// The two are the top left and the bottom right one, and the area is separable: so gdalwarp takes it, also
-/// where the pixel is turned and the area is another one.
+/// The corners are the top left and the bottom right one, and the area is the axis-aligned rectangle between them.
+/// gdalwarp does the same, also for a rotated pixel, whose true area is another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     cols: Side,
@@ -269,15 +267,16 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Returns the pixels between two places, of the `length` there are; none if there are none.
+    /// Returns the pixels between two positions, of the `length` there are; none if they lie outside.
     pub(super) fn of(a: f64, b: f64, length: u32) -> Option<Self> {
         let (low, high) = (a.min(b), a.max(b));
+        // Negated, so that NaN counts as outside.
         if !(high > -EDGE && low < f64::from(length) + EDGE) {
             return None;
         }
         let first = floor(low + EDGE).max(0);
         let end = (-floor(EDGE - high)).min(i64::from(length));
-        // A pixel without extent still lies in one.
+        // A target pixel of no extent still lies in one source pixel.
         let end = if first == end && end < i64::from(length) {
             end + 1
         } else {
@@ -295,8 +294,9 @@ impl Side {
         self.first..self.end
     }
 
-    /// Returns the part of a pixel that is covered; of a single one, all.
+    /// Returns the fraction of a pixel that is covered; 1 if there is a single pixel.
     pub(super) fn weight(&self, pixel: i64) -> f64 {
+        // A target pixel of no extent covers a fraction of 0, but still takes the value.
         if self.end - self.first == 1 {
             return 1.0;
         }
@@ -311,7 +311,7 @@ impl Area {
         Self { cols, rows }
     }
 
-    /// Returns the area between two places, column then row.
+    /// Returns the area between two positions, column then row.
     pub(super) fn between<T: Real>(plane: &Plane<'_, T>, a: [f64; 2], b: [f64; 2]) -> Option<Self> {
         Some(Self {
             cols: Side::of(a[0], b[0], plane.size.width)?,
@@ -329,7 +329,8 @@ impl Area {
                     }
                 }
                 (samples, Some(mask)) => {
-                    for (&sample, _) in samples.iter().zip(mask).filter(|(_, shows)| **shows) {
+                    for (&sample, _) in samples.iter().zip(mask).filter(|(_, is_valid)| **is_valid)
+                    {
                         if plane.is_data(sample) {
                             each(sample);
                         }
@@ -348,10 +349,10 @@ impl Area {
         best
     }
 
-    /// Returns the mean, in which a pixel counts as much as is covered of it.
+    /// Returns the mean of the valid pixels, weighted by the fraction of each that is covered.
     fn average<T: Real>(&self, plane: &Plane<'_, T>) -> Option<T> {
         let cols = self.cols.pixels();
-        // All pixels between the first and the last are covered whole.
+        // Only the first and the last column may be covered partly.
         let (first, last) = (self.cols.weight(cols.start), self.cols.weight(cols.end - 1));
         let end = self.cols.end - self.cols.first - 1;
         let (mut sum, mut total) = (0.0, 0.0);
@@ -360,12 +361,12 @@ impl Area {
             let (mut line, mut line_total) = (0.0, 0.0);
             let (samples, mask) = plane.run(&cols, row);
             for (col, &sample) in (0..).zip(samples) {
-                let shows = mask.is_none_or(|mask| {
+                let is_valid = mask.is_none_or(|mask| {
                     let col = usize::try_from(col).ok();
                     col.and_then(|col| mask.get(col))
-                        .is_some_and(|&shows| shows)
+                        .is_some_and(|&is_valid| is_valid)
                 });
-                if shows && plane.is_data(sample) {
+                if is_valid && plane.is_data(sample) {
                     let weight = match col {
                         0 => first,
                         _ if col == end => last,
@@ -381,7 +382,7 @@ impl Area {
         (total > 0.0).then(|| T::of_f64(sum / total))
     }
 
-    /// Returns the most frequent sample; of several, the one that comes to be it first.
+    /// Returns the most frequent sample; of several, the one that reaches the count first in row order.
     fn mode<T: Real>(&self, plane: &Plane<'_, T>, counts: &mut Counts<T>) -> Option<T> {
         let mut most = 0;
         let mut mode = None;
@@ -397,15 +398,15 @@ impl Area {
     }
 }
 
-/// How often samples have been seen.
+/// A histogram of samples, reused from pixel to pixel.
 #[derive(Debug)]
 pub(super) struct Counts<T> {
-    /// Of samples of few bits, by their number.
+    /// Counts of samples of 8 and 16 bits, by [`Real::bin`].
     bins: Vec<u32>,
-    /// Which of the bins are not zero.
+    /// The bins that are not zero: only these are cleared.
     used: Vec<usize>,
-    /// Of others, by their bits.
-    seen: HashMap<u64, u32>,
+    /// Counts of other samples, by [`Real::bits`].
+    others: HashMap<u64, u32>,
     samples: PhantomData<T>,
 }
 
@@ -414,18 +415,19 @@ impl<T: Real> Counts<T> {
         Self {
             bins: Vec::new(),
             used: Vec::new(),
-            seen: HashMap::new(),
+            others: HashMap::new(),
             samples: PhantomData,
         }
     }
 
-    /// Counts a sample, and returns how often it has been seen.
+    /// Counts a sample, and returns its count.
     fn add(&mut self, sample: T) -> u32 {
         let Some(bin) = sample.bin() else {
-            let count = self.seen.entry(sample.bits()).or_insert(0);
+            let count = self.others.entry(sample.bits()).or_insert(0);
             *count += 1;
             return *count;
         };
+        // Allocated on first use: only mode counts.
         if self.bins.is_empty() {
             self.bins = vec![0; BINS];
         }
@@ -440,12 +442,13 @@ impl<T: Real> Counts<T> {
     }
 
     fn clear(&mut self) {
+        // Clearing all bins for each target pixel would cost more than counting.
         for bin in self.used.drain(..) {
             if let Some(count) = self.bins.get_mut(bin) {
                 *count = 0;
             }
         }
-        self.seen.clear();
+        self.others.clear();
     }
 }
 
@@ -487,7 +490,7 @@ mod tests {
         assert!(Side::of(f64::NAN, 12.0, 10).is_none());
     }
 
-    /// Returns the mode of all of some samples.
+    /// Returns the mode of samples.
     fn mode<T: Real>(samples: &[T], width: u32) -> Option<T> {
         let rows: Vec<&[T]> = samples.chunks(width as usize).collect();
         let size = Size {
@@ -513,11 +516,11 @@ mod tests {
         assert_eq!(mode(&[7_u8, 5, 5, 7], 2), Some(5));
         assert_eq!(mode(&[-9_i64, 5, 5, -9, -9, 4], 3), Some(-9));
         assert_eq!(mode(&[1.5_f32, f32::NAN, f32::NAN, 2.5], 2), Some(1.5));
-        // Zeros are equal, whatever their sign.
+        // -0.0 equals 0.0.
         assert_eq!(mode(&[3.0_f64, 3.0, 0.0, -0.0, -0.0, 4.0], 3), Some(0.0));
     }
 
-    /// A million samples that all differ: where each is looked for among those before, this ends after minutes.
+    /// A million distinct samples: a linear search among those before would take minutes.
     #[test]
     fn a_mode_of_many_samples_takes_no_longer_for_each() {
         let mut samples: Vec<u32> = (0..1 << 20).collect();

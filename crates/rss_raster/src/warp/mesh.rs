@@ -1,32 +1,32 @@
-//! Where each pixel of a target lies on a source, found from few exact places.
+//! The position of each target pixel on the source, interpolated from few exact ones.
 //!
-//! The target is cut into cells that depend on nothing but its grid, so that a pixel has the same place
-//! whichever window is asked for. A cell that is straight to the bound on errors, along its sides and at its
-//! middle, is taken to be flat between its corners; another is quartered, down to cells in which every place
-//! is exact. It is the idea of GDAL's
-//! [approximating transformer](https://gdal.org/en/stable/api/gdal_alg.html), in two dimensions: fewer exact
-//! places, and an error that is looked at down the columns as well. As there, what bends between the places
-//! that are looked at and nowhere else is not seen.
+//! The target is split into cells that depend on nothing but its grid, so that a pixel has the same position
+//! whichever window is requested. Inside a cell positions are interpolated between its corners, if the error
+//! along its sides and at its middle is within the bound; otherwise the cell is split into quarters, down to
+//! the smallest cells, in which each position is projected. This is GDAL's
+//! [approximating transformer](https://gdal.org/en/stable/api/gdal_alg.html) in two dimensions: it projects
+//! fewer positions, and checks the error along columns as well. As there, an error that is large only between
+//! the points that are checked goes unnoticed.
 
 use crate::geo::{Transformer, Window};
 
 /// The side of the largest cells, in pixels.
 pub(super) const CELL: u32 = 256;
-/// The side of the smallest cells, in pixels: looking whether one is flat takes 13 exact places, and each of
-/// its pixels one 64.
-const LEAST: u32 = 8;
-/// Where along a side the error is looked at. What bends one way errs most at the middle, and what bends
-/// both ways beside it; at these two both are seen.
-const LOOK: [f64; 2] = [0.3, 0.7];
-/// By how much the error between these may be larger than at them: of a parabola `t (1 - t)` it is 1.19 times
-/// as large at the middle, and of a cubic `t (1 - t) (1 - 2 t)` 1.15 times where that is steepest.
+/// The side of the smallest cells, in pixels. A check of a cell projects 13 positions, all its pixels 64: below
+/// this size the check saves little.
+const MIN_CELL: u32 = 8;
+/// Where along a side the error is checked. A curve that bends to one side errs most at the middle, one with an
+/// inflection there has no error at the middle; these two points detect both.
+const PROBES: [f64; 2] = [0.3, 0.7];
+/// By how much the error between the checked points may exceed that at them: for a parabola `t (1 - t)` it is
+/// 1.19 times as large at the middle, and for a cubic `t (1 - t) (1 - 2 t)` 1.15 times at its extreme.
 const MARGIN: f64 = 1.25;
 
-/// The places of the pixels of a target.
+/// The positions of target pixels on the source.
 #[derive(Clone, Debug)]
 pub(super) struct Mesh {
     there: Transformer,
-    /// How far a place may lie from the exact one, in pixels of the source.
+    /// The bound on the error of a position, in source pixels.
     max_error: f64,
 }
 
@@ -38,7 +38,7 @@ struct Cell {
     side: u32,
 }
 
-/// Pixels of the target whose places are known.
+/// Target pixels whose positions are found in one of two ways.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patch {
     /// The pixels, on the target's grid.
@@ -48,27 +48,27 @@ pub(super) struct Patch {
 
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// Flat between the corners of a cell: top left and right, bottom left and right.
+    /// Interpolated between the corners of a cell: top left and right, bottom left and right.
     Flat(Cell, [[f64; 2]; 4]),
-    /// Each place is found by itself.
-    Bent,
+    /// Each position is projected.
+    Exact,
 }
 
-/// Places along a row, each as far from the one before.
+/// Equally spaced positions along a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    /// The place of the line's first pixel.
+    /// The position of the line's first pixel.
     pub(super) start: [f64; 2],
-    /// From one place to the next.
+    /// The difference from one position to the next.
     pub(super) step: [f64; 2],
     /// The first pixel of the line that belongs to the patch, counted from the line's first.
     pub(super) skip: u32,
-    /// How many belong to it.
+    /// The number of pixels that belong to it.
     pub(super) count: u32,
 }
 
 impl Line {
-    /// Returns the place of a pixel, counted from the line's first.
+    /// Returns the position of a pixel, counted from the line's first.
     pub(super) fn at(&self, pixel: u32) -> [f64; 2] {
         let along = f64::from(pixel);
         [
@@ -83,7 +83,7 @@ impl Mesh {
         Self { there, max_error }
     }
 
-    /// Returns the same with another bound.
+    /// Returns the same mesh with another error bound.
     pub(super) fn with_max_error(&self, max_error: f64) -> Self {
         Self {
             max_error,
@@ -111,6 +111,7 @@ impl Mesh {
         let Some(part) = cell.and(window) else {
             return;
         };
+        // With a bound of 0 each position is projected, so the cell is not checked.
         if self.max_error > 0.0 {
             if let Some(corners) = self.flat(&cell) {
                 found.push(Patch {
@@ -119,7 +120,7 @@ impl Mesh {
                 });
                 return;
             }
-            if cell.side > LEAST {
+            if cell.side > MIN_CELL {
                 for quarter in cell.quarters() {
                     self.split(quarter, window, found);
                 }
@@ -128,22 +129,22 @@ impl Mesh {
         }
         found.push(Patch {
             window: part,
-            shape: Shape::Bent,
+            shape: Shape::Exact,
         });
     }
 
-    /// Returns the places of the corners of a cell, if what is between them is flat.
+    /// Returns the positions of the corners of a cell, if interpolation between them is within the bound.
     fn flat(&self, cell: &Cell) -> Option<[[f64; 2]; 4]> {
         let (left, top) = (f64::from(cell.col), f64::from(cell.row));
         let side = f64::from(cell.side);
         let place =
             |[along, down]: [f64; 2]| self.there.place([left + along * side, top + down * side]);
-        let (corners, error) = bend(place)?;
+        let (corners, error) = corners_and_error(place)?;
         (error <= self.max_error).then_some(corners)
     }
 
-    /// Returns the least and the greatest place, column then row, of the points of a patch that lie
-    /// `offset` from the top left corner of their pixel, for each offset; none if none has a place.
+    /// Returns the minimum and the maximum position, column then row, of the points of a patch that lie `offset`
+    /// from the top left corner of their pixel, for each offset; none if no point can be projected.
     pub(super) fn bounds(&self, patch: &Patch, offsets: &[f64]) -> Option<[[f64; 2]; 2]> {
         let mut found: Option<[[f64; 2]; 2]> = None;
         let mut add = |at: [f64; 2]| {
@@ -154,10 +155,11 @@ impl Mesh {
             ]);
         };
         for &offset in offsets {
-            // What is flat has its extremes in the corners.
+            // Interpolation between four corners is linear along rows and along columns, so a patch has its extremes
+            // at the ends of its first and last rows.
             let rows = match patch.shape {
                 Shape::Flat(..) => vec![patch.strip(0, 1), patch.strip(patch.window.height - 1, 1)],
-                Shape::Bent => vec![*patch],
+                Shape::Exact => vec![*patch],
             };
             for row in rows {
                 self.walk(&row, [offset], |_, _, [line]| {
@@ -169,8 +171,8 @@ impl Mesh {
         found
     }
 
-    /// Runs `each` with the places of a patch, row by row: those of the points that lie `offset` from the
-    /// top left corner of their pixel, for each offset. What has no place is left out.
+    /// Calls `each` with the positions of a patch, row by row: those of the points that lie `offset` from the top
+    /// left corner of their pixel, for each offset. Points that cannot be projected are left out.
     pub(super) fn walk<const N: usize>(
         &self,
         patch: &Patch,
@@ -190,6 +192,8 @@ impl Mesh {
                         let side = f64::from(cell.side);
                         let along = offset / side;
                         let down = (f64::from(y - cell.row) + offset) / side;
+                        // The line starts at the cell's first column, not at the window's: a pixel's position is then
+                        // computed by the same operations whichever window it is part of.
                         let start = between(corners, [along, down]);
                         let end = between(corners, [along + 1.0, down]);
                         Line {
@@ -201,7 +205,7 @@ impl Mesh {
                     });
                     each(col, y, lines);
                 }
-                Shape::Bent => {
+                Shape::Exact => {
                     for x in col..col + width {
                         let lines = offsets.map(|offset| {
                             self.there
@@ -213,8 +217,9 @@ impl Mesh {
                                     count: 1,
                                 })
                         });
+                        // An area needs all its corners.
                         if lines.iter().all(Option::is_some) {
-                            each(x, y, lines.map(|line| line.unwrap_or(NOWHERE)));
+                            each(x, y, lines.map(|line| line.unwrap_or(MISSING)));
                         }
                     }
                 }
@@ -224,7 +229,7 @@ impl Mesh {
 }
 
 impl Patch {
-    /// Returns some of its rows, counted from its first.
+    /// Returns `count` rows of the patch from row `first`, counted from the patch's first.
     fn strip(&self, first: u32, count: u32) -> Self {
         Self {
             window: Window {
@@ -236,7 +241,7 @@ impl Patch {
         }
     }
 
-    /// Returns its rows, so many at a time.
+    /// Splits the patch into strips of `count` rows.
     pub(super) fn strips(&self, count: u32) -> impl Iterator<Item = Self> {
         (0..self.window.height)
             .step_by(count as usize)
@@ -244,17 +249,17 @@ impl Patch {
     }
 }
 
-/// Stands for a line that is not there.
-const NOWHERE: Line = Line {
+/// Replaces a line that cannot be projected.
+const MISSING: Line = Line {
     start: [f64::NAN; 2],
     step: [0.0; 2],
     skip: 0,
     count: 0,
 };
 
-/// Returns the places of the corners of a square, and about how far others in it are from those that are flat
-/// between the corners; none where one that is looked at has no place.
-fn bend(place: impl Fn([f64; 2]) -> Option<[f64; 2]>) -> Option<([[f64; 2]; 4], f64)> {
+/// Returns the positions of the corners of a square, and an estimate of the largest interpolation error in it;
+/// none if a checked point cannot be projected.
+fn corners_and_error(place: impl Fn([f64; 2]) -> Option<[f64; 2]>) -> Option<([[f64; 2]; 4], f64)> {
     let corners = [
         place([0.0, 0.0])?,
         place([1.0, 0.0])?,
@@ -268,7 +273,7 @@ fn bend(place: impl Fn([f64; 2]) -> Option<[f64; 2]>) -> Option<([[f64; 2]; 4], 
     let mut errors = [0.0_f64; 2];
     for (axis, most) in errors.iter_mut().enumerate() {
         for end in [0.0, 1.0] {
-            for along in LOOK {
+            for along in PROBES {
                 let at = if axis == 0 {
                     [along, end]
                 } else {
@@ -278,12 +283,13 @@ fn bend(place: impl Fn([f64; 2]) -> Option<[f64; 2]>) -> Option<([[f64; 2]; 4], 
             }
         }
     }
-    // Sides may be straight where the inside is not; what bends one way errs most at the middle.
+    // The error along both axes adds up. Sides may be straight where the inside is not, so the middle is checked
+    // too: there a curve that bends to one side errs most.
     let middle = error([0.5; 2])?;
     Some((corners, middle.max((errors[0] + errors[1]) * MARGIN)))
 }
 
-/// Returns the place at a part of the way along and down between four corners.
+/// Interpolates between the positions of four corners, at fractions along and down.
 fn between(corners: &[[f64; 2]; 4], [along, down]: [f64; 2]) -> [f64; 2] {
     let part = |i: usize| {
         let [a, b, c, d] = corners.map(|corner| corner[i]);
@@ -294,9 +300,10 @@ fn between(corners: &[[f64; 2]; 4], [along, down]: [f64; 2]) -> [f64; 2] {
     [part(0), part(1)]
 }
 
-/// Returns the first pixels of the cells that a run of pixels touches.
+/// Returns the first pixels of the cells that a range of pixels overlaps.
 pub(super) fn cells(first: u32, count: u32) -> impl Iterator<Item = u32> {
     let end = u64::from(first) + u64::from(count);
+    // Cells are aligned to the grid's origin, not to the window.
     let start = first / CELL * CELL;
     (u64::from(start)..end)
         .step_by(CELL as usize)
@@ -304,7 +311,7 @@ pub(super) fn cells(first: u32, count: u32) -> impl Iterator<Item = u32> {
 }
 
 impl Cell {
-    /// Returns the pixels of a window that lie here.
+    /// Returns the part of a window that lies in the cell.
     fn and(&self, window: &Window) -> Option<Window> {
         let run = |start: u32, first: u32, count: u32| {
             let from = start.max(first);
@@ -352,8 +359,7 @@ mod tests {
         }
     }
 
-    /// Checks that all pixels of a window are there once, and near their exact places. Returns how many
-    /// patches there are.
+    /// Checks that each pixel of a window occurs once, near its exact position. Returns the number of patches.
     fn check(from: &GeoBox, to: &GeoBox, window: Window, max_error: f64) -> usize {
         let mesh = Mesh::new(Transformer::new(to, from).unwrap(), max_error);
         let patches = mesh.patches(&window);
@@ -382,10 +388,10 @@ mod tests {
     fn what_bends_is_seen_along_both_axes_and_inside() {
         let error = |bent: fn(f64, f64) -> f64| {
             let place = |[x, y]: [f64; 2]| Some([90.0 * x + 5.0 * y + bent(x, y), 70.0 * y]);
-            bend(place).unwrap().1
+            corners_and_error(place).unwrap().1
         };
         assert!(error(|x, y| 3.0 * x * y) < 1e-9, "flat between corners");
-        // The greatest error of each is 1.
+        // The largest error of each is 1.
         for bent in [
             |x: f64, _: f64| 4.0 * x * (1.0 - x),
             |_: f64, y: f64| 4.0 * y * (1.0 - y),
@@ -396,7 +402,10 @@ mod tests {
             let found = error(bent);
             assert!((0.999..1.26).contains(&found), "{found}");
         }
-        assert!(bend(|[x, y]| (x != y || x == 0.0 || x == 1.0).then_some([x, y])).is_none());
+        assert!(
+            corners_and_error(|[x, y]| (x != y || x == 0.0 || x == 1.0).then_some([x, y]))
+                .is_none()
+        );
     }
 
     #[test]
@@ -405,7 +414,7 @@ mod tests {
         let albers = grid(3577, 1_550_000.0, -3_950_000.0, 10.0, 1024);
         let whole = Window::whole(albers.size);
         assert_eq!(check(&utm, &albers, whole, 0.125), 16);
-        // A world of whole degrees, which Mercator bends both ways about the equator.
+        // A global grid of whole degrees: in Mercator rows have an inflection at the equator.
         let mercator = grid(3857, -20_037_508.0, 20_037_508.0, 10_000.0, 4000);
         let world = grid(4326, -170.0, 80.0, 0.5, 320);
         let whole = Window::whole(world.size);
@@ -434,7 +443,7 @@ mod tests {
 
     #[test]
     fn what_has_no_place_is_left_out() {
-        // Half of this world is beyond the map of a zone.
+        // Half of this grid is outside the area of a UTM zone.
         let utm = grid(32755, 600_000.0, 6_100_000.0, 1000.0, 100);
         let world = grid(4326, -180.0, 90.0, 1.0, 180);
         let mesh = Mesh::new(Transformer::new(&world, &utm).unwrap(), 0.125);

@@ -1,13 +1,13 @@
-//! From one grid to another: what pixels of a source a window of a target needs, and the target's pixels
-//! made of them.
+//! Warps a raster from one grid to another: finds the source window that a target window needs, and
+//! resamples it.
 //!
-//! It exists because scenes come on grids of their own, and what is computed from several wants one. Kernels
-//! follow the rules of [gdalwarp](https://gdal.org/en/stable/programs/gdalwarp.html). Pure arithmetic: it
-//! reads nothing, and runs on the thread pool it is called from. Left out are grids without a transform
-//! (ground control points, rational polynomials), and heights.
+//! Scenes come on different grids, and a computation over several needs one. Kernels follow the rules of
+//! [gdalwarp](https://gdal.org/en/stable/programs/gdalwarp.html). The module does no IO, and runs on the thread
+//! pool it is called from. It leaves out sources without a geotransform (ground control points, rational
+//! polynomial coefficients), and heights.
 //!
-//! A pixel of the target depends on the two grids and the pixels of the source alone, not on the window that
-//! it is asked for with.
+//! A target pixel depends on the two grids and the source pixels alone, not on the window that is requested:
+//! blocks computed apart join without seams.
 
 mod case;
 mod general;
@@ -36,51 +36,50 @@ use crate::{
     raster::Resampling,
 };
 
-/// How far a place may lie from the exact one unless another bound is given, in pixels of the source: as
-/// gdalwarp's.
+/// The default bound on the error of a position, in source pixels: that of gdalwarp's `-et`.
 pub const MAX_ERROR_PIXELS: f64 = 0.125;
 
-/// By how much a level's pixels may be larger than those of the target and still fit: what is left of a
-/// ratio that should be exact.
+/// The relative tolerance when an overview's pixel size is compared with the target's: a ratio that should be
+/// exact carries rounding error.
 const SAME_SCALE: f64 = 1e-6;
 
-/// What a place on a mesh is off for rounding, in pixels, when a window is chosen.
+/// The rounding error of an interpolated position, in pixels; a source window is widened by it.
 const SLACK: f64 = 1e-6;
 
-/// A way from a source grid to a target grid.
+/// A warp from a source grid to a target grid.
 #[derive(Clone, Debug)]
 pub struct Warp {
     from: GeoBox,
     to: GeoBox,
     kernel: Kernel,
-    /// How many pixels of the source one of the target is, along the columns and rows of the source.
+    /// The size of a target pixel in source pixels, along the columns and rows of the source.
     scales: [f64; 2],
     max_error: f64,
     case: Case,
 }
 
-/// Pixels of a source.
+/// A window of source pixels.
 #[derive(Clone, Debug)]
 pub struct SourcePixels<'a, T> {
     /// One band of a window, (y, x).
     pub pixels: ArrayView2<'a, T>,
-    /// The window that these are of the warp's source.
+    /// The window of the warp's source that the pixels were read from.
     pub window: Window,
-    /// The value that means no data; NaN always does.
+    /// The nodata value; NaN is always nodata.
     pub nodata: Option<f64>,
-    /// True where there is data, beside what `nodata` says; of the shape of the pixels.
+    /// True where pixels are valid, in addition to `nodata`; of the shape of `pixels`.
     pub mask: Option<ArrayView2<'a, bool>>,
 }
 
 impl Warp {
-    /// Makes a warp. A place is as near to the exact one as `max_error_pixels` of the source; 0 makes all
-    /// exact: each is projected.
+    /// Creates a warp. Positions are interpolated to within `max_error_pixels` of the source; with 0 each position
+    /// is projected exactly.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no transform that can be undone, or
-    /// the bound is no number from 0 up; [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into
-    /// degrees, where it is not that of both.
+    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no invertible geotransform, or the bound
+    /// is negative or not finite; [`ErrorKind::Unsupported`] naming a CRS that cannot be converted to degrees,
+    /// unless both grids have that CRS.
     pub fn new(
         from: &GeoBox,
         to: &GeoBox,
@@ -91,10 +90,11 @@ impl Warp {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "the error of a warp is at most {max_error_pixels} pixels; expected 0 or more"
+                    "max_error_pixels is {max_error_pixels}; expected a finite value of 0 or more"
                 ),
             ));
         }
+        // The transform is from target to source: each target pixel is computed once, without gaps.
         let there = Transformer::new(to, from)?;
         let (case, scales) = case(there, from, to, max_error_pixels)?;
         Ok(Self {
@@ -108,9 +108,10 @@ impl Warp {
     }
 
     /// Returns which level of the source to read, given the sizes of all, full resolution first: the coarsest
-    /// whose pixels are not larger than the target's, as gdalwarp chooses. Levels are then warped by
-    /// [`on_level`](Self::on_level).
+    /// whose pixels are not larger than the target's, as gdalwarp's `-ovr AUTO` selects. Call
+    /// [`on_level`](Self::on_level) to warp from it.
     pub fn level(&self, levels: &[Size]) -> usize {
+        // The axis with the finer scale decides, so that neither loses detail.
         let most = self.scales[0].min(self.scales[1]) * (1.0 + SAME_SCALE);
         let ratio = |size: &Size| {
             let part = |whole: u32, part: u32| f64::from(whole) / f64::from(part.max(1));
@@ -124,7 +125,7 @@ impl Warp {
             .map_or(0, |(level, _)| level)
     }
 
-    /// Returns the same warp from a level of the source, given its size.
+    /// Returns the same warp from an overview level of the source, given the level's size.
     ///
     /// # Errors
     ///
@@ -134,8 +135,8 @@ impl Warp {
         Self::new(&from, &self.to, self.kernel.resampling, self.max_error)
     }
 
-    /// Returns the pixels of the source that a window of the target covers, and the row and column where they
-    /// start in it, if both grids have the same pixels: then nothing is resampled.
+    /// Returns the source window that a target window covers, and the row and column of its first pixel in the
+    /// target window, if both grids have the same pixels: they are then copied, not resampled.
     pub fn copied(&self, target: &Window) -> Option<(Window, [usize; 2])> {
         match &self.case {
             Case::Same {
@@ -146,8 +147,7 @@ impl Warp {
         }
     }
 
-    /// Returns the pixels of the source that a window of the target is made of; none where the two do not
-    /// touch.
+    /// Returns the source window that a target window is computed from; none where the two do not overlap.
     pub fn source_window(&self, target: &Window) -> Option<Window> {
         let (least, most) = match &self.case {
             Case::Same { .. } => return self.copied(target).map(|(window, _)| window),
@@ -159,6 +159,7 @@ impl Warp {
                 let ends = |ruler: &Ruler, start: u32, count: u32| {
                     let a = ruler.at(start, first);
                     let b = ruler.at(start.saturating_add(count).saturating_sub(1), last);
+                    // Positions descend if one grid is north-up and the other south-up.
                     [a.min(b), a.max(b)]
                 };
                 let [left, right] = ends(cols, target.col, target.width);
@@ -166,7 +167,8 @@ impl Warp {
                 ([left, top], [right, bottom])
             }
             Case::General(mesh) => {
-                // Without an error allowed, each place would be looked for: a margin is as good.
+                // With a bound of 0 each position would be projected. An approximate mesh with its error as a margin
+                // gives a window that is nearly as tight.
                 let rough;
                 let (mesh, margin) = if self.max_error > 0.0 {
                     (&**mesh, SLACK)
@@ -186,8 +188,8 @@ impl Warp {
                     ]
                 })?;
                 (
-                    least.map(|place| place - margin),
-                    most.map(|place| place + margin),
+                    least.map(|position| position - margin),
+                    most.map(|position| position + margin),
                 )
             }
         };
@@ -203,16 +205,16 @@ impl Warp {
         })
     }
 
-    /// Makes the pixels of a window of the target and writes those that are valid; others are left as they
-    /// are. Returns how many are valid. Runs on all threads of the pool it is called from.
+    /// Resamples a window of the target and writes the valid pixels; others in `out` are left as they are.
+    /// Returns the number of valid pixels. Runs on all threads of the pool it is called from.
     ///
-    /// The source must hold the [`source_window`](Self::source_window); what it does not hold counts as
-    /// missing. A value that is nodata by chance becomes one beside it.
+    /// The source must contain the [`source_window`](Self::source_window); pixels outside it count as missing. A
+    /// computed value that equals nodata is replaced by an adjacent one.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if an array has not the shape of its window, or a window lies outside its
-    /// grid; [`ErrorKind::Unsupported`] for complex samples by other ways than nearest, bilinear and
+    /// [`ErrorKind::InvalidInput`] if an array does not have the shape of its window, or a window lies outside its
+    /// grid; [`ErrorKind::Unsupported`] for complex samples with methods other than nearest, bilinear and
     /// average.
     pub fn resample<T: Warped>(
         &self,
@@ -259,7 +261,7 @@ mod tests {
         }
     }
 
-    /// A grid of some CRS round a point in degrees.
+    /// Returns a grid of a CRS centred on a point in degrees.
     fn round(epsg: u32, lon: f64, lat: f64, metres: f64, size: [u32; 2]) -> GeoBox {
         let bbox = Bbox::new(lon, lat, lon + 1e-6, lat + 1e-6).unwrap();
         let side = if epsg == 4326 {
@@ -275,7 +277,7 @@ mod tests {
         grid(epsg, [left, side, 0.0, top, 0.0, -side], width, height)
     }
 
-    /// Hills with noise, and nodata_counts in some places.
+    /// Returns hills with noise, with nodata pixels if `nodata_counts`.
     fn samples(size: Size, nodata_counts: bool) -> Array2<i16> {
         let shape = (size.height as usize, size.width as usize);
         Array2::from_shape_fn(shape, |(y, x)| {
@@ -288,8 +290,8 @@ mod tests {
         })
     }
 
-    /// Resamples a window of the target from some window of the source.
-    fn made<T: Warped>(
+    /// Resamples a window of the target from a window of the source.
+    fn resampled<T: Warped>(
         warp: &Warp,
         pixels: &Array2<T>,
         window: Window,
@@ -333,7 +335,7 @@ mod tests {
                 60,
             )
         });
-        let turned = (scale.clone(), 0.0..6.3_f64).prop_map(|(scale, angle)| {
+        let rotated = (scale.clone(), 0.0..6.3_f64).prop_map(|(scale, angle)| {
             let (sin, cos) = (angle.sin() * 10.0 * scale, angle.cos() * 10.0 * scale);
             let transform = [
                 600_000.0 - 30.0 * cos,
@@ -348,7 +350,7 @@ mod tests {
         let codes = prop::sample::select(vec![3577_u32, 4326, 3857, 32756]);
         let other = (codes, scale)
             .prop_map(|(code, scale)| round(code, 148.1, -35.2, 10.0 * scale, [70, 60]));
-        prop_oneof![separable, shifted, turned, other]
+        prop_oneof![separable, shifted, rotated, other]
     }
 
     fn source(target: &GeoBox) -> GeoBox {
@@ -383,7 +385,7 @@ mod tests {
             let pixels = samples(from.size, nodata_counts);
             let warp = Warp::new(&from, &to, resampling, if exact { 0.0 } else { 0.125 }).unwrap();
             let whole = Window::whole(to.size);
-            let (all, valid) = made(&warp, &pixels, Window::whole(from.size), whole, -1);
+            let (all, valid) = resampled(&warp, &pixels, Window::whole(from.size), whole, -1);
             let width = width.min(to.size.width - col);
             let height = height.min(to.size.height - row);
             let target = Window { col, row, width, height };
@@ -394,7 +396,7 @@ mod tests {
             match warp.source_window(&target) {
                 Some(window) => {
                     prop_assert!(window.check_inside(from.size).is_ok(), "{}", window);
-                    let (found, count) = made(&warp, &pixels, window, target, -1);
+                    let (found, count) = resampled(&warp, &pixels, window, target, -1);
                     prop_assert_eq!(&found, &part);
                     prop_assert_eq!(count, found.iter().filter(|&&pixel| pixel != -1).count());
                 }
@@ -411,7 +413,7 @@ mod tests {
         ) {
             let from = source(&to);
             let nodata_counts = samples(from.size, true).map(|&sample| f64::from(sample) == NODATA);
-            // What no pixel may be made of is far from all others.
+            // A nodata sample that bled into a valid pixel would move it far from 7.
             let nodata_sample = if by_mask { f32::MAX } else { NODATA as f32 };
             let pixels = nodata_counts.map(|&is_hole| if is_hole { nodata_sample } else { 7.0 });
             let mask = nodata_counts.map(|is_hole| !is_hole);
@@ -484,8 +486,8 @@ mod tests {
         }
     }
 
-    /// What `gdalwarp -ovr AUTO` of GDAL 3.6.2 chooses for a file of 10 m with overviews of 2, 4 and 8 times
-    /// its pixels: `CPL_DEBUG=ON` says `Selecting overview level`.
+    /// The level that `gdalwarp -ovr AUTO` of GDAL 3.6.2 selects for a file of 10 m with overviews of factors 2, 4
+    /// and 8: `CPL_DEBUG=ON` logs `Selecting overview level`.
     #[test]
     fn the_level_is_the_one_that_gdalwarp_reads() {
         let from = grid(
@@ -550,7 +552,7 @@ mod tests {
             Some("5,5,20,20".parse().unwrap())
         );
         let pixels = Array2::from_shape_fn((50, 50), |(y, x)| (x + y) as f32);
-        let (out, _) = made(
+        let (out, _) = resampled(
             &coarse,
             &pixels,
             Window::whole(size),
@@ -566,7 +568,7 @@ mod tests {
         let err = Warp::new(&from, &from, Resampling::Cubic, -1.0).unwrap_err();
         assert_eq!(
             err.message(),
-            "the error of a warp is at most -1 pixels; expected 0 or more"
+            "max_error_pixels is -1; expected a finite value of 0 or more"
         );
         let warp = Warp::new(&from, &from, Resampling::Cubic, 0.125).unwrap();
         let pixels = Array2::from_elem((5, 10), 0_u8);

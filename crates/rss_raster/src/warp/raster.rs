@@ -1,4 +1,4 @@
-//! Rasters in memory, warped.
+//! Warps of rasters in memory.
 
 use ndarray::{Array3, Axis};
 
@@ -9,7 +9,7 @@ use crate::{
     raster::{Pixels, Raster, Resampling, Sample, with_type},
 };
 
-/// How a raster is warped. A [`Resampling`] stands for itself with all else as it is by default.
+/// Options of [`Raster::warp`]. A [`Resampling`] converts into options with the defaults for all else.
 ///
 /// ```
 /// use rss_raster::{Resampling, WarpOptions};
@@ -21,10 +21,10 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WarpOptions {
-    /// How pixels are made of pixels; nearest by default.
+    /// The resampling method; nearest by default.
     pub resampling: Resampling,
-    /// How far a pixel's place may be from the exact one, in pixels of the source; 0.125 by default, as
-    /// gdalwarp's `-et`. With 0 all are exact: each is projected, and none is taken from others.
+    /// The bound on the error of a pixel's position, in source pixels; 0.125 by default, as gdalwarp's `-et`. With 0
+    /// each position is projected, and none is interpolated.
     pub max_error_pixels: f64,
 }
 
@@ -44,13 +44,13 @@ impl From<Resampling> for WarpOptions {
 }
 
 impl WarpOptions {
-    /// Sets how pixels are made of pixels.
+    /// Sets the resampling method.
     #[must_use]
     pub fn with_resampling(self, resampling: Resampling) -> Self {
         Self { resampling, ..self }
     }
 
-    /// Sets how far a pixel's place may be from the exact one, in pixels of the source.
+    /// Sets the bound on the error of a pixel's position, in source pixels.
     #[must_use]
     pub fn with_max_error_pixels(self, max_error_pixels: f64) -> Self {
         Self {
@@ -63,14 +63,14 @@ impl WarpOptions {
 impl Raster {
     /// Returns the raster on another grid: reprojected, resampled, or copied where the pixels are the same.
     ///
-    /// Pixels without data (nodata, or NaN) count in none, and a pixel whose centre lies in one has none; by
-    /// average, mode, min and max it has one if any pixel of its area has. What has no value is nodata where
-    /// the raster has such a value, else NaN for floats and 0 for whole numbers. Results are
-    /// [gdalwarp's](https://gdal.org/en/stable/programs/gdalwarp.html), but for the last digit: where a pixel
-    /// of the target is more than one of the source, bilinear and cubic are as much wider. How much is taken
-    /// from the middle of the overlap, where gdalwarp takes it from each chunk's bounds.
+    /// Nodata pixels (the nodata value, or NaN) contribute to no result, and a target pixel whose centre lies in one
+    /// is nodata; with average, mode, min and max it is valid if any source pixel of its area is. Pixels without a
+    /// value are filled with nodata, or if the raster has none, with NaN for floats and 0 for integers. Results are
+    /// [gdalwarp's](https://gdal.org/en/stable/programs/gdalwarp.html) up to the last digit. Where a target pixel is
+    /// larger than a source pixel, the bilinear and cubic kernels are widened by the scale, measured in the middle
+    /// of the overlap; gdalwarp measures it from the bounds of each chunk.
     ///
-    /// [`sparse`](Self::sparse) of the result is empty. Work is spread over the threads of rayon's pool.
+    /// [`sparse`](Self::sparse) of the result is empty. The work runs on the threads of rayon's pool.
     ///
     /// ```
     /// use ndarray::Array3;
@@ -91,10 +91,10 @@ impl Raster {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no transform that can be undone, if the
-    /// raster's pixels are not as many as its grid has, if `max_error_pixels` is no number from 0 up, and if
-    /// the bytes of the result do not fit the address space; [`ErrorKind::Unsupported`] naming a CRS that
-    /// cannot be turned into degrees, where it is not that of both, and for complex samples by other ways than
+    /// [`ErrorKind::InvalidInput`] if a grid has no CRS, no pixels, or no invertible geotransform, if the shape of
+    /// the raster's pixels is not that of its grid, if `max_error_pixels` is negative or not finite, and if the size
+    /// of the result in bytes exceeds the address space; [`ErrorKind::Unsupported`] naming a CRS that cannot be
+    /// converted to degrees, unless both grids have that CRS, and for complex samples with methods other than
     /// nearest, bilinear and average.
     pub fn warp(&self, to: &GeoBox, options: impl Into<WarpOptions>) -> Result<Self> {
         let WarpOptions {
@@ -126,7 +126,7 @@ fn warped<T: Warped>(raster: &Raster, warp: &Warp, to: &GeoBox) -> Result<Pixels
         return Err(Error::new(
             ErrorKind::InvalidInput,
             format!(
-                "the raster has {width} x {height} pixels, and its grid is {}",
+                "the raster has {width} x {height} pixels, but its grid is {}",
                 raster.geobox
             ),
         ));
@@ -150,7 +150,7 @@ fn warped<T: Warped>(raster: &Raster, warp: &Warp, to: &GeoBox) -> Result<Pixels
     Ok(T::wrap(out))
 }
 
-/// Returns what a pixel without a value is.
+/// Returns the value of a pixel without data.
 fn fill<T: Sample>(nodata: Option<f64>) -> T {
     let none = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
     T::of_number(

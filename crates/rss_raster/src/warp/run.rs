@@ -1,4 +1,4 @@
-//! A warp spread over threads: arrays of any layout in, tiles out.
+//! Runs a warp on a thread pool: arrays of any memory layout are split into tiles.
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Warp {
-    /// Resamples samples that are one number.
+    /// Resamples real samples.
     pub(super) fn real<T: Real>(
         &self,
         source: &SourcePixels<'_, T>,
@@ -46,7 +46,7 @@ impl Warp {
         })
     }
 
-    /// Copies samples of any kind.
+    /// Resamples samples of any type by nearest.
     pub(super) fn nearest<T: Cell>(
         &self,
         source: &SourcePixels<'_, T>,
@@ -60,7 +60,7 @@ impl Warp {
         })
     }
 
-    /// Runs `each` for all tiles of a target, and adds up what it returns.
+    /// Calls `each` for all tiles of a target on the pool, and returns the sum of its results.
     fn each_tile<T: Cell>(
         &self,
         source: &SourcePixels<'_, T>,
@@ -70,9 +70,11 @@ impl Warp {
         each: impl Fn(&Plane<'_, T>, Tile<'_, T>) -> usize + Sync,
     ) -> usize {
         if !has_rows(out.strides(), out.dim()) {
-            let mut straight = Array2::from_shape_fn(out.dim(), |place| out[place]);
-            let count = self.each_tile(source, nodata, target, straight.view_mut(), each);
-            out.assign(&straight);
+            // Tiles borrow their rows as slices, so rows must be contiguous. The buffer starts as a copy of `out`:
+            // pixels that are not valid keep their values.
+            let mut contiguous = Array2::from_shape_fn(out.dim(), |index| out[index]);
+            let count = self.each_tile(source, nodata, target, contiguous.view_mut(), each);
+            out.assign(&contiguous);
             return count;
         }
         let copied;
@@ -117,17 +119,17 @@ fn rows<'a, T>(pixels: &'a ArrayView2<'_, T>) -> Vec<&'a [T]> {
         .collect()
 }
 
-/// Returns true if the samples of a row lie one after another.
+/// Returns true if the samples of each row are contiguous.
 fn has_rows(strides: &[isize], (_, width): (usize, usize)) -> bool {
     width <= 1 || strides.last() == Some(&1)
 }
 
-/// Copies the pixels of a tile of a target that lies somewhere on the source.
+/// Copies the source pixels of a tile of a target with the same pixels.
 fn copy<T: Cell>(target: &Extent, plane: &Plane<'_, T>, mut tile: Tile<'_, T>) -> usize {
     let window = tile.window;
     let first = i64::from(window.col) + target.col;
     let cols = first..first + i64::from(window.width);
-    // Where the first of the samples goes.
+    // The index in the tile of the window's first column, if the window starts inside the tile.
     let start = usize::try_from(i64::from(plane.window.col) - first).unwrap_or(0);
     let mut count = 0;
     for (y, out) in (i64::from(window.row) + target.row..).zip(&mut tile.rows) {
@@ -135,22 +137,22 @@ fn copy<T: Cell>(target: &Extent, plane: &Plane<'_, T>, mut tile: Tile<'_, T>) -
         let Some(out) = out.get_mut(start..) else {
             continue;
         };
-        // A choice for each sample and no branch, so that it can be vectorised.
-        let mut there: u32 = 0;
+        // A select for each sample and no branch, so that the loop is vectorised.
+        let mut count_of_row: u32 = 0;
         let pairs = out.iter_mut().zip(samples);
         match mask {
             None => pairs.for_each(|(out, &sample)| {
                 let is_data = plane.is_data(sample);
                 *out = if is_data { sample } else { *out };
-                there += u32::from(is_data);
+                count_of_row += u32::from(is_data);
             }),
-            Some(mask) => pairs.zip(mask).for_each(|((out, &sample), &shows)| {
-                let is_data = shows & plane.is_data(sample);
+            Some(mask) => pairs.zip(mask).for_each(|((out, &sample), &is_valid)| {
+                let is_data = is_valid & plane.is_data(sample);
                 *out = if is_data { sample } else { *out };
-                there += u32::from(is_data);
+                count_of_row += u32::from(is_data);
             }),
         }
-        count += there as usize;
+        count += count_of_row as usize;
     }
     count
 }
@@ -166,7 +168,7 @@ mod tests {
         GeoBox::of_bounds(Crs::Epsg(32755), bounds, 1.0).unwrap()
     }
 
-    /// Warps all of a source onto a grid half a pixel beside it.
+    /// Warps a complete source onto a grid that is shifted by half a pixel.
     fn made(pixels: ArrayView2<'_, i16>, mask: Option<ArrayView2<'_, bool>>) -> Array2<i16> {
         let (height, width) = pixels.dim();
         let from = grid([0.0, 0.0, width as f64, height as f64]);
@@ -182,7 +184,7 @@ mod tests {
             nodata: Some(NODATA),
             mask,
         };
-        // Written by column.
+        // Column-major memory layout.
         let mut out = Array2::from_elem((width, height), 0_i16);
         let count = warp
             .resample(&source, &whole, out.view_mut().reversed_axes())
@@ -196,12 +198,12 @@ mod tests {
         let pixels = Array2::from_shape_fn((20, 30), |(y, x)| 1 + ((x * 31 + y * 17) % 97) as i16);
         let expected = made(pixels.view(), None);
         assert_eq!(expected[(3, 4)], (pixels[(3, 4)] + pixels[(3, 5)] + 1) / 2);
-        let turned = pixels.t().as_standard_layout().into_owned();
-        assert_eq!(made(turned.t(), None), expected);
+        let transposed = pixels.t().as_standard_layout().into_owned();
+        assert_eq!(made(transposed.t(), None), expected);
         let wide = ndarray::concatenate![Axis(1), pixels, pixels];
         assert_eq!(made(wide.slice(ndarray::s![.., ..30]), None), expected);
         let shown = Array2::from_elem((30, 20), true);
-        assert_eq!(made(turned.t(), Some(shown.t())), expected);
+        assert_eq!(made(transposed.t(), Some(shown.t())), expected);
     }
 
     #[test]
@@ -212,7 +214,7 @@ mod tests {
             _ => (10 * y + x) as i16,
         });
         let shown = Array2::from_shape_fn((8, 10), |(y, x)| (x * y) % 7 != 2);
-        // Beside the source on all sides, within it, and past one edge.
+        // Outside the source on all sides, inside it, and across one edge.
         for [left, top, right, bottom] in [
             [-3, -2, 15, 12],
             [2, 3, 7, 6],
@@ -239,7 +241,7 @@ mod tests {
                     let mut out = Array2::from_elem(whole_size(&to), 7_i16);
                     let count = warp.resample(&source, &whole, out.view_mut()).unwrap();
                     let mut expected = Array2::from_elem(out.dim(), 7_i16);
-                    let mut there = 0;
+                    let mut count_of_row = 0;
                     for ((y, x), pixel) in expected.indexed_iter_mut() {
                         let (x, y) = (x as i64 + i64::from(left), y as i64 + i64::from(top));
                         let is_in = (i64::from(window.col)..i64::from(window.col + window.width))
@@ -252,11 +254,11 @@ mod tests {
                         let place = (y as usize, x as usize);
                         if samples[place] != -999 && mask.is_none_or(|_| shown[place]) {
                             *pixel = samples[place];
-                            there += 1;
+                            count_of_row += 1;
                         }
                     }
                     assert_eq!(out, expected, "{left} {top} {right} {bottom}, {window}");
-                    assert_eq!(count, there);
+                    assert_eq!(count, count_of_row);
                 }
             }
         }
@@ -270,7 +272,7 @@ mod tests {
     fn a_value_that_is_nodata_by_chance_is_kept_beside_it() {
         let pixels = Array2::from_shape_fn((8, 10), |(_, x)| if x % 2 == 0 { -998 } else { -1000 });
         let out = made(pixels.view(), None);
-        // The last column lies beside the source by half a pixel: its centre is on the edge.
+        // The last column is shifted past the source by half a pixel: its centre is on the edge.
         assert!(
             out.slice(ndarray::s![.., ..9])
                 .iter()

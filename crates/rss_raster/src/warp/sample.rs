@@ -1,4 +1,4 @@
-//! What samples are to a warp: numbers that are weighted, rounded and told from nodata.
+//! The sample types of a warp: how they are compared with nodata, weighted and rounded.
 
 use std::ops::{Add, AddAssign, Mul, Sub};
 
@@ -6,36 +6,36 @@ use num_complex::Complex;
 
 use crate::raster::Sample;
 
-/// A sample that can be copied and told from what is no number.
+/// A sample that can be copied and compared with nodata.
 pub(super) trait Cell: Sample + PartialEq + Send + Sync + 'static {
-    /// Returns true if the sample is no number.
+    /// Returns true if the sample is NaN, or a complex number with a part that is.
     fn is_nan(self) -> bool;
 }
 
-/// A sample that is one number.
+/// A real sample.
 pub(super) trait Real: Cell + PartialOrd {
-    /// What sums of few of them are kept in.
+    /// The accumulator for sums of few samples; see `Kernel::takes_few`.
     type Sum: Sum;
-    /// Returns the sample, rounded where it has more digits.
+    /// Returns the sample as `f32`, rounded if it has more digits.
     fn f32(self) -> f32;
     /// Returns the sample, rounded where it has more digits.
     fn f64(self) -> f64;
     /// Returns the sample nearest to a number; halves go up, as GDAL rounds them.
     fn of_f32(number: f32) -> Self;
-    /// Returns the sample nearest to a number; halves go up, as GDAL rounds them.
+    /// Returns the sample nearest to a number; halves are rounded up, as in GDAL.
     fn of_f64(number: f64) -> Self;
-    /// Returns a sample beside this one: the next lower, where there is one.
+    /// Returns an adjacent sample: the next lower, or the next higher if there is none.
     fn beside(self) -> Self;
-    /// Returns the number of the sample among all of its type, if they are few.
+    /// Returns the index of the sample among all values of its type, for types of up to 16 bits.
     fn bin(self) -> Option<usize>;
-    /// Returns bits that are those of all samples that equal this one, and of no other number.
+    /// Returns a hash key: equal for equal samples, and different for different ones.
     fn bits(self) -> u64;
 }
 
-/// How many samples [`Real::bin`] tells apart at most.
+/// The number of bins of [`Real::bin`] at most.
 pub(super) const BINS: usize = 1 << 16;
 
-/// A float that weighted samples are summed in.
+/// A float type that accumulates weighted samples.
 pub(super) trait Sum:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + AddAssign + Send + Sync
 {
@@ -43,20 +43,17 @@ pub(super) trait Sum:
     fn of(number: f64) -> Self;
     fn of_sample<T: Real>(sample: T) -> Self;
     fn sample<T: Real>(self) -> T;
-    /// Returns the part of a pixel in a number with [`FRACTION`] bits of it.
+    /// Returns the fraction of a pixel of a fixed-point position with [`FRACTION`] bits.
     fn fraction(fixed: i64) -> Self;
 }
 
-/// How many bits of a place in pixels, as a whole number, are parts of a pixel.
+/// The number of fractional bits of a fixed-point position in pixels.
 pub(super) const FRACTION: u32 = 40;
 
 impl Sum for f32 {
     const ZERO: Self = 0.0;
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "rounding is what is asked for"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
     fn of(number: f64) -> Self {
         number as f32
     }
@@ -77,6 +74,7 @@ impl Sum for f32 {
     #[inline(always)]
     fn fraction(fixed: i64) -> Self {
         const BITS: u32 = 24;
+        // SSE2 and AVX2 convert vectors of `i32` to floats, but not of `i64`.
         let part = (fixed >> (FRACTION - BITS)) as i32 & ((1 << BITS) - 1);
         part as f32 * (1.0 / (1 << BITS) as f32)
     }
@@ -131,7 +129,7 @@ cells! {
     Complex<f64>: |s| s.re.is_nan() || s.im.is_nan();
 }
 
-/// Whole numbers that a float of 32 bits holds, and so do their halves.
+/// Integers that `f32` represents exactly, as well as their halves.
 macro_rules! small {
     ($($type:ty),*) => {$(
         #[expect(clippy::allow_attributes, reason = "one macro for all types")]
@@ -155,8 +153,8 @@ macro_rules! small {
                 f64::from(self)
             }
 
-            /// Without a call, so that loops over it can be vectorised: adding and taking off a number
-            /// rounds, and the bits of what was added to are whole.
+            /// Rounds without a call, so that loops can be vectorised. A sum with `3 << 22` has a last bit of 1,
+            /// so the addition rounds to an integer, and the difference of the bit patterns is that integer.
             #[inline(always)]
             fn of_f32(number: f32) -> Self {
                 const ROUND: f32 = (3 << 22) as f32;
@@ -193,7 +191,7 @@ macro_rules! small {
 }
 small!(u8, i8, u16, i16);
 
-/// Returns the whole number at or below a number and a half, within a range.
+/// Rounds to the nearest integer, halves up, clamped to a range.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -201,8 +199,9 @@ small!(u8, i8, u16, i16);
 )]
 #[inline(always)]
 fn of_number(number: f64, low: f64, high: f64) -> i64 {
+    // NaN becomes `low`: `f64::max` returns the operand that is a number.
     let up = (number + 0.5).max(low).min(high);
-    // A call of `floor` costs more than this.
+    // Without SSE4.1 `floor` is a call into the maths library, which costs more than this.
     let toward_zero = up as i64;
     toward_zero - i64::from(toward_zero as f64 > up)
 }
@@ -217,6 +216,7 @@ macro_rules! large {
             reason = "what does not fit becomes the end of the range"
         )]
         impl Real for $type {
+            // `f32` has 24 significant bits, too few for 32-bit integers.
             type Sum = f64;
 
             #[inline(always)]
@@ -256,6 +256,7 @@ macro_rules! large {
 large! {
     u32 => |number| of_number(number, 0.0, f64::from(u32::MAX));
     i32 => |number| of_number(number, f64::from(i32::MIN), f64::from(i32::MAX));
+    // The cast to 64 bits saturates, so no clamp is needed.
     u64 => |number| (number + 0.5).floor();
     i64 => |number| (number + 0.5).floor();
 }
@@ -267,7 +268,7 @@ macro_rules! floats {
             clippy::cast_possible_truncation,
             clippy::unnecessary_cast,
             clippy::cast_lossless,
-            reason = "one of the types is the same already; rounding is what is asked for"
+            reason = "one of the types is the same already; rounding is intended"
         )]
         impl Real for $type {
             type Sum = $type;
@@ -301,7 +302,7 @@ macro_rules! floats {
             }
 
             fn bits(self) -> u64 {
-                // Zero has two signs.
+                // -0.0 equals 0.0 but has other bits.
                 if self == 0.0 { 0 } else { self.to_bits() as u64 }
             }
         }

@@ -1,7 +1,8 @@
-//! Warps between grids of one CRS: columns depend on columns, rows on rows.
+//! Separable warps, between axis-aligned grids of one CRS: columns depend on columns, rows on rows.
 //!
-//! Weights are those of an axis, so a row of the target is made in two steps: rows of the source are summed
-//! into one, and that one along its columns. What misses a pixel is done one by one.
+//! Weights factor into those of the columns and those of the rows, so a target row is computed in two passes:
+//! source rows are summed into one, and that one along its columns. Pixels near nodata take a slower path, one by
+//! one.
 
 use std::ops::Range;
 
@@ -16,20 +17,20 @@ use crate::{
     raster::Resampling,
 };
 
-/// How far a scale may be from 1 over a whole target, in pixels, and still be 1.
+/// How far the extent of a target may differ from that of as many source pixels, in pixels, for the scale to be 1.
 const SAME: f64 = 1e-7;
 
-/// The places of a target's columns, or rows, on those of the source.
+/// The positions of a target's columns, or rows, on those of the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruler {
     start: f64,
     scale: f64,
-    /// True if one pixel follows another: all lie at the same part of theirs.
+    /// True if the scale is 1: all target pixels lie at the same fraction of a source pixel.
     is_same: bool,
 }
 
 impl Ruler {
-    /// Makes a ruler of the places of the first edge and of the last one, of so many pixels.
+    /// Creates a ruler of `length` pixels from the positions of the first and the last edge.
     pub(super) fn new(start: f64, end: f64, length: u32) -> Self {
         let length = f64::from(length);
         let is_same = (end - start - length).abs() < SAME;
@@ -40,25 +41,27 @@ impl Ruler {
         }
     }
 
-    /// Returns how many pixels of the source one of the target is.
+    /// Returns the size of a target pixel in source pixels.
     pub(super) fn scale(&self) -> f64 {
         self.scale.abs()
     }
 
-    /// Returns the pixel and the part of it in which the place of a point lies that is `offset` from the
-    /// edge of a pixel of the target, once it is moved.
+    /// Returns the source pixel, and the fraction of it, of a point that lies `offset` from the first edge of a
+    /// target pixel, after a shift by `moved` source pixels.
     fn split(&self, index: u32, offset: f64, moved: f64) -> (i64, f64) {
         if self.is_same {
-            let place = self.start + (offset + moved);
-            let first = place.floor();
-            return (floor(first) + i64::from(index), place - first);
+            // The index is added as an integer, after rounding: all pixels get the same fraction to the last bit,
+            // and so the same weights.
+            let position = self.start + (offset + moved);
+            let first = position.floor();
+            return (floor(first) + i64::from(index), position - first);
         }
-        let place = self.start + (f64::from(index) + offset) * self.scale + moved;
-        let first = place.floor();
-        (floor(first), place - first)
+        let position = self.start + (f64::from(index) + offset) * self.scale + moved;
+        let first = position.floor();
+        (floor(first), position - first)
     }
 
-    /// Returns the place of a point `offset` from the edge of a pixel.
+    /// Returns the position of a point that lies `offset` from the first edge of a target pixel.
     pub(super) fn at(&self, index: u32, offset: f64) -> f64 {
         let (first, part) = self.split(index, offset, 0.0);
         #[expect(clippy::cast_precision_loss, reason = "within 41 bits")]
@@ -74,7 +77,7 @@ pub(super) struct Rulers {
     pub(super) rows: Ruler,
 }
 
-/// Writes a tile by nearest, and returns how many pixels are valid.
+/// Resamples a tile by nearest, and returns the number of valid pixels.
 pub(super) fn nearest<T: Cell>(
     rulers: &Rulers,
     plane: &Plane<'_, T>,
@@ -95,7 +98,7 @@ pub(super) fn nearest<T: Cell>(
     count
 }
 
-/// Writes a tile of what areas hold, and returns how many pixels are valid.
+/// Resamples a tile by mode, min or max, and returns the number of valid pixels.
 pub(super) fn area<T: Real>(
     kernel: &Kernel,
     rulers: &Rulers,
@@ -129,13 +132,14 @@ impl Ruler {
     }
 }
 
-/// Writes a tile by bilinear, cubic or average, and returns how many pixels are valid.
+/// Resamples a tile by bilinear, cubic or average, and returns the number of valid pixels.
 pub(super) fn sums<T: Real>(
     kernel: &Kernel,
     rulers: &Rulers,
     plane: &Plane<'_, T>,
     tile: Tile<'_, T>,
 ) -> usize {
+    // The narrower accumulator is faster, where it is precise enough.
     if kernel.takes_few() {
         summed::<T, T::Sum>(kernel, rulers, plane, tile)
     } else {
@@ -143,7 +147,7 @@ pub(super) fn sums<T: Real>(
     }
 }
 
-/// Does what [`sums`] does, in sums of some type.
+/// Does what [`sums`] does, with accumulators of type `S`.
 fn summed<T: Real, S: Sum>(
     kernel: &Kernel,
     rulers: &Rulers,
@@ -159,6 +163,7 @@ fn summed<T: Real, S: Sum>(
     let cols = Axis::<S>::new(kernel, 0, &rulers.cols, col..col + width, plane);
     let rows = Axis::<S>::new(kernel, 1, &rulers.rows, row..row + height, plane);
     let reach = cols.reach();
+    // Most tiles have no nodata: one check of the window saves counting nodata in each row.
     let is_whole = plane.is_whole(
         in_source(&reach, plane.window.col),
         in_source(&rows.reach(), plane.window.row),
@@ -180,7 +185,7 @@ fn summed<T: Real, S: Sum>(
         if taps.count > 0 {
             worker.sum_rows(taps, weights);
         }
-        let is_whole = taps.count > 0 && (is_whole || worker.find_holes(taps) == 0);
+        let is_whole = taps.count > 0 && (is_whole || worker.accumulate_nodata(taps) == 0);
         count += if is_whole && worker.cols.is_full {
             worker.whole_row(out)
         } else {
@@ -196,14 +201,14 @@ fn in_source(pixels: &Range<usize>, first: u32) -> Range<i64> {
     pixel(pixels.start)..pixel(pixels.end)
 }
 
-/// The pixels of a window that one of the target is made of along an axis.
+/// The taps of a target pixel along an axis: a range of pixels of the source window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taps {
-    /// The first, counted from the window's.
+    /// The first tap, counted from the window's first pixel.
     start: usize,
-    /// How many; 0 where one is missing.
+    /// The number of taps; 0 where one lies outside the window.
     count: usize,
-    /// Where their weights are.
+    /// The index of the first weight.
     weights: usize,
 }
 
@@ -217,13 +222,13 @@ impl Taps {
     }
 }
 
-/// What a run of pixels of the target is made of along an axis.
+/// The taps and weights of a range of target pixels along an axis.
 struct Axis<S> {
     taps: Vec<Taps>,
     weights: Vec<S>,
-    /// True if no pixel lacks one.
+    /// True if each pixel has its taps.
     is_full: bool,
-    /// True if each pixel starts one after the one before, with the same weights.
+    /// True if the taps of each pixel start one after those of the pixel before, with the same weights.
     is_sliding: bool,
 }
 
@@ -239,7 +244,7 @@ impl<S: Sum> Axis<S> {
             0 => (plane.window.col, plane.window.width, plane.size.width),
             _ => (plane.window.row, plane.window.height, plane.size.height),
         };
-        let mut made = Self {
+        let mut axis_taps = Self {
             taps: Vec::with_capacity(pixels.len()),
             weights: Vec::new(),
             is_full: true,
@@ -256,7 +261,7 @@ impl<S: Sum> Axis<S> {
             } else if pixel(ruler.at(index, 0.5), length).is_none() {
                 None
             } else if narrow {
-                // From the centre of a pixel of the source to that of the next.
+                // Weights depend on the distance from the centre of a source pixel, half a pixel from its edge.
                 let (start, part) = ruler.split(index, 0.5, -0.5);
                 if kernel.resampling == Resampling::Cubic {
                     weighted.extend(weights::<f64, 4>(part));
@@ -266,23 +271,27 @@ impl<S: Sum> Axis<S> {
                     Some(start)
                 }
             } else {
-                let place = ruler.at(index, 0.5);
-                let taps = kernel.taps(axis, place, length);
-                weighted.extend(taps.clone().map(|pixel| kernel.weight(axis, place, pixel)));
+                let position = ruler.at(index, 0.5);
+                let taps = kernel.taps(axis, position, length);
+                weighted.extend(
+                    taps.clone()
+                        .map(|pixel| kernel.weight(axis, position, pixel)),
+                );
                 Some(taps.start)
             };
-            made.push(start, &weighted, narrow, first, count);
+            axis_taps.push(start, &weighted, narrow, first, count);
         }
-        made.is_sliding = narrow && ruler.is_same && made.is_full;
-        made
+        axis_taps.is_sliding = narrow && ruler.is_same && axis_taps.is_full;
+        axis_taps
     }
 
-    /// Adds what one pixel is made of.
+    /// Adds the taps of one target pixel.
     fn push(&mut self, start: Option<i64>, weighted: &[f64], narrow: bool, first: u32, count: u32) {
         let total: f64 = if narrow { 1.0 } else { weighted.iter().sum() };
         let start = start
             .and_then(|start| usize::try_from(start - i64::from(first)).ok())
             .filter(|start| start + weighted.len() <= count as usize)
+            // The minimum weight is that of the kernel.
             .filter(|_| total > 1e-6 && !weighted.is_empty());
         let Some(start) = start else {
             self.is_full = false;
@@ -294,11 +303,12 @@ impl<S: Sum> Axis<S> {
             count: weighted.len(),
             weights: self.weights.len(),
         });
+        // Weights are normalised once per column or row, not per pixel.
         let weighted = weighted.iter().map(|weight| S::of(weight / total));
         self.weights.extend(weighted);
     }
 
-    /// Returns the pixels of the window that are taken.
+    /// Returns the range of the window's pixels that the taps cover.
     fn reach(&self) -> Range<usize> {
         let taken = || self.taps.iter().filter(|taps| taps.count > 0);
         let start = taken().map(|taps| taps.start).min().unwrap_or(0);
@@ -307,25 +317,24 @@ impl<S: Sum> Axis<S> {
     }
 }
 
-/// What makes the rows of a tile.
+/// Computes the rows of a tile, with buffers that are reused from row to row.
 struct Worker<'a, T: Real, S> {
     kernel: &'a Kernel,
     rulers: &'a Rulers,
     plane: &'a Plane<'a, T>,
     cols: Axis<S>,
-    /// The columns of the window that are taken.
+    /// The columns of the window that the taps cover.
     reach: Range<usize>,
-    /// The rows that a row of the target is made of, summed.
+    /// The weighted sum of the source rows of one target row.
     sums: Vec<S>,
-    /// How many pixels without data the columns up to one have in these rows; zeros where none is known to
-    /// have any.
+    /// Prefix sums over the columns of the number of nodata pixels in these rows; zeros where the rows have none.
     nodata_counts: Vec<u32>,
     values: Vec<S>,
     counts: Counts<T>,
 }
 
 impl<T: Real, S: Sum> Worker<'_, T, S> {
-    /// Writes a row of which no pixel misses one.
+    /// Writes a row whose taps are all valid.
     fn whole_row(&mut self, out: &mut [T]) -> usize {
         let first = self.reach.start;
         let (sums, cols, values) = (&self.sums, &self.cols, &mut self.values);
@@ -333,6 +342,7 @@ impl<T: Real, S: Sum> Worker<'_, T, S> {
             (Some(taps), true) => {
                 let weights = cols.weights.get(taps.weights()).unwrap_or_default();
                 let sums = sums.get(taps.start - first..).unwrap_or_default();
+                // Arrays of constant length let the compiler unroll the sums.
                 match *weights {
                     [a, b] => slide(sums, [a, b], values),
                     [a, b, c, d] => slide(sums, [a, b, c, d], values),
@@ -349,20 +359,21 @@ impl<T: Real, S: Sum> Worker<'_, T, S> {
                 }
             }
         }
-        for (place, value) in out.iter_mut().zip(values.iter()) {
-            *place = value.sample();
+        for (slot, value) in out.iter_mut().zip(values.iter()) {
+            *slot = value.sample();
         }
         beside(out, self.plane.nodata);
         out.len()
     }
 
-    /// Writes a row, whose first column and row of the target are given, one by one where a pixel is
-    /// missing.
+    /// Writes a row, given the first column and the row on the target; pixels with a nodata tap are computed one
+    /// by one.
     fn row(&mut self, [col, row]: [u32; 2], is_summed: bool, out: &mut [T]) -> usize {
         let first = self.reach.start;
         let mut count = 0;
-        for ((col, place), along) in (col..).zip(out).zip(&self.cols.taps) {
+        for ((col, slot), along) in (col..).zip(out).zip(&self.cols.taps) {
             let is_whole = is_summed && along.count > 0 && {
+                // Equal prefix sums at both ends: no nodata pixel lies between them.
                 let nodata_counts = |end: usize| match end.checked_sub(first + 1) {
                     Some(index) => self.nodata_counts.get(index).copied(),
                     None => Some(0),
@@ -376,14 +387,14 @@ impl<T: Real, S: Sum> Worker<'_, T, S> {
                 one(self.kernel, self.rulers, self.plane, &mut self.counts, at)
             };
             if let Some(sample) = sample {
-                *place = keep(sample, self.plane.nodata);
+                *slot = keep(sample, self.plane.nodata);
                 count += 1;
             }
         }
         count
     }
 
-    /// Sums the rows of the window that a row is made of.
+    /// Computes the weighted sum of the source rows of one target row.
     fn sum_rows(&mut self, taps: Taps, weights: &[S]) {
         let rows = self.plane.rows.get(taps.start..taps.end());
         let rows: Vec<&[T]> = rows
@@ -392,6 +403,7 @@ impl<T: Real, S: Sum> Worker<'_, T, S> {
             .filter_map(|row| row.get(self.reach.clone()))
             .collect();
         match (&rows[..], weights) {
+            // Bilinear and cubic have two and four rows; widened kernels and areas take the loop.
             (&[a, b], &[p, q]) => add([a, b], [p, q], &mut self.sums),
             (&[a, b, c, d], &[p, q, r, s]) => add([a, b, c, d], [p, q, r, s], &mut self.sums),
             _ => {
@@ -405,9 +417,8 @@ impl<T: Real, S: Sum> Worker<'_, T, S> {
         }
     }
 
-    /// Counts the pixels without data in the rows that a row is made of, column by column, and returns how
-    /// many there are.
-    fn find_holes(&mut self, taps: Taps) -> u32 {
+    /// Fills the prefix sums of nodata pixels over the columns of the tapped rows, and returns the total.
+    fn accumulate_nodata(&mut self, taps: Taps) -> u32 {
         self.nodata_counts.fill(0);
         for row in taps.start..taps.end() {
             self.plane
@@ -422,7 +433,7 @@ impl<T: Real, S: Sum> Worker<'_, T, S> {
     }
 }
 
-/// Returns one pixel, column and row of the target.
+/// Computes one pixel, given its column and row on the target.
 fn one<T: Real>(
     kernel: &Kernel,
     rulers: &Rulers,
@@ -435,13 +446,14 @@ fn one<T: Real>(
         let rows = rulers.rows.side(row, plane.size.height)?;
         return kernel.area(plane, &Area::new(cols, rows), counts);
     }
-    let place = [rulers.cols.at(col, 0.5), rulers.rows.at(row, 0.5)];
-    Some(T::of_f64(kernel.point(plane, place)?))
+    let position = [rulers.cols.at(col, 0.5), rulers.rows.at(row, 0.5)];
+    Some(T::of_f64(kernel.point(plane, position)?))
 }
 
-/// Sums N rows into one.
+/// Computes the weighted sum of N rows.
 fn add<T: Real, S: Sum, const N: usize>(rows: [&[T]; N], weights: [S; N], sums: &mut [S]) {
     let length = sums.len();
+    // Slices of equal length let the compiler omit bounds checks in the loop.
     let rows = rows.map(|row| row.get(..length).unwrap_or_default());
     if rows.iter().any(|row| row.len() != length) {
         return;
@@ -455,7 +467,7 @@ fn add<T: Real, S: Sum, const N: usize>(rows: [&[T]; N], weights: [S; N], sums: 
     }
 }
 
-/// Sums N neighbours, with the same weights everywhere.
+/// Computes the weighted sum of N neighbours for each pixel, with the same weights for all: a convolution.
 fn slide<S: Sum, const N: usize>(sums: &[S], weights: [S; N], values: &mut [S]) {
     let length = values.len();
     let shifted: [&[S]; N] =
@@ -472,7 +484,7 @@ fn slide<S: Sum, const N: usize>(sums: &[S], weights: [S; N], values: &mut [S]) 
     }
 }
 
-/// Sums N neighbours for each pixel.
+/// Computes the weighted sum of N neighbours for each pixel, with weights of its own.
 fn sum_cols<S: Sum, const N: usize>(sums: &[S], axis: &Axis<S>, first: usize, values: &mut [S]) {
     let (weights, _) = axis.weights.as_chunks::<N>();
     for ((value, taps), weights) in values.iter_mut().zip(&axis.taps).zip(weights) {
@@ -509,7 +521,7 @@ mod tests {
         warp::{SourcePixels, Warp},
     };
 
-    /// A sum of hundreds of large samples takes more than 24 bits.
+    /// A sum of hundreds of large samples needs more than the 24 bits of an `f32`.
     #[test]
     fn what_is_the_same_everywhere_stays_it_over_large_areas() {
         const CONSTANT: u16 = 65_528;
@@ -525,7 +537,7 @@ mod tests {
             let whole = Window::whole(from.size);
             let shape = (whole.height as usize, whole.width as usize);
             let pixels = Array2::from_elem(shape, CONSTANT);
-            // Other parts of the pixels at the edges, and scales that are not whole.
+            // Edge pixels covered by different fractions, and scales that are not integers.
             for (shift, stretch) in [(0.0, 1.0), (0.3, 1.0), (0.3, 0.997)] {
                 let mut to = from.with_resolution(factor).unwrap();
                 if let Some(transform) = &mut to.transform {

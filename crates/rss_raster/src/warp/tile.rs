@@ -1,4 +1,4 @@
-//! The pixels that a warp writes: squares of the target, each the work of one thread.
+//! The output of a warp: tiles of the target, each the work of one thread.
 
 use super::{
     mesh::CELL,
@@ -7,16 +7,16 @@ use super::{
 };
 use crate::geo::Window;
 
-/// Pixels of the target to be written.
+/// A tile of target pixels to be written.
 #[derive(Debug)]
 pub(super) struct Tile<'a, T> {
-    /// Which of the target's pixels they are.
+    /// The window of the target.
     pub(super) window: Window,
     pub(super) rows: Vec<&'a mut [T]>,
 }
 
 impl<T> Tile<'_, T> {
-    /// Returns so many pixels of a row from a column on, both of the target.
+    /// Returns `count` pixels of a row from a column on, both counted on the target.
     pub(super) fn run(&mut self, col: u32, row: u32, count: u32) -> &mut [T] {
         let first = (col - self.window.col) as usize;
         let row = self.rows.get_mut((row - self.window.row) as usize);
@@ -25,7 +25,7 @@ impl<T> Tile<'_, T> {
     }
 }
 
-/// Cuts rows of a window of the target where the cells of its mesh end.
+/// Splits the rows of a target window where the cells of its mesh end, so that no cell is computed twice.
 pub(super) fn tiles<'a, T>(window: &Window, rows: Vec<&'a mut [T]>) -> Vec<Tile<'a, T>> {
     let mut rows = rows.into_iter();
     let mut tiles = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn tiles<'a, T>(window: &Window, rows: Vec<&'a mut [T]>) -> Vec<Tile<
     tiles
 }
 
-/// Returns the first pixel and the length of the runs that cells cut pixels into.
+/// Returns the first pixel and the length of the parts that cells split a range of pixels into.
 fn runs(first: u32, count: u32) -> impl Iterator<Item = (u32, u32)> {
     let end = first + count;
     cells(first, count).map(move |cell| {
@@ -60,8 +60,8 @@ fn runs(first: u32, count: u32) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// Returns a value that was computed, or one beside it where that is the one that means no data: as
-/// gdalwarp does, so that no valid pixel is lost.
+/// Returns a computed value, or an adjacent one if it equals nodata: as in gdalwarp, so that no valid pixel
+/// becomes nodata.
 #[inline(always)]
 pub(super) fn keep<T: Real>(sample: T, nodata: Option<T>) -> T {
     if nodata == Some(sample) {
@@ -71,7 +71,7 @@ pub(super) fn keep<T: Real>(sample: T, nodata: Option<T>) -> T {
     }
 }
 
-/// Does what [`keep`] does to all of some samples.
+/// Applies [`keep`] to all samples.
 pub(super) fn beside<T: Real>(samples: &mut [T], nodata: Option<T>) {
     if let Some(nodata) = nodata {
         for sample in samples {
@@ -80,12 +80,12 @@ pub(super) fn beside<T: Real>(samples: &mut [T], nodata: Option<T>) {
     }
 }
 
-/// Writes the samples that are there, and returns how many.
+/// Writes the samples that are valid, and returns their number.
 pub(super) fn put<T: Cell>(out: &mut [T], samples: impl Iterator<Item = Option<T>>) -> usize {
     let mut count = 0;
-    for (place, sample) in out.iter_mut().zip(samples) {
+    for (slot, sample) in out.iter_mut().zip(samples) {
         if let Some(sample) = sample {
-            *place = sample;
+            *slot = sample;
             count += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! Which samples can be warped, and complex ones as two numbers.
+//! The sample types that can be warped, and complex samples as two real ones.
 
 use ndarray::{Array2, ArrayViewMut2, Zip};
 use num_complex::Complex;
@@ -10,9 +10,13 @@ use crate::{
     raster::{Resampling, Sample, nodata_sample},
 };
 
-/// A sample that can be warped: any.
+/// A sample type that can be warped: each [`Sample`].
 pub trait Warped: Sample + Send + Sync + 'static {
-    /// Does what [`Warp::resample`] does, once its input is checked.
+    /// Does what [`Warp::resample`] does, after its input is checked.
+    ///
+    /// # Errors
+    ///
+    /// As [`Warp::resample`].
     fn resample(
         warp: &Warp,
         source: &SourcePixels<'_, Self>,
@@ -37,7 +41,7 @@ macro_rules! warped {
 }
 warped!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-/// Complex samples are warped as two numbers, which are there or not together.
+/// Complex samples are warped as two real ones with a common mask: both parts are valid, or neither.
 macro_rules! warped_complex {
     ($($part:ty),*) => {$(
         impl Warped for Complex<$part> {
@@ -54,14 +58,14 @@ macro_rules! warped_complex {
                 ) {
                     return Err(Error::new(
                         ErrorKind::Unsupported,
-                        format!("complex samples by {resampling}: expected nearest, bilinear or average"),
+                        format!("resampling of complex samples by {resampling}; expected nearest, bilinear or average"),
                     ));
                 }
                 let nodata_sample = nodata_sample::<Self>(source.nodata);
                 let is_data = |sample: &Self| !sample.is_nan() && nodata_sample != Some(*sample);
                 let mut mask = source.pixels.map(is_data);
-                if let Some(shown) = &source.mask {
-                    mask.zip_mut_with(shown, |shows, also| *shows &= *also);
+                if let Some(given) = &source.mask {
+                    mask.zip_mut_with(given, |valid, given| *valid &= *given);
                 }
                 if resampling == Resampling::Nearest {
                     let source = SourcePixels {
@@ -86,10 +90,10 @@ macro_rules! warped_complex {
                 let (im, _) = part(|sample| sample.im);
                 Zip::from(&mut out).and(&re).and(&im).for_each(|out, &re, &im| {
                     if !re.is_nan() {
-                        let made = Complex::new(re, im);
-                        *out = match nodata_sample == Some(made) {
+                        let value = Complex::new(re, im);
+                        *out = match nodata_sample == Some(value) {
                             true => Complex::new(re.beside(), im),
-                            false => made,
+                            false => value,
                         };
                     }
                 });
@@ -137,7 +141,7 @@ mod tests {
         for resampling in [Resampling::Bilinear, Resampling::Average] {
             let out = run(resampling).unwrap();
             assert_eq!(out[(3, 4)], Complex::new(4.5, -3.5));
-            // Of the four around, the one that is no number does not count.
+            // The NaN among the four neighbours does not count.
             assert_eq!(out[(0, 0)], Complex::new(2.0 / 3.0, -2.0 / 3.0));
         }
         let nearest = run(Resampling::Nearest).unwrap();
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(err.kind(), ErrorKind::Unsupported);
         assert_eq!(
             err.message(),
-            "complex samples by cubic: expected nearest, bilinear or average"
+            "resampling of complex samples by cubic; expected nearest, bilinear or average"
         );
     }
 
@@ -168,7 +172,7 @@ mod tests {
                 5.0,
                 number(-2.5, 2.5),
             ),
-            // What is nodata by chance is beside it.
+            // A computed value that equals nodata becomes an adjacent one.
             (
                 [number(4.0, 1.0), number(6.0, -1.0)],
                 5.0,

@@ -1,25 +1,25 @@
-//! Pixels side by side as one operand of a formula.
+//! Operands of a formula that hold many pixels each.
 //!
-//! exmex walks through a formula for each operand anew, which takes longer than the arithmetic of one pixel.
-//! For [`LANES`] of them it does so once, and the compiler makes vectors of the arithmetic. The operators are
-//! those of exmex's own floats, by the same names and priorities.
+//! exmex interprets the formula at each evaluation, which costs more than the arithmetic of one pixel. With
+//! [`LANES`] pixels in an operand that cost is paid once for all of them, and the compiler vectorizes the loops. The
+//! operators are those of exmex for floats, with the same names and priorities.
 
 use std::{num::ParseFloatError, str::FromStr};
 
 use exmex::{BinOp, MakeOperators, Operator};
 
-/// How many pixels there are in one operand: enough that the walk does not count, few enough that a formula's
-/// operands stay in the nearest cache.
+/// Pixels of one operand: enough to make the interpreter's cost negligible, few enough for the operands of a formula
+/// to stay in the L1 cache (1 KiB each).
 pub(super) const LANES: usize = 256;
 
-/// The samples of so many pixels; none until they are set. On the heap, since exmex moves operands about.
+/// The samples of [`LANES`] pixels; empty by default. On the heap, because exmex moves operands around.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lanes(pub(super) Vec<f32>);
 
 impl Lanes {
-    /// Returns pixels that all have one number.
-    pub(super) fn all(number: f32) -> Self {
-        Self(vec![number; LANES])
+    /// Returns pixels that all have one value.
+    pub(super) fn all(value: f32) -> Self {
+        Self(vec![value; LANES])
     }
 
     #[inline(always)]
@@ -140,19 +140,19 @@ mod tests {
         let numbers = [-2.5_f32, -1.0, -0.3, 0.0, 0.4, 1.0, 7.75];
         let lanes = |shift: usize| {
             let mut lanes = Lanes::all(0.0);
-            for (place, lane) in lanes.0.iter_mut().enumerate() {
-                *lane = numbers[(place + shift * (place / numbers.len())) % numbers.len()];
+            for (index, lane) in lanes.0.iter_mut().enumerate() {
+                *lane = numbers[(index + shift * (index / numbers.len())) % numbers.len()];
             }
             lanes
         };
         let (a, b) = (lanes(0), lanes(1));
         let same = |made: &Lanes, expected: &dyn Fn(usize) -> f32, name: &str| {
-            for (place, &made) in made.0.iter().enumerate() {
-                let expected = expected(place);
+            for (index, &made) in made.0.iter().enumerate() {
+                let expected = expected(index);
                 assert!(
                     made == expected || (made.is_nan() && expected.is_nan()),
                     "{name} of {}: {made}, expected {expected}",
-                    a.0[place]
+                    a.0[index]
                 );
             }
         };
@@ -166,7 +166,7 @@ mod tests {
                 assert_eq!(ours.prio, theirs.prio, "{name}");
                 assert_eq!(ours.is_commutative, theirs.is_commutative, "{name}");
                 let made = (ours.apply)(a.clone(), b.clone());
-                same(&made, &|place| (theirs.apply)(a.0[place], b.0[place]), name);
+                same(&made, &|index| (theirs.apply)(a.0[index], b.0[index]), name);
             }
             if theirs.has_unary() {
                 let (ours, theirs) = (ours.unary().unwrap(), theirs.unary().unwrap());

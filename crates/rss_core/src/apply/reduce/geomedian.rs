@@ -5,14 +5,14 @@ use rayon::prelude::*;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The point whose distances to all observations of a pixel have the least sum: a median that keeps the bands of
-/// a pixel together, as DEA's geomedians
+/// The point with the minimum sum of distances to all observations of a pixel: a median that treats the bands of
+/// a pixel as one vector, as DEA's geomedians
 /// ([Roberts, Mueller and McIntyre 2017](https://doi.org/10.1109/TGRS.2017.2723896)).
 ///
-/// Found by Weiszfeld's iteration from the mean, with the step of
-/// [Vardi and Zhang (2000)](https://doi.org/10.1073/pnas.97.4.1423) where it meets an observation. An
-/// observation, the bands of one date, counts only if all of its bands are finite. One observation is its own
-/// median, of two it is the mean.
+/// Computed by Weiszfeld's iteration from the mean, with the step of
+/// [Vardi and Zhang (2000)](https://doi.org/10.1073/pnas.97.4.1423) where it reaches an observation. An
+/// observation, the bands of one time step, counts only if all of its bands are finite. The median of one
+/// observation is itself, that of two is their mean.
 ///
 /// ```
 /// use ndarray::arr2;
@@ -29,10 +29,9 @@ use crate::error::{Error, ErrorKind, Result};
 #[non_exhaustive]
 pub struct Geomedian {
     /// The iteration of a pixel ends with a step shorter than this share of the root mean square distance of
-    /// its observations from their mean, over all bands: reflectance and numbers as stored give the same
-    /// picture.
+    /// its observations from their mean, over all bands. Being relative, it is the same for reflectance and DN.
     pub tolerance: f32,
-    /// It ends after so many steps in any case.
+    /// The most iterations of a pixel.
     pub max_iterations: usize,
 }
 
@@ -53,32 +52,32 @@ impl Geomedian {
         self
     }
 
-    /// Sets the most steps.
+    /// Sets the most iterations.
     #[must_use]
     pub fn with_max_iterations(mut self, steps: usize) -> Self {
         self.max_iterations = steps;
         self
     }
 
-    /// Returns the geometric median (band, y, x) of a stack (time, band, y, x) with NaN where there is no
-    /// data; NaN in all bands where no date has data in all of them.
+    /// Returns the geometric median (band, y, x) of a stack (time, band, y, x) with NaN as nodata; NaN in all bands
+    /// if no time step has all of them.
     ///
-    /// Rows are worked on side by side by rayon. A pixel's result does not depend on its neighbours.
+    /// Rows are processed in parallel by rayon. A pixel's result does not depend on its neighbours.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the stack has no dates or no bands.
+    /// [`ErrorKind::InvalidInput`] if the stack has no time steps or no bands.
     pub fn of(&self, stack: ArrayView4<'_, f32>) -> Result<Array3<f32>> {
         let (dates, bands, height, width) = stack.dim();
         if dates == 0 || bands == 0 {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "geomedian of {dates} dates and {bands} bands; expected at least one of each"
+                    "geomedian of {dates} time steps and {bands} bands; expected at least one of each"
                 ),
             ));
         }
-        // A row of all bands is one piece of the output; turned at the end.
+        // Computed as (y, band, x), so that each task writes a contiguous slice; transposed at the end.
         let mut rows = Array3::from_elem((height, bands, width), f32::NAN);
         let stack: CowArray<'_, f32, Ix4> = match width <= 1 || stack.strides()[3] == 1 {
             true => stack.into(),
@@ -118,32 +117,34 @@ impl Geomedian {
     }
 }
 
-/// How many pixels are worked on together.
+/// Pixels that are processed together, in vector registers of `f32`.
 const LANES: usize = 16;
 
-/// One number of each of these pixels.
+/// One value of each of these pixels.
 type Lane = [f32; LANES];
 
 fn lane(of: impl FnMut(usize) -> f32) -> Lane {
     std::array::from_fn(of)
 }
 
-/// Nearer than this share of the spread, or than the tolerance, the iteration is at an observation.
+/// The share of the spread within which (or within the tolerance) a point coincides with an observation. Weiszfeld's
+/// weights, 1 / distance, are infinite there.
 const AT: f32 = 1e-6;
 
-/// A step of more than a hundredth of the distance to the nearest observation, squared, may be the first of many.
+/// The iteration continues if the squared step exceeds this share of the squared distance to the nearest observation:
+/// a step of a hundredth of the distance.
 const LEAVES: f32 = 1e-4;
 
 /// The observations of some pixels.
 struct Room {
     bands: usize,
-    /// For each date, its bands.
+    /// The bands of each time step.
     samples: Vec<Lane>,
-    /// For each date, 1 where all bands are finite, else 0.
+    /// 1 for each time step with all bands finite, else 0.
     counts: Vec<Lane>,
-    /// The mean of each band, from which all is measured: what is left is small, and `f32` is enough.
+    /// The mean of each band, the origin of the computation: differences from it are small, so `f32` is enough.
     centre: Vec<Lane>,
-    /// The median as far as it is found.
+    /// The current estimate of the median.
     found: Vec<Lane>,
     /// Weighted sums of each band.
     sums: Vec<Lane>,
@@ -162,11 +163,11 @@ impl Room {
         }
     }
 
-    /// Finds the medians of the samples.
+    /// Iterates until the medians of all pixels have converged.
     fn settle(&mut self, how: &Geomedian) {
         let (total, spread) = self.centre();
         self.found.fill([0.0; LANES]);
-        // Of one or two observations the mean is the median already.
+        // For one or two observations the mean is a median. Without spread it is, too.
         let mut active = lane(|l| f32::from(total[l] > 2.0 && spread[l] > 0.0));
         let near = spread.map(|spread| (how.tolerance.max(AT) * spread).powi(2));
         let short = spread.map(|spread| (how.tolerance * spread).powi(2));
@@ -175,10 +176,11 @@ impl Room {
                 break;
             }
             let (moved, closest) = self.step(&near, &active);
-            // Beside an observation that is not the median steps are short at first, and grow.
+            // A short step alone is no convergence: near an observation that is not the median, steps are short at
+            // first and grow.
             active = lane(|l| {
-                let goes_on = moved[l] > short[l] || moved[l] > LEAVES * closest[l];
-                if goes_on { active[l] } else { 0.0 }
+                let continues = moved[l] > short[l] || moved[l] > LEAVES * closest[l];
+                if continues { active[l] } else { 0.0 }
             });
         }
         for (found, centre) in self.found.iter_mut().zip(&self.centre) {
@@ -186,8 +188,8 @@ impl Room {
         }
     }
 
-    /// Moves all observations so that their mean is 0; returns how many there are and the root mean square of
-    /// their distances from it.
+    /// Subtracts the mean from all observations; returns their number and the root mean square of
+    /// their distances from the mean.
     fn centre(&mut self) -> (Lane, Lane) {
         let mut total = [0.0; LANES];
         self.centre.fill([0.0; LANES]);
@@ -225,12 +227,12 @@ impl Room {
         (total, lane(|l| (squares[l] / total[l]).sqrt()))
     }
 
-    /// Takes one step with the pixels that are active; returns the squares of how far they moved, and of how far
-    /// the nearest observation was that they were not at.
+    /// Takes one step for the active pixels. Returns the squared length of the step, and the squared distance to the
+    /// nearest observation that does not coincide with the estimate.
     fn step(&mut self, near: &Lane, active: &Lane) -> (Lane, Lane) {
         let mut closest = [f32::INFINITY; LANES];
         let mut weights = [0.0; LANES];
-        // How many observations the median is at now.
+        // The number of observations that coincide with the estimate.
         let mut here = [0.0; LANES];
         self.sums.fill([0.0; LANES]);
         for (samples, counts) in self.samples.chunks(self.bands).zip(&self.counts) {
@@ -252,7 +254,8 @@ impl Room {
                 *sum = lane(|l| sum[l] + weight[l] * sample[l]);
             }
         }
-        // How strongly the other observations pull; as long as those here hold against it, it stays.
+        // Vardi and Zhang: the estimate stays at an observation unless the resultant of the unit vectors to the other
+        // observations is larger than the number of observations there.
         let mut pull = [0.0; LANES];
         for (sum, found) in self.sums.iter().zip(&self.found) {
             pull = lane(|l| pull[l] + (sum[l] - weights[l] * found[l]).powi(2));
@@ -284,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the sum of the distances of a point to the observations (date, band) that are whole.
+    /// Returns the sum of the distances of a point to the observations (time, band) with all bands finite.
     fn cost(observations: &Array2<f64>, point: &[f64]) -> f64 {
         let distance = |row: ndarray::ArrayView1<'_, f64>| {
             let squares = row.iter().zip(point).map(|(a, b)| (a - b).powi(2));
@@ -296,7 +299,7 @@ mod tests {
             .sum()
     }
 
-    /// Searches the least cost around a point in ever smaller steps along the bands.
+    /// Searches the minimum cost around a point in ever smaller steps along the bands.
     fn searched(observations: &Array2<f64>, start: &[f64], span: f64) -> f64 {
         let mut best = start.to_vec();
         let mut least = cost(observations, &best);
@@ -336,7 +339,7 @@ mod tests {
 
     #[test]
     fn points_whose_median_is_known() {
-        // The corners of a square, in any order of dates.
+        // The corners of a square, in any order of time steps.
         near(
             one_pixel(&[[0.0, 0.0], [2.0, 2.0], [2.0, 0.0], [0.0, 2.0]]),
             [1.0, 1.0],
@@ -354,12 +357,12 @@ mod tests {
         );
         // On a line it is the median.
         near(one_pixel(&[[1.0, 1.0], [2.0, 2.0], [9.0, 9.0]]), [2.0, 2.0]);
-        // Where most agree, they win; the far one pulls in vain.
+        // A majority of equal observations is the median, however far the other is.
         near(
             one_pixel(&[[0.1, 0.2], [0.1, 0.2], [0.1, 0.2], [9.0, 7.0]]),
             [0.1, 0.2],
         );
-        // Where the iteration starts, at the mean, is all but an observation; the median is elsewhere.
+        // The mean, where the iteration starts, almost coincides with an observation; the median is elsewhere.
         let dates = [
             0.125_240_76,
             0.161_373_76,
@@ -394,7 +397,7 @@ mod tests {
         let err = Geomedian::default().of(none.view()).unwrap_err();
         assert_eq!(
             err.message(),
-            "geomedian of 0 dates and 2 bands; expected at least one of each"
+            "geomedian of 0 time steps and 2 bands; expected at least one of each"
         );
         let empty = Array4::<f32>::zeros((2, 3, 0, 4));
         assert_eq!(
@@ -413,7 +416,7 @@ mod tests {
                     let sample = prop_oneof![
                         9 => -0.1_f32..1.0,
                         1 => Just(f32::NAN),
-                        // The same value again and again.
+                        // The same value at all time steps.
                         2 => Just(0.25_f32),
                     ];
                     let samples = prop::collection::vec(sample, t * b * h * w);
@@ -439,7 +442,7 @@ mod tests {
                     let least = searched(&pixel, &found, f64::from(scale));
                     let slack = 1e-4 * f64::from(scale) * whole as f64;
                     prop_assert!(ours <= least * 1.0005 + slack, "{} {}", ours, least);
-                    // Alone, and along other strides, it is the same.
+                    // By itself, and in other strides, the result is the same.
                     let alone = stack.slice(s![.., .., y..=y, x..=x]);
                     let alone = Geomedian::default().of(alone).unwrap();
                     for (band, value) in alone.iter().enumerate() {

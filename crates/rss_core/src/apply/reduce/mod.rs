@@ -1,8 +1,8 @@
-//! What becomes of a stack of dates: one picture, pixel by pixel, of the samples that are valid.
+//! Reducing a stack over time: one image, pixel by pixel, from the valid samples.
 //!
-//! A sample is valid when it is not NaN and not equal to nodata. Where no sample of a pixel is valid, the
-//! result has none either. Rows are worked on side by side by rayon: within [`Session`](crate::Session)'s
-//! pool where it is called there.
+//! A sample is valid if it is not NaN and not equal to nodata. A pixel without valid samples is nodata in the
+//! result. Rows are processed in parallel by rayon, in the pool of the calling thread: that of the
+//! [`Session`](crate::Session) if it is called there.
 
 mod geomedian;
 mod rank;
@@ -23,12 +23,12 @@ use crate::{
     raster::{DataType, Pixels, Sample},
 };
 
-/// A share of the valid samples in percent, 0 to 100.
+/// A percentile, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Percentile(f64);
 
 impl Percentile {
-    /// Makes a percentile.
+    /// Checks and wraps a percentile.
     ///
     /// # Errors
     ///
@@ -49,16 +49,16 @@ impl Percentile {
     }
 }
 
-/// What becomes of the valid samples that a pixel has in time.
+/// The reduction of a pixel's valid samples over time.
 ///
-/// | reducer | makes | of |
+/// | reducer | returns | of |
 /// |---|---|---|
 /// | `min`, `max`, `first`, `last` | samples of the same type and nodata | any real type |
 /// | `median`, `mean`, `sum`, `std`, `p90` | `float32`, NaN without data | `uint8`, `int8`, `uint16`, `int16`, `float32` |
 /// | | `float64`, NaN without data | wider types |
 /// | `count` | `uint16`, 0 without data | any real type |
 ///
-/// Sums are made in `float64`. 64-bit integers above 2^53 are rounded where the result is a float.
+/// Sums are computed in `float64`. 64-bit integers above 2^53 are rounded if the result is a float.
 ///
 /// ```
 /// use rss_core::apply::reduce::Reducer;
@@ -70,30 +70,30 @@ impl Percentile {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reducer {
-    /// The middle one, or the mean of the two in the middle.
+    /// The median; of an even number of samples the mean of the two in the middle.
     Median,
     /// The mean.
     Mean,
-    /// The least.
+    /// The minimum.
     Min,
-    /// The greatest.
+    /// The maximum.
     Max,
-    /// The sum; without data there is none.
+    /// The sum; NaN, not 0, without valid samples.
     Sum,
     /// The standard deviation of the population: divided by the count, as numpy's `nanstd`.
     Std,
-    /// How many there are.
+    /// The number of valid samples.
     Count,
-    /// The first in the order of the stack.
+    /// The first valid sample in the order of the stack.
     First,
-    /// The last in the order of the stack.
+    /// The last valid sample in the order of the stack.
     Last,
-    /// A percentile, between two samples by their distance from it, as numpy's `nanpercentile`.
+    /// A percentile with linear interpolation, as numpy's `nanpercentile`.
     Percentile(Percentile),
 }
 
 impl Reducer {
-    /// Every one of them without a number.
+    /// All reducers without a parameter.
     pub const NAMED: [Self; 9] = [
         Self::Median,
         Self::Mean,
@@ -106,7 +106,7 @@ impl Reducer {
         Self::Last,
     ];
 
-    /// Makes a percentile of a number in percent.
+    /// Returns the reducer of a percentile.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Reducer {
         Percentile::new(percent).map(Self::Percentile)
     }
 
-    /// Returns the type of what it makes of samples of a type.
+    /// Returns the dtype of the result for samples of a dtype.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Reducer {
         })
     }
 
-    /// Returns the nodata value of what it makes of samples of a type with a nodata value; none where every
+    /// Returns the nodata value of the result for samples of a dtype with a nodata value; none if every
     /// pixel has a result.
     pub fn output_nodata(self, samples: DataType, nodata: Option<f64>) -> Option<f64> {
         let is_float = matches!(samples, DataType::F32 | DataType::F64);
@@ -184,7 +184,7 @@ impl FromStr for Reducer {
             return Ok(one);
         }
         let number = text.strip_prefix('p').filter(|number| {
-            // Names of numbers such as `pinf` are none.
+            // Rust parses `inf` and `nan` as floats, too.
             number.starts_with(|c: char| c.is_ascii_digit())
         });
         if let Some(percent) = number.and_then(|number| number.parse().ok()) {
@@ -203,9 +203,9 @@ impl FromStr for Reducer {
 
 /// Reduces a stack (time, y, x) to one image (1, y, x), of [`Reducer::output`]'s type.
 ///
-/// Costs one result of the size of an image, and per thread a few rows of 64 columns. Time is that of
-/// sorting networks over rows of pixels for medians and percentiles of up to 128 dates, one or two passes
-/// over the stack for the others.
+/// Memory: the result, and for each thread 64 columns of all time steps. Time: a
+/// sorting network over 64 pixels at once for medians and percentiles of up to 128 time steps, one or two passes
+/// over the stack for the other reducers.
 ///
 /// ```
 /// use ndarray::array;
@@ -236,13 +236,14 @@ pub fn reduce(stack: &Pixels, nodata: Option<f64>, reducer: Reducer) -> Result<P
     }
 }
 
-/// Reduces a stack (time, y, x) of `f32` with NaN where there is no data to one image (y, x): as [`reduce`],
-/// for any view of the stack. Counts are floats too.
+/// Reduces a stack (time, y, x) of `f32` with NaN as nodata to one image (y, x): as [`reduce`],
+/// for any view of the stack. Counts are returned as floats.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::InvalidInput`] if the stack has no dates.
 pub fn reduce_f32(stack: ArrayView3<'_, f32>, reducer: Reducer) -> Result<Array2<f32>> {
+    // Every reducer of `f32` returns `f32`, except the count.
     let first = |pixels: Array3<f32>| pixels.index_axis_move(Axis(0), 0);
     match reduced(stack, None, reducer)? {
         Pixels::F32(pixels) => Ok(first(pixels)),
@@ -251,8 +252,8 @@ pub fn reduce_f32(stack: ArrayView3<'_, f32>, reducer: Reducer) -> Result<Array2
     }
 }
 
-/// Returns a median or percentile of sorted numbers, of which `at` gives the one at a place; none of another
-/// reducer, and NaN of no numbers.
+/// Returns a median or percentile of sorted numbers, which `at` returns by index; none for other
+/// reducers, NaN for no numbers.
 pub(super) fn of_sorted(reducer: Reducer, count: usize, at: impl Fn(usize) -> f64) -> Option<f64> {
     match reducer {
         Reducer::Median => Some(rank::of_sorted(None, count, at)),
@@ -269,7 +270,7 @@ fn reduced<T: Real>(
     if stack.dim().0 == 0 {
         return Err(Error::new(
             ErrorKind::InvalidInput,
-            format!("{reducer} of no dates; expected at least one"),
+            format!("{reducer} of no time steps; expected at least one"),
         ));
     }
     let valid = Valid::new(nodata);

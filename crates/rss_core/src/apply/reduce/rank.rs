@@ -1,27 +1,27 @@
-//! Medians and percentiles: the sample that has a rank among the valid ones.
+//! Medians and percentiles: the valid samples of a given rank.
 //!
-//! The samples of 64 pixels are sorted at once by a sorting network: comparisons that do not depend on the
-//! samples, each the lesser and the greater of two rows of 64, which the compiler makes vectors of. The
-//! network is Batcher's merge exchange for any number of dates (Knuth, The Art of Computer Programming 3,
-//! 5.2.2, algorithm M). Samples that are not valid become the greatest of their type and sort to the end; how
-//! many are valid says, for each pixel, which places are meant. For very many dates a network has more
-//! comparisons than selecting pixel by pixel.
+//! The samples of 64 pixels are sorted at once by a sorting network. Its comparisons do not depend on the
+//! samples: each is the minimum and maximum of two rows of 64, which the compiler vectorizes. The
+//! network is Batcher's merge exchange for any number of time steps (Knuth, The Art of Computer Programming 3,
+//! 5.2.2, algorithm M). Invalid samples become the maximum of their type and sort to the end; the number of valid
+//! ones determines, for each pixel, the indices of the result. For very many time steps a network has more
+//! comparisons than a selection pixel by pixel.
 
 use super::{
     Percentile,
     run::{LANES, Real, Valid, number_as},
 };
 
-/// The most dates that a network sorts.
+/// The most time steps that a network sorts; above, each pixel is selected by itself.
 const NETWORK_DATES: usize = 128;
 
-/// Which of the sorted samples is meant, for stacks of one number of dates.
+/// A quantile for stacks with a given number of time steps.
 #[derive(Debug)]
 pub(super) struct Rank {
-    /// For each count of valid samples, from 0 on, the place that is meant.
-    places: Vec<QuantilePosition>,
+    /// The position of the quantile by the number of valid samples, from 0.
+    positions: Vec<QuantilePosition>,
     dates: usize,
-    /// Pairs of places, the lesser sample of which goes to the first.
+    /// Pairs of indices: the smaller sample goes to the first, the larger to the second.
     network: Vec<(usize, usize)>,
 }
 
@@ -32,7 +32,7 @@ enum Which {
     Share(f64),
 }
 
-/// Two places among sorted samples and how far between them the result lies.
+/// Two indices of sorted samples, and the weight of the second in the interpolation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct QuantilePosition {
     low: usize,
@@ -41,14 +41,14 @@ struct QuantilePosition {
 }
 
 impl Which {
-    /// Returns the place among `count` sorted samples; of none, the first.
+    /// Returns the position among `count` sorted samples; index 0 if there are none.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
-        reason = "a place among dates is small and not negative"
+        reason = "an index of a time step is small and not negative"
     )]
-    fn place(self, count: usize) -> QuantilePosition {
+    fn position(self, count: usize) -> QuantilePosition {
         let last = count.saturating_sub(1);
         match self {
             Self::Median => QuantilePosition {
@@ -60,7 +60,7 @@ impl Which {
                 let exact = share * last as f64;
                 let low = (exact.floor() as usize).min(last);
                 let between = exact - low as f64;
-                // On a sample the next does not count: it may be infinite.
+                // Exactly on a sample, the next has no weight and must not be read: infinity times 0 is NaN.
                 let high = if between > 0.0 { low + 1 } else { low };
                 QuantilePosition {
                     low,
@@ -73,13 +73,13 @@ impl Which {
 }
 
 impl QuantilePosition {
-    /// Returns the value between two samples as numpy does: from the nearer one.
+    /// Interpolates between two samples as numpy does: from the nearer one.
     fn value<T: Real>(self, low: T, high: T) -> T::Wide {
         let (low, high) = (low.number(), high.number());
         let value = match self.between {
-            // Without an overflow where both are large.
+            // Halved first: the sum of two large samples may overflow.
             0.5 => low * 0.5 + high * 0.5,
-            // Infinities have no difference.
+            // The difference of equal infinities is NaN.
             _ if low == high => low,
             between if between < 0.5 => low + (high - low) * between,
             between => high - (high - low) * (1.0 - between),
@@ -88,8 +88,8 @@ impl QuantilePosition {
     }
 }
 
-/// Returns the median, or a percentile, of `count` sorted numbers, of which `at` gives the one at a place: the
-/// same as of a stack of them. NaN of none.
+/// Returns the median, or a percentile, of `count` sorted numbers, which `at` returns by index: the
+/// same result as for a stack of them. NaN for none.
 pub(super) fn of_sorted(
     percentile: Option<Percentile>,
     count: usize,
@@ -102,13 +102,13 @@ pub(super) fn of_sorted(
         Some(percentile) => Which::Share(percentile.percent() / 100.0),
         None => Which::Median,
     };
-    let place = which.place(count);
-    place.value::<f64>(at(place.low), at(place.high))
+    let position = which.position(count);
+    position.value::<f64>(at(position.low), at(position.high))
 }
 
-/// The samples of some columns.
+/// Scratch buffers for 64 columns.
 pub(super) struct Room<T> {
-    /// For each date, its samples.
+    /// The samples of each time step.
     lanes: Vec<[T; LANES]>,
     /// The samples of one pixel.
     pixel: Vec<T>,
@@ -125,7 +125,7 @@ impl Rank {
 
     fn new(dates: usize, which: Which) -> Self {
         Self {
-            places: (0..=dates).map(|count| which.place(count)).collect(),
+            positions: (0..=dates).map(|count| which.position(count)).collect(),
             dates,
             network: match dates <= NETWORK_DATES {
                 true => network(dates),
@@ -134,7 +134,7 @@ impl Rank {
         }
     }
 
-    /// Makes room for [`Self::of_rows`].
+    /// Allocates the buffers of [`Self::of_rows`].
     pub(super) fn room<T: Real>(&self) -> Room<T> {
         Room {
             lanes: vec![[T::GREATEST; LANES]; self.dates],
@@ -142,7 +142,7 @@ impl Rank {
         }
     }
 
-    /// Writes the samples of this rank, of a row of each date.
+    /// Writes the quantile of each pixel of a row, from the rows of all time steps.
     pub(super) fn of_rows<T: Real>(
         &self,
         rows: &[&[T]],
@@ -173,11 +173,12 @@ impl Rank {
         let count = |lane: usize| usize::try_from(counts[lane]).unwrap_or(usize::MAX);
         let nothing = number_as::<T::Wide>(f64::NAN);
         let same = counts[..out.len()].iter().all(|count| *count == counts[0]);
+        // Mostly all pixels of a run have the same count: one position for all vectorizes.
         if same && counts[0] > 0 {
-            let place = self.places[count(0)];
-            let pairs = lanes[place.low].iter().zip(&lanes[place.high]);
+            let position = self.positions[count(0)];
+            let pairs = lanes[position.low].iter().zip(&lanes[position.high]);
             for (out, (&low, &high)) in out.iter_mut().zip(pairs) {
-                *out = place.value(low, high);
+                *out = position.value(low, high);
             }
             return;
         }
@@ -185,8 +186,8 @@ impl Rank {
             *out = match count(lane) {
                 0 => nothing,
                 count => {
-                    let place = self.places[count];
-                    place.value(lanes[place.low][lane], lanes[place.high][lane])
+                    let position = self.positions[count];
+                    position.value(lanes[position.low][lane], lanes[position.high][lane])
                 }
             };
         }
@@ -205,26 +206,26 @@ impl Rank {
                 *out = number_as::<T::Wide>(f64::NAN);
                 continue;
             }
-            let place = self.places[count];
+            let position = self.positions[count];
             room.pixel.clear();
             room.pixel
                 .extend(room.lanes.iter().map(|lanes| lanes[lane]));
-            let (below, &mut high, _) = room.pixel.select_nth_unstable_by(place.high, order);
-            let low = match place.low == place.high {
+            let (below, &mut high, _) = room.pixel.select_nth_unstable_by(position.high, order);
+            let low = match position.low == position.high {
                 true => high,
-                // The one before is the greatest of those below.
+                // `low` is `high - 1`: the maximum of the samples below.
                 false => below
                     .iter()
                     .copied()
                     .fold(below[0], |a, b| if b > a { b } else { a }),
             };
-            *out = place.value(low, high);
+            *out = position.value(low, high);
         }
     }
 }
 
-/// Copies columns of each date, the greatest value in place of what is not valid and of what is beyond the row,
-/// and returns how many samples of each are valid.
+/// Copies the columns of each time step, with the type's maximum for invalid samples and beyond the row's end,
+/// and returns the number of valid samples of each column.
 fn load<T: Real>(
     rows: &[&[T]],
     start: usize,
@@ -245,7 +246,7 @@ fn load<T: Real>(
     counts
 }
 
-/// Puts the lesser of each pair first.
+/// Moves the smaller of each pair to `low`, the larger to `high`.
 fn exchange<T: Real>(low: &mut [T; LANES], high: &mut [T; LANES]) {
     for (low, high) in low.iter_mut().zip(high) {
         let (a, b) = (*low, *high);
@@ -254,7 +255,7 @@ fn exchange<T: Real>(low: &mut [T; LANES], high: &mut [T; LANES]) {
     }
 }
 
-/// Returns the pairs of a network that sorts `count` samples.
+/// Returns the pairs of a network that sorts `count` samples, in order. Names of variables are Knuth's.
 fn network(count: usize) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     if count < 2 {
@@ -286,11 +287,11 @@ mod tests {
 
     #[test]
     fn a_network_sorts_every_sequence_of_zeros_and_ones() {
-        // The zero-one principle: then it sorts everything.
+        // The zero-one principle: a network that sorts these sorts everything.
         for count in 0_usize..=16 {
             let pairs = network(count);
             for bits in 0..1_u32 << count {
-                let mut samples: Vec<u32> = (0..count).map(|place| bits >> place & 1).collect();
+                let mut samples: Vec<u32> = (0..count).map(|bit| bits >> bit & 1).collect();
                 for &(low, high) in &pairs {
                     if samples[high] < samples[low] {
                         samples.swap(low, high);
@@ -309,16 +310,16 @@ mod tests {
 
     #[test]
     fn a_value_between_equal_infinities_is_infinite() {
-        let place = Which::Share(0.3).place(2);
-        assert_eq!(place.value(f32::INFINITY, f32::INFINITY), f32::INFINITY);
-        // A percentile that falls on a sample is that sample, whatever comes next.
+        let position = Which::Share(0.3).position(2);
+        assert_eq!(position.value(f32::INFINITY, f32::INFINITY), f32::INFINITY);
+        // A percentile that falls on a sample is that sample, whatever the next is.
         for (share, count) in [(0.0, 2), (0.5, 3)] {
-            let place = Which::Share(share).place(count);
+            let position = Which::Share(share).position(count);
             let at = usize::from(share > 0.0);
-            assert_eq!((place.low, place.high), (at, at));
-            assert_eq!(place.value(2.0_f32, 2.0), 2.0);
+            assert_eq!((position.low, position.high), (at, at));
+            assert_eq!(position.value(2.0_f32, 2.0), 2.0);
         }
-        let median = Which::Median.place(4);
+        let median = Which::Median.position(4);
         assert_eq!((median.low, median.high), (1, 2));
         assert_eq!(median.value(f64::MAX, f64::MAX), f64::MAX);
     }

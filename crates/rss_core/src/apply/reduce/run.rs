@@ -1,22 +1,22 @@
-//! Rows of a stack side by side: what every reducer runs on.
+//! The parallel loop over rows of a stack that all reducers use.
 
 use ndarray::{Array2, ArrayView3, Axis, CowArray, Ix3};
 use rayon::prelude::*;
 
 use crate::raster::Sample;
 
-/// How many columns are worked on together: enough for vectors, few enough that 128 dates of them stay in the
-/// nearest cache.
+/// Columns that are processed together: enough for vectors, few enough that 128 time steps of them (32 KiB of `f32`)
+/// stay in the L1 cache.
 pub(super) const LANES: usize = 64;
 
-/// Samples that a task of rayon has at least, as far as there are so many.
+/// The fewest samples of a rayon task, if there are so many: smaller ones would cost more than they gain.
 const SAMPLES_PER_TASK: usize = 1 << 16;
 
-/// A sample that is a number with an order.
+/// A real sample: one with an order.
 pub(super) trait Real: Sample + PartialOrd + Send + Sync + 'static {
-    /// The float that means and medians are made in.
+    /// The float type of means and medians: the smallest that holds all samples, except 64-bit integers.
     type Wide: Real;
-    /// What no sample is greater than.
+    /// The maximum of the type, which sorts after all valid samples.
     const GREATEST: Self;
     fn is_nan(self) -> bool;
 }
@@ -47,12 +47,12 @@ macro_rules! floats {
 }
 floats!(f32, f64);
 
-/// Returns the sample of a type that is nearest to a number.
+/// Converts a number to the nearest sample of a type.
 pub(super) fn number_as<T: Real>(number: f64) -> T {
     T::of_number(number)
 }
 
-/// Tells valid samples from the others, without a branch.
+/// Tests whether samples are valid, without branches, so that loops over samples vectorize.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Valid<T> {
     nodata: T,
@@ -73,8 +73,8 @@ impl<T: Real> Valid<T> {
     }
 }
 
-/// Makes an image (y, x) of a stack (time, y, x): `kernel` gets a row of each date, all of one length, the row of the
-/// image, and the room that `room` makes for it once per task.
+/// Computes an image (y, x) from a stack (time, y, x). `kernel` gets the rows of all time steps, the row of the image,
+/// and the scratch buffer that `room` allocates once per task.
 pub(super) fn over_rows<T: Real, O: Real, R>(
     stack: ArrayView3<'_, T>,
     fill: O,

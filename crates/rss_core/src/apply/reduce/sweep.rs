@@ -1,7 +1,7 @@
-//! Reducers that look at each sample once or twice: sums, extremes, the first that is valid.
+//! Reducers in one or two passes: sums, extremes, the first valid sample.
 //!
-//! All work on 64 columns at a time with one accumulator each, date by date, so that the compiler can use
-//! vectors.
+//! All process 64 columns at a time with one accumulator each, time step by time step, without branches on samples,
+//! so that the compiler can vectorize them.
 
 use super::run::{LANES, Real, Valid, number_as};
 
@@ -12,7 +12,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds up what `of` makes of the samples of columns from `start` on.
+    /// Sums `of` over the valid samples of the columns from `start` on.
     fn new<T: Real>(
         rows: &[&[T]],
         start: usize,
@@ -36,7 +36,7 @@ impl Sums {
         Self { sums, counts }
     }
 
-    /// Returns sums divided by counts; NaN where there is nothing.
+    /// Returns sums divided by counts; NaN (0 / 0) without valid samples.
     fn means(&self) -> [f64; LANES] {
         let mut means = self.sums;
         for (mean, &count) in means.iter_mut().zip(&self.counts) {
@@ -71,7 +71,7 @@ pub(super) fn sum<T: Real>(rows: &[&[T]], valid: Valid<T>, out: &mut [T::Wide]) 
     });
 }
 
-/// Two passes: the mean first, so that nothing cancels out.
+/// Two passes, the mean first: `mean(x^2) - mean(x)^2` would lose digits by cancellation.
 pub(super) fn std<T: Real>(rows: &[&[T]], valid: Valid<T>, out: &mut [T::Wide]) {
     by_lanes(out, |start, out| {
         let means = Sums::new(rows, start, out.len(), valid, |_, number| number).means();
@@ -85,7 +85,7 @@ pub(super) fn std<T: Real>(rows: &[&[T]], valid: Valid<T>, out: &mut [T::Wide]) 
     });
 }
 
-/// More dates than fit 16 bits count as the most that do.
+/// The count saturates at 65535.
 pub(super) fn count<T: Real>(rows: &[&[T]], valid: Valid<T>, out: &mut [u16]) {
     for row in rows {
         for (out, &sample) in out.iter_mut().zip(*row) {
@@ -132,7 +132,7 @@ pub(super) fn first<'a, T: Real>(
                 *out = if takes { sample } else { *out };
                 *found |= takes;
             }
-            // What is behind a clear date is not looked at.
+            // All pixels of the run are found: later time steps need not be read.
             if found[..out.len()].iter().all(|&found| found) {
                 break;
             }

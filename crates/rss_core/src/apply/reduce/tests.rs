@@ -1,4 +1,4 @@
-//! Reducers beside numpy, and beside sorting each pixel by hand.
+//! Reducers compared with numpy, and with sorting the samples of each pixel.
 
 use std::fmt::Debug;
 
@@ -218,7 +218,7 @@ fn the_numbers_are_those_of_numpy() {
         let doubles = reduce(&Pixels::F64(wide.clone()), None, reducer).unwrap();
         let floats = reduce_f32(wide.mapv(|value| value as f32).view(), reducer).unwrap();
         for ((pixel, value), float) in values.into_iter().enumerate().zip(&floats) {
-            // Where whole numbers stay so, nodata stays nodata.
+            // Reducers that return integers return their nodata value.
             let keeps = matches!(reducer, Reducer::Min | Reducer::Max);
             let short = match shorts.to_f64()[pixel] {
                 -999.0 if keeps => f64::NAN,
@@ -266,7 +266,7 @@ fn types_follow_the_table() {
                 (output, [1, 1, 3]),
                 "{reducer} {dtype}"
             );
-            // Nothing is valid: everything is the result's nodata.
+            // No valid sample: all pixels are the result's nodata.
             match reducer.output_nodata(dtype, Some(0.0)) {
                 Some(nodata) if nodata.is_nan() => {
                     assert!(image.to_f64().iter().all(|v| v.is_nan()))
@@ -275,7 +275,7 @@ fn types_follow_the_table() {
             }
         }
     }
-    // A nodata value that the type cannot hold hides nothing.
+    // A nodata value that the dtype cannot hold masks nothing.
     let count = reduce(&stack, Some(-1.0), Reducer::Count).unwrap();
     assert_eq!(count.to_f64(), [2.0; 3]);
     assert_eq!(Reducer::Min.output_nodata(DataType::U8, Some(-1.0)), None);
@@ -326,7 +326,7 @@ fn what_cannot_be_reduced_says_why() {
     let none = Pixels::zeros(DataType::U8, 0, size).unwrap();
     let err = reduce(&none, None, Reducer::percentile(90.0).unwrap()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::InvalidInput);
-    assert_eq!(err.message(), "p90 of no dates; expected at least one");
+    assert_eq!(err.message(), "p90 of no time steps; expected at least one");
     let empty = Pixels::F32(Array3::zeros((3, 0, 5)));
     let image = reduce(&empty, None, Reducer::Std).unwrap();
     assert_eq!(image.shape(), [1, 0, 5]);
@@ -334,7 +334,7 @@ fn what_cannot_be_reduced_says_why() {
 
 #[test]
 fn the_greatest_samples_of_a_type_are_samples() {
-    // What sorts to the end in place of what is not valid is a value that samples can have too.
+    // The value that replaces invalid samples in the network is one that valid samples may have, too.
     let stack = Array3::from_shape_vec((3, 1, 2), vec![255_u8, 0, 255, 255, 7, 0]).unwrap();
     let median = reduce(&Pixels::U8(stack), Some(0.0), Reducer::Median).unwrap();
     assert_eq!(median.to_f64(), [255.0, 255.0]);

@@ -1,4 +1,4 @@
-//! What is read of a file at once: tiles side by side, as far as something is needed of each.
+//! Cells, the units of reading: runs of adjacent tiles that hold pixels of a shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,18 @@ use crate::{
     reader::Profile,
 };
 
-/// The most pixels of a cell, if a tile is not larger by itself.
+/// The most pixels of a cell, unless a single tile has more.
 const MOST_PIXELS: u64 = 1 << 20;
 
-/// A run of tiles of one row of tiles, of each of which something is needed. Cells share no tile.
+/// A run of adjacent tiles in one row of tiles, each with pixels of a member. Cells share no tile, so that no tile is
+/// read twice.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
-    /// The pixels that are needed, and what lies between them.
+    /// The window to read: the bounding window of the needed pixels.
     pub(super) window: Window,
-    /// Whose pixels these are, in order.
+    /// The shapes with pixels in it, in order.
     pub(super) members: Vec<u32>,
-    /// How many pixels its members need, all together.
+    /// The number of pixels of all its members.
     pub(super) needed: u64,
 }
 
@@ -29,7 +30,7 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the tiles of a level, which are of the size of those of level 0.
+    /// Returns the tiles of a level, which have the size of those of level 0.
     pub(super) fn of(profile: &Profile, size: Size) -> Self {
         Self {
             size,
@@ -40,7 +41,7 @@ impl Tiles {
         }
     }
 
-    /// Returns whole tiles on top of each other as one, so that it has at least so many rows: strips are low.
+    /// Joins tiles vertically until they have at least so many rows: a strip may have a single row.
     pub(super) fn with_rows(self, least: u32) -> Self {
         let Size { width, height } = self.tile;
         let height = height.saturating_mul(least.div_ceil(height).max(1));
@@ -100,7 +101,7 @@ impl From<TileIndex> for RowMajor {
     }
 }
 
-/// What is needed of each tile.
+/// The needed pixels and the members of each tile.
 #[derive(Debug)]
 pub(super) struct Needs {
     tiles: Tiles,
@@ -115,8 +116,8 @@ impl Needs {
         }
     }
 
-    /// Adds what a member needs of one row of a tile or of more. Members come in order, each any number of
-    /// times on end.
+    /// Adds the pixels that a member needs in one or more rows of a tile. Members must come in order; all calls for one
+    /// member must be consecutive.
     pub(super) fn add(&mut self, tile: TileIndex, window: Window, member: u32, needed: u64) {
         let entry = self.by_tile.entry(tile.into());
         let cell = entry.or_insert_with(|| Cell {
@@ -131,7 +132,7 @@ impl Needs {
         }
     }
 
-    /// Adds what a member needs of a row of pixels.
+    /// Adds the pixels that a member needs in a row.
     pub(super) fn add_row(&mut self, row: u32, start: u32, end: u32, member: u32) {
         let width = self.tiles.tile.width;
         let mut from = start;
@@ -177,12 +178,12 @@ impl Needs {
     }
 }
 
-/// Returns how many pixels a window has.
+/// Returns the number of pixels of a window.
 pub(super) fn pixels(window: &Window) -> u64 {
     u64::from(window.width) * u64::from(window.height)
 }
 
-/// Returns the window round two.
+/// Returns the bounding window of two windows.
 fn around(a: &Window, b: &Window) -> Window {
     let (col, row) = (a.col.min(b.col), a.row.min(b.row));
     let end = |a: u32, width: u32| a.saturating_add(width);

@@ -1,44 +1,44 @@
-//! Which pixels of a grid a polygon holds, row by row.
+//! Rasterizing polygons: the pixels of a grid that belong to a polygon, as spans of rows.
 
 use crate::geo::{Ring, Size, Window};
 
-/// Which pixels belong to a polygon.
+/// The rule by which pixels belong to a polygon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Coverage {
-    /// Those whose centre lies within it. Of polygons side by side each pixel is one's only: a centre on a common
-    /// side is of the polygon with the lesser columns, or with the greater rows.
+    /// Pixels whose centre lies within it. A pixel belongs to only one of two adjacent polygons: a centre on their
+    /// common side is in the polygon with the smaller columns, or with the larger rows.
     #[default]
     Centre,
-    /// Those that share a part with it, however small.
+    /// Pixels that overlap it, however little (GDAL's `ALL_TOUCHED`).
     Touched,
 }
 
-/// How close to the edge of a pixel a polygon may come without touching what is beyond, in pixels: digits get
-/// lost on the way.
+/// The tolerance in pixels at the edge of a pixel: reprojection loses digits, and a polygon drawn along pixel edges
+/// must not touch the pixels beyond.
 const EDGE: f64 = 1e-6;
 
-/// Columns of a row, from the first to before the end.
+/// A half-open range of columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u32,
     pub(super) end: u32,
 }
 
-/// The pixels of a polygon.
+/// The pixels of a polygon, run-length encoded by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cover {
     first_row: u32,
-    /// For each row, where its spans end.
+    /// For each row, the end of its spans in `spans`.
     ends: Vec<usize>,
-    /// Of each row from left to right, apart from each other.
+    /// The spans of all rows, from left to right, disjoint.
     spans: Vec<Span>,
     pixels: u64,
 }
 
 impl Cover {
-    /// Finds the pixels of polygons, each of which is its rings in pixels: what an odd number of rings of one
-    /// polygon goes round. None if there are none on a grid of `size`.
+    /// Rasterizes polygons, each a list of rings in pixel coordinates, by the even-odd rule. None if no pixel of a grid
+    /// of `size` is covered.
     pub(super) fn of(polygons: &[Vec<Ring>], size: Size, coverage: Coverage) -> Option<Self> {
         let mut runs: Vec<(u32, Span)> = Vec::new();
         for rings in polygons {
@@ -86,7 +86,7 @@ impl Cover {
         self.pixels
     }
 
-    /// Returns the bytes that this takes.
+    /// Returns the bytes in memory.
     pub(super) fn bytes(&self) -> u64 {
         (self.ends.len() * size_of::<usize>() + self.spans.len() * size_of::<Span>()) as u64
     }
@@ -99,13 +99,13 @@ impl Cover {
             .map(|(row, (start, &end))| (row, self.spans.get(start..end).unwrap_or_default()))
     }
 
-    /// Returns the spans of a row, cut to a window.
+    /// Returns the spans of a row, clipped to a window.
     pub(super) fn row_in(&self, row: u32, window: &Window) -> impl Iterator<Item = Span> {
-        let place = row.checked_sub(self.first_row).map(|place| place as usize);
-        let end = |place: usize| self.ends.get(place).copied();
-        let range = place.and_then(|place| {
-            let start = place.checked_sub(1).map_or(Some(0), end)?;
-            self.spans.get(start..end(place)?)
+        let index = row.checked_sub(self.first_row).map(|index| index as usize);
+        let end = |index: usize| self.ends.get(index).copied();
+        let range = index.and_then(|index| {
+            let start = index.checked_sub(1).map_or(Some(0), end)?;
+            self.spans.get(start..end(index)?)
         });
         let (left, right) = (window.col, window.col.saturating_add(window.width));
         let cut = move |span: &Span| Span {
@@ -117,11 +117,11 @@ impl Cover {
     }
 }
 
-/// Adds the spans of pixels whose centres an odd number of rings goes round.
+/// Adds the spans of pixels whose centres are inside by the even-odd rule (a scanline through each row's centres).
 fn by_centre(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
     let mut crossings: Vec<(u32, f64)> = Vec::new();
     for (from, to) in rings.iter().flat_map(sides) {
-        // Always downwards, so that both polygons of a common side get the same numbers.
+        // Each side is taken downwards, so that both polygons of a common side compute the same crossings.
         let ([x0, y0], [x1, y1]) = if from[1] <= to[1] {
             (from, to)
         } else {
@@ -146,7 +146,7 @@ fn by_centre(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
     }
 }
 
-/// Adds the spans of pixels that a side goes through.
+/// Adds the spans of pixels that a side crosses.
 fn by_touch(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
     for (from, to) in rings.iter().flat_map(sides) {
         let ([x0, y0], [x1, y1]) = if from[1] <= to[1] {
@@ -181,7 +181,7 @@ fn sides(ring: &Ring) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
     ring.iter().copied().zip(next.copied())
 }
 
-/// Returns the whole number that is not greater, from 0 to `most`.
+/// Returns the floor, clamped to 0 to `most`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -191,7 +191,7 @@ fn whole(number: f64, most: u32) -> u32 {
     number.floor().clamp(0.0, f64::from(most)) as u32
 }
 
-/// Returns the whole number that is not less, from 0 to `most`.
+/// Returns the ceiling, clamped to 0 to `most`.
 fn whole_up(number: f64, most: u32) -> u32 {
     whole(number.ceil(), most)
 }
@@ -220,7 +220,7 @@ mod tests {
             })
             .collect();
         assert_eq!(cover.pixels(), found.len() as u64);
-        // SampleRow by row and cut, it is the same.
+        // Row by row and clipped, it is the same.
         let window = Window {
             col: 3,
             row: 0,
@@ -318,7 +318,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside the crate geo, which tells whether a point lies in a polygon.
+        /// Compared with point-in-polygon tests of the crate geo.
         #[test]
         fn centres_are_inside(
             outer in prop::collection::vec((-4.0..28.0_f64, -4.0..24.0_f64), 3..4),
@@ -334,7 +334,7 @@ mod tests {
             for row in 0..SIZE.height {
                 for col in 0..SIZE.width {
                     let centre = Point::new(f64::from(col) + 0.5, f64::from(row) + 0.5);
-                    // An odd number of the two triangles.
+                    // Inside exactly one of the two triangles (even-odd).
                     let expected = outer.contains(&centre) != hole.contains(&centre);
                     prop_assert_eq!(found.contains(&[col, row]), expected, "{} {}", col, row);
                     prop_assert!(!expected || touched.contains(&[col, row]));

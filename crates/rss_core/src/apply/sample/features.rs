@@ -1,4 +1,4 @@
-//! Points and polygons of GeoJSON: what they are called, and where they lie.
+//! Points and polygons of GeoJSON: their ids, names and coordinates.
 
 use std::collections::HashSet;
 
@@ -14,19 +14,19 @@ use crate::{
 /// The CRS of GeoJSON: longitude, then latitude, of WGS 84.
 pub(super) const DEGREES: Crs = Crs::Epsg(4326);
 
-/// How GeoJSON is read.
+/// Options of reading GeoJSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GeoJsonOptions {
-    /// The CRS of the coordinates, x then y; none is the one that the text names by its member `crs`, as older
-    /// GeoJSON does, else longitude and latitude of WGS 84.
+    /// The CRS of the coordinates, x then y; none is that of the text's member `crs` (GeoJSON 2008), else longitude and
+    /// latitude of WGS 84.
     pub crs: Option<Crs>,
-    /// The property that names the features, beside their ids; names need not differ.
+    /// The property that holds the features' names, in addition to their ids; names need not be unique.
     pub name: Option<String>,
 }
 
 impl GeoJsonOptions {
-    /// Makes the usual options: degrees, no names.
+    /// Returns the defaults: degrees, no names.
     pub fn new() -> Self {
         Self::default()
     }
@@ -38,7 +38,7 @@ impl GeoJsonOptions {
         self
     }
 
-    /// Sets the property that names the features.
+    /// Sets the property that holds the features' names.
     #[must_use]
     pub fn with_name(mut self, property: impl Into<String>) -> Self {
         self.name = Some(property.into());
@@ -52,9 +52,9 @@ impl GeoJsonOptions {
 pub struct Named {
     /// The feature's id, or its number, counted from 0. The points of a MultiPoint share it.
     pub id: String,
-    /// What the property says that names features.
+    /// The value of the property that holds names.
     pub name: Option<String>,
-    /// Where a point lies, x then y, as it was given; none of a zone.
+    /// The coordinates of a point, x then y, as given; none for a zone.
     pub place: Option<[f64; 2]>,
 }
 
@@ -69,8 +69,8 @@ pub(super) struct Read {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] if it is no GeoJSON, has no features, or one without a geometry, two with one id,
-/// none with the property that names them, or a CRS that is no EPSG code.
+/// [`ErrorKind::InvalidInput`] if the text is not GeoJSON, has no features, a feature without a geometry, two with the
+/// same id, none with the property that holds names, or a CRS without an EPSG code.
 pub(super) fn read(text: &str, options: &GeoJsonOptions) -> Result<(Vec<Read>, Crs)> {
     let parsed: GeoJson = text.parse().map_err(|err: geojson::Error| {
         wrong("not GeoJSON: expected a FeatureCollection, a Feature or a geometry").with_source(err)
@@ -88,7 +88,7 @@ pub(super) fn read(text: &str, options: &GeoJsonOptions) -> Result<(Vec<Read>, C
     };
     let crs = match &options.crs {
         Some(crs) => crs.clone(),
-        None => said_crs(members.as_ref())?.unwrap_or(DEGREES),
+        None => named_crs(members.as_ref())?.unwrap_or(DEGREES),
     };
     if features.is_empty() {
         return Err(wrong("GeoJSON without features"));
@@ -133,8 +133,9 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the CRS that older GeoJSON [names](https://geojson.org/geojson-spec.html#named-crs).
-fn said_crs(members: Option<&JsonObject>) -> Result<Option<Crs>> {
+/// Returns the [named CRS](https://geojson.org/geojson-spec.html#named-crs) of GeoJSON 2008. RFC 7946 removed it, but
+/// GDAL and others still write it.
+fn named_crs(members: Option<&JsonObject>) -> Result<Option<Crs>> {
     let said = match members.and_then(|members| members.get("crs")) {
         None | Some(Value::Null) => return Ok(None),
         Some(said) => said,
@@ -156,11 +157,11 @@ fn said_crs(members: Option<&JsonObject>) -> Result<Option<Crs>> {
     }
 }
 
-/// Returns a place, x then y.
+/// Returns the coordinates of a position, x then y.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] naming the feature, if it has no two numbers, or in degrees is not on the globe.
+/// [`ErrorKind::InvalidInput`] naming the feature, if it has fewer than two numbers, or is not valid in degrees.
 pub(super) fn place(id: &str, crs: &Crs, position: &Position) -> Result<[f64; 2]> {
     match *position.as_slice() {
         [x, y, ..] => checked(id, crs, [x, y]),
@@ -168,15 +169,15 @@ pub(super) fn place(id: &str, crs: &Crs, position: &Position) -> Result<[f64; 2]
     }
 }
 
-/// Checks that a place is one.
+/// Checks that coordinates are finite, and within the range of degrees if they are degrees.
 pub(super) fn checked(id: &str, crs: &Crs, [x, y]: [f64; 2]) -> Result<[f64; 2]> {
     if !(x.is_finite() && y.is_finite()) {
         return Err(named(
             id,
-            &format!("has a point at {x},{y}, which is nowhere"),
+            &format!("has a point at {x},{y}, expected finite coordinates"),
         ));
     }
-    // A turn more is one place.
+    // Longitudes from -360 to 360 are accepted: those of data across the antimeridian may be unwrapped.
     if is_degrees(crs) && !((-360.0..=360.0).contains(&x) && (-90.0..=90.0).contains(&y)) {
         let what = format!(
             "has a point at {x},{y}, which is not on the globe; expected degrees, longitude first, or the CRS \
@@ -187,7 +188,7 @@ pub(super) fn checked(id: &str, crs: &Crs, [x, y]: [f64; 2]) -> Result<[f64; 2]>
     Ok([x, y])
 }
 
-/// Returns a polygon of its rings.
+/// Returns a polygon from its rings.
 ///
 /// # Errors
 ///
@@ -196,7 +197,7 @@ pub(super) fn polygon(id: &str, crs: &Crs, rings: &[Vec<Position>]) -> Result<Po
     let mut made = rings.iter().map(|ring| {
         let points = ring.iter().map(|position| place(id, crs, position));
         let line: LineString<f64> = points.collect::<Result<Vec<_>>>()?.into_iter().collect();
-        // Closed, as it should be, or not.
+        // RFC 7946 requires closed rings; open ones are common, and mean the same.
         let points = line.0.len() - usize::from(line.is_closed() && line.0.len() > 1);
         match points < 3 {
             true => Err(named(id, "has a ring of less than three points")),
@@ -264,13 +265,13 @@ mod tests {
                 format!("no feature has the property `{property}`")
             );
         }
-        // A geometry alone.
+        // A bare geometry.
         let alone = points(&json!({"type": "Point", "coordinates": [1.0, 2.0]})).unwrap();
         assert_eq!(alone.named()[0].id, "0");
     }
 
     #[test]
-    fn the_crs_is_that_which_is_said() {
+    fn the_crs_is_the_named_one() {
         let named = |name: &str| {
             json!({"type": "FeatureCollection", "features": [point(&json!(1), &json!([10.0, 20.0]))],
                 "crs": {"type": "name", "properties": {"name": name}}})
@@ -341,7 +342,10 @@ mod tests {
             assert!(err.message().starts_with(said), "{err}");
         }
         let nowhere = Points::new([[f64::NAN, 0.0]], Crs::Epsg(32756)).unwrap_err();
-        assert!(nowhere.message().ends_with("which is nowhere"), "{nowhere}");
+        assert!(
+            nowhere.message().ends_with("expected finite coordinates"),
+            "{nowhere}"
+        );
         assert!(Points::new([], DEGREES).is_err());
     }
 

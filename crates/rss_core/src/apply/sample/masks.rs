@@ -1,4 +1,4 @@
-//! The masks of one image: read once, and put onto the grid of each of its bands.
+//! The masks of one image: read once, and warped onto the grid of each of its bands.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,13 +21,13 @@ use crate::{
     session::Session,
 };
 
-/// Reads of one image's masks under way at once.
+/// Concurrent reads of one image's masks.
 const READS: usize = 16;
 
-/// A failure, and the mask that it is of.
+/// A mask that could not be opened or read, and its error.
 pub(super) type Failed<'a> = (&'a BandSource, Error);
 
-/// What the masks of an image need, before anything of them is read.
+/// The reads that the masks of an image need.
 #[derive(Debug)]
 pub(super) struct MaskPlan<'a> {
     image: &'a ItemImage,
@@ -37,13 +37,13 @@ pub(super) struct MaskPlan<'a> {
 
 #[derive(Debug)]
 struct Read {
-    /// The number of the mask.
+    /// The index of the mask.
     mask: usize,
     opened: Arc<Opened>,
     window: Window,
 }
 
-/// A level of a mask, by the mask's number.
+/// A level of a mask, by the mask's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Layer {
     mask: usize,
@@ -62,7 +62,7 @@ pub(super) struct Veil {
 pub(super) type Parts = Arc<Vec<Vec<(usize, SourceWindow)>>>;
 
 impl<'a> MaskPlan<'a> {
-    /// Opens the masks of an image, and finds the tiles that the cells of its bands need. Each grid comes once.
+    /// Opens the masks of an image, and determines the tiles that the cells of its bands need. Grids must be distinct.
     pub(super) async fn of(
         session: &Session,
         image: &'a ItemImage,
@@ -119,7 +119,7 @@ impl<'a> MaskPlan<'a> {
         })
     }
 
-    /// Returns the bytes of all that is read.
+    /// Returns the bytes of all reads.
     pub(super) fn bytes(&self) -> u64 {
         let each = self.reads.iter();
         each.map(|read| read.opened.bytes(&read.window)).sum()
@@ -130,7 +130,7 @@ impl<'a> MaskPlan<'a> {
         self.veils.iter().find(|veil| veil.grid == *grid)
     }
 
-    /// Reads all that is needed, each tile once.
+    /// Reads the needed tiles, each once.
     pub(super) async fn read(&self) -> Result<Parts, Failed<'a>> {
         let read = |read: &'_ Read| {
             let (mask, level, window) = (read.mask, read.opened.level, read.window);
@@ -156,7 +156,7 @@ impl<'a> MaskPlan<'a> {
             }
             Err((mask, err)) => match self.image.masks.get(mask) {
                 Some((source, _)) => Err((source, err)),
-                // Every read is of a mask.
+                // Each read has the index of a mask of this list.
                 None => Ok(Arc::new(parts)),
             },
         }
@@ -164,7 +164,7 @@ impl<'a> MaskPlan<'a> {
 }
 
 impl Veil {
-    /// Returns a window with the pixels around it that decide about its own.
+    /// Returns a window with the halo that mask cleanup (opening, dilation) needs.
     fn seen(&self, window: &Window) -> Window {
         let halo = u32::try_from(self.cleanup.halo()).unwrap_or(u32::MAX);
         let size = self.grid.size;
@@ -183,13 +183,13 @@ impl Veil {
         }
     }
 
-    /// Returns the bytes that it takes to find what is left out of a window.
+    /// Returns the peak bytes of computing the mask of a window.
     pub(super) fn bytes(&self, window: &Window) -> u64 {
-        // Bytes and booleans of the window, on the mask's grid and on this one, before and after.
+        // Verdicts and booleans of one byte each, on the mask's grid and on this one, before and after cleanup.
         8 * pixels(&self.seen(window))
     }
 
-    /// Returns which pixels (y, x) of a window are left out: true, too, where a mask says nothing.
+    /// Returns which pixels (y, x) of a window are masked. Pixels where a mask has no data are masked as well.
     pub(super) fn left_out(&self, window: &Window, parts: &Parts) -> Result<Array2<bool>> {
         let seen = self.seen(window);
         let shape = (seen.height as usize, seen.width as usize);
@@ -215,13 +215,13 @@ impl Veil {
     }
 }
 
-/// Puts a window together of parts that hold all of it.
+/// Assembles a window from parts that cover it.
 fn cut(parts: &[(usize, SourceWindow)], level: usize, window: Window) -> Result<SourceWindow> {
     let parts = parts
         .iter()
         .filter(|(of, _)| *of == level)
         .map(|(_, part)| part);
-    let lost = || Error::new(ErrorKind::InvalidInput, "a mask of which nothing was read");
+    let lost = || Error::new(ErrorKind::InvalidInput, "no part of the mask was read");
     let dtype = parts.clone().next().ok_or_else(lost)?.pixels.dtype();
     let shape = Pixels::check_size(dtype, 1, window.size())?;
     let pixels = with_type!(dtype, T => {
@@ -230,18 +230,18 @@ fn cut(parts: &[(usize, SourceWindow)], level: usize, window: Window) -> Result<
             let (Some(view), Some(both)) = (part.pixels.view::<T>(), shared(&part.window, &window)) else {
                 continue;
             };
-            let place = |of: &Window| {
+            let slice_of = |of: &Window| {
                 let (row, col) = ((both.row - of.row) as usize, (both.col - of.col) as usize);
                 s![.., row..row + both.height as usize, col..col + both.width as usize]
             };
-            whole.slice_mut(place(&window)).assign(&view.slice(place(&part.window)));
+            whole.slice_mut(slice_of(&window)).assign(&view.slice(slice_of(&part.window)));
         }
         T::wrap(whole)
     });
     Ok(SourceWindow { pixels, window })
 }
 
-/// Returns what two windows share.
+/// Returns the intersection of two windows.
 fn shared(a: &Window, b: &Window) -> Option<Window> {
     let (col, row) = (a.col.max(b.col), a.row.max(b.row));
     let end = |a: u32, a_length: u32, b: u32, b_length: u32| {

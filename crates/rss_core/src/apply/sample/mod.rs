@@ -1,15 +1,16 @@
-//! Many points and zones of many images: a table of values, or of statistics.
+//! Sampling many images at points and in zones: a table of values, or of zonal statistics.
 //!
-//! Nothing is resampled: a point gets the pixel of each file that holds it, a zone the pixels of each file that
-//! lie in it, at full resolution on the file's own grid. Of each file the tiles that hold a point or a part of a
-//! zone are read once, however many there are; files are read side by side within the session's budget of memory.
+//! Nothing is resampled: the value at a point is that of the pixel of each file that holds it, and the pixels of a
+//! zone are those of each file within it, at full resolution on the file's own grid. Each tile that holds a point or
+//! a part of a zone is read once, however many there are; files are read concurrently within the session's memory
+//! budget.
 //!
 //! ```
-//! # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, BandSource, date};
+//! # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
 //! use rss_core::{Crs, apply::sample::{Points, SampleOptions}};
 //! # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
 //! # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
-//! # let dea = BandSource::api(&bed.stac_url())?.like(&DEA);
+//! # let dea = Source::api(&bed.stac_url())?.like(&DEA);
 //! # let found = ImageQueryBuilder::new(dea, Collection::Sentinel2, Intersects::scene("56jns"))
 //! #     .session(session.clone())
 //! #     .canonical_bands(["red", "nir"])
@@ -23,7 +24,7 @@
 //! let first = table.rows().next().unwrap();
 //! assert_eq!((first.geometry.id.as_str(), first.band), ("0", "red"));
 //! assert!(first.get("value").is_some_and(|red| red < 1.0));
-//! assert!(report.missing inputs.is_empty());
+//! assert!(report.missing_inputs.is_empty());
 //! # Ok::<_, anyhow::Error>(())
 //! ```
 
@@ -63,7 +64,7 @@ use crate::{
     query::QueryResult,
 };
 
-/// What becomes of a point or zone that an image does not hold.
+/// What happens with a point or zone outside of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outside {
@@ -74,7 +75,7 @@ pub enum Outside {
     Empty,
 }
 
-/// How far the work is.
+/// The progress of sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SampleProgress {
@@ -86,23 +87,23 @@ pub struct SampleProgress {
 
 type Watch = Arc<dyn Fn(SampleProgress) + Send + Sync>;
 
-/// What of images is sampled, and how.
+/// Options of sampling.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct SampleOptions {
-    /// What samples become.
+    /// Whether samples are scaled to physical values.
     pub values: Values,
-    /// The classes of pixels that are left out: they have no value.
+    /// The classes of pixels that are masked: they have no value.
     pub mask: Option<MaskClasses>,
-    /// What is done to the mask, in pixels of each band's own grid.
+    /// The morphology applied to the mask, in pixels of each band's own grid.
     pub cleanup: Cleanup,
-    /// What becomes of items that are one scene.
+    /// How duplicates of one scene are handled.
     pub duplicates: Duplicates,
-    /// What becomes of geometries that an image does not hold.
+    /// What happens with geometries outside of an image.
     pub outside: Outside,
-    /// What happens where a file cannot be read.
+    /// What happens when a file cannot be read.
     pub on_failure: OnFailure,
-    /// What the product calls its bands; none is the built-in manifest that fits each item.
+    /// The names and scales of the product's bands; none is the built-in manifest that fits each item.
     pub manifest: Option<Manifest>,
     watch: Option<Watch>,
 }
@@ -121,19 +122,19 @@ impl fmt::Debug for SampleOptions {
 }
 
 impl SampleOptions {
-    /// Makes the usual options: raw samples, no mask, each scene once.
+    /// Returns the defaults: raw samples, no mask, no duplicates.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for physical values: reflectance from 0 to 1, kelvin.
+    /// Requests physical values: reflectance from 0 to 1, kelvin.
     #[must_use]
     pub fn reflectance(mut self) -> Self {
         self.values = Values::Physical;
         self
     }
 
-    /// Sets the classes of pixels that are left out, and what is done to the mask before.
+    /// Sets the classes of pixels that are masked, and the morphology applied to the mask before.
     #[must_use]
     pub fn with_mask(mut self, classes: MaskClasses, cleanup: Cleanup) -> Self {
         self.mask = Some(classes);
@@ -141,43 +142,43 @@ impl SampleOptions {
         self
     }
 
-    /// Sets what becomes of items that are one scene.
+    /// Sets how duplicates of one scene are handled.
     #[must_use]
     pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
         self.duplicates = duplicates;
         self
     }
 
-    /// Sets what becomes of geometries that an image does not hold.
+    /// Sets what happens with geometries outside of an image.
     #[must_use]
     pub fn with_outside(mut self, outside: Outside) -> Self {
         self.outside = outside;
         self
     }
 
-    /// Sets what happens where a file cannot be read: an error that names item and asset, or a missing input that the
-    /// report lists. A missing input has no rows; one of a mask's takes the rows of all bands of its item.
+    /// Sets what happens when a file cannot be read: an error that names item and asset, or a missing input that the
+    /// report lists. A missing band has no rows; with a missing mask no band of the item has rows.
     #[must_use]
     pub fn with_on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
         self
     }
 
-    /// Sets what the product calls its bands.
+    /// Sets the names and scales of the product's bands.
     #[must_use]
     pub fn with_manifest(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);
         self
     }
 
-    /// Sets who is told of each image that is done.
+    /// Sets a callback for each image that is done.
     #[must_use]
     pub fn with_progress(mut self, watch: impl Fn(SampleProgress) + Send + Sync + 'static) -> Self {
         self.watch = Some(Arc::new(watch));
         self
     }
 
-    /// Returns the options of a cube of single items that finds and reads the same files.
+    /// Returns the options of a cube with one time step per item, which selects the same items and files.
     fn of_cube(&self) -> ImageCubeOptions {
         let mut options = ImageCubeOptions::new()
             .with_grouping(Grouping::Item)
@@ -191,34 +192,33 @@ impl SampleOptions {
     }
 }
 
-/// How the work went.
+/// The report of sampling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SampleReport {
-    /// Items that were looked at.
+    /// Items that were sampled.
     pub images: usize,
     /// Files that are missing, in the order of items and bands.
     pub missing_inputs: Vec<MissingInput>,
-    /// Items that were left out because another stands for them, and why.
+    /// Items that were left out as duplicates of others, and why.
     pub left_out: Vec<String>,
-    /// The ids of geometries that no image holds.
+    /// The ids of geometries outside of all images.
     pub nowhere: Vec<String>,
 }
 
-/// Takes the value at each point of each band of each item: of the pixel that holds the point.
+/// Samples each band of each item at each point: the value of the pixel that holds the point.
 ///
-/// A pixel owns its edges towards row 0 and column 0. A row's only number is `value`, which is none where there is
-/// no data, or a mask leaves the pixel out. 64-bit integers above 2^53 are rounded. Of an asset with several bands
-/// it is the first.
+/// A pixel owns its edges towards row 0 and column 0. A row's only number is `value`, which is none for a nodata or
+/// masked pixel. 64-bit integers above 2^53 are rounded. Of an asset with several bands the first is read.
 ///
-/// Costs a header of each file, and the tiles that hold points, each once: those side by side in one request, as
+/// Costs a header of each file, and the tiles that hold points, each once: adjacent ones in one request, as
 /// far as [`fetch_bytes`](crate::SessionBuilder::fetch_bytes) allows. The table is held in memory. Dropping the
 /// future cancels the work.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if nothing was found, an item has no date, a mask
-/// class or a scale is not known, or an image does not fit the budget; what the files' stores answer, with item
+/// class or a scale is not known, or an image does not fit the budget; errors of the files' stores, with item
 /// and asset, if [`OnFailure::Fail`] is chosen.
 pub async fn points(
     found: &QueryResult,
@@ -231,21 +231,21 @@ pub async fn points(
     Ok(made(sampled, names, columns, options.outside))
 }
 
-/// Makes statistics of the pixels of each zone of each band of each item.
+/// Computes statistics of the pixels of each zone in each band of each item.
 ///
 /// A zone's pixels are those of [`Coverage`]; a zone without any on an image has no row there. A row has `pixels`
-/// (all of the zone that the image holds), `nodata` (those without data), `masked` (those of the others that the
-/// mask leaves out), then what is asked for, of what is left, then the bins of a histogram as `bin_LOW_HIGH`. Of no
-/// samples there is a count of 0 and no other number.
+/// (all of the zone within the image), `nodata` (those without data), `masked` (those of the others that are
+/// masked), then the requested statistics of the remaining pixels, then the bins of a histogram as `bin_LOW_HIGH`.
+/// Without samples the count is 0, and the other statistics are none.
 ///
-/// Costs and errors are those of [`points`]. Zones may be larger than memory: what is known of a zone's pixels is
-/// put together tile by tile. Medians and percentiles keep the samples: at most 65536 different ones of a zone and
-/// band where they have 16 bits or less, else all of them, at 64 bytes each.
+/// Costs and errors are those of [`points`]. Zones may be larger than memory: statistics are
+/// merged tile by tile. Medians and percentiles buffer the samples: at most 65536 distinct ones of a zone and
+/// band if they have 16 bits or less, else all of them, at 64 bytes each.
 ///
 /// # Errors
 ///
-/// As of [`points`]; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a part of a zone has no place on
-/// the map of an image that it may reach.
+/// As of [`points`]; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a part of a zone cannot be
+/// projected to the CRS of an image that it may overlap.
 pub async fn zones(
     found: &QueryResult,
     zones: Zones,

@@ -1,4 +1,4 @@
-//! Points whose values are wanted.
+//! Points to sample.
 
 use geojson::GeometryValue;
 
@@ -21,8 +21,8 @@ pub struct Points {
 }
 
 impl Points {
-    /// Makes points of places, x then y, in a CRS: longitude, then latitude in degrees. Their ids are their
-    /// numbers, counted from 0.
+    /// Creates points from coordinates, x then y, in a CRS: longitude, then latitude in degrees. Their ids are their
+    /// indices, from 0.
     ///
     /// ```
     /// use rss_core::{Crs, apply::sample::Points};
@@ -35,7 +35,7 @@ impl Points {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if there is no point, or one is not on the globe.
+    /// [`ErrorKind::InvalidInput`] if there is no point, or one has invalid coordinates.
     pub fn new(places: impl IntoIterator<Item = [f64; 2]>, crs: Crs) -> Result<Self> {
         let mut made = Self::none(crs);
         for (number, place) in places.into_iter().enumerate() {
@@ -52,8 +52,8 @@ impl Points {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if it is none, names a CRS that is no EPSG code, or a feature is something
-    /// else, is not on the globe, or has an id that another has.
+    /// [`ErrorKind::InvalidInput`] if the text is not GeoJSON, names a CRS without an EPSG code, or a feature has
+    /// another geometry, invalid coordinates, or the id of another feature.
     pub fn from_geojson(text: &str, options: &GeoJsonOptions) -> Result<Self> {
         let (read, crs) = features::read(text, options)?;
         let mut made = Self::none(crs);
@@ -98,7 +98,7 @@ impl Points {
         self.places.push(place);
     }
 
-    /// Returns what the points are called.
+    /// Returns the ids and names of the points.
     pub fn named(&self) -> &[Named] {
         &self.named
     }
@@ -108,16 +108,16 @@ impl Points {
         &self.crs
     }
 
-    /// Returns a box in degrees round all of them, a little larger: what to search in.
+    /// Returns the bounding box of all points in degrees, slightly enlarged, for a search.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees; [`ErrorKind::InvalidInput`]
-    /// if its map does not show a point.
+    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be transformed to degrees; [`ErrorKind::InvalidInput`]
+    /// if a point is outside of its domain.
     pub fn bbox(&self) -> Result<Bbox> {
         let bbox = degrees_round(&self.crs, self.places.iter().copied())?;
         bbox.ok_or_else(|| {
-            let message = format!("a point lies beyond what the map of {} shows", self.crs);
+            let message = format!("a point is outside of the domain of {}", self.crs);
             Error::new(ErrorKind::InvalidInput, message)
         })
     }
@@ -131,7 +131,7 @@ pub(super) struct Pixel {
 }
 
 impl Shapes for Points {
-    /// For each point its pixel, if it has one.
+    /// The pixel of each point, if the image has it.
     type Layout = Vec<Option<Pixel>>;
     type Part = Vec<(u32, f64)>;
     type Whole = Vec<(u32, f64)>;

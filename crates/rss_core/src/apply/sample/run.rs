@@ -1,4 +1,4 @@
-//! Sampling image by image: files are opened once, and of each the tiles that are needed are read once.
+//! Sampling image by image: each file is opened once, and each tile that is needed is read once.
 
 use std::{
     cmp::Reverse,
@@ -35,26 +35,26 @@ use crate::{
     session::Session,
 };
 
-/// Images under way at once, as far as the budget allows.
+/// Images that are sampled concurrently, as far as the budget allows.
 const IMAGES: usize = 64;
-/// Cells of one image under way at once.
+/// Cells of one image that are read concurrently.
 const CELLS: usize = 16;
-/// Grids whose layouts are kept: scenes of one place share them.
+/// The most layouts in the cache: scenes of one tile share a grid, so each layout serves many images.
 const LAYOUTS: usize = 16;
 
-/// What was taken of all images.
+/// The samples of all images.
 #[derive(Debug)]
 pub(super) struct Sampled {
     /// Item and time of each image, in order.
     pub(super) images: Vec<(String, DateTime<Utc>)>,
     pub(super) bands: Vec<ImageCubeBand>,
-    /// For each image and band, what was taken; none where it is missing.
+    /// The samples of each image and band; none for a missing input.
     pub(super) rows: Vec<Vec<Option<ShapeRows>>>,
     pub(super) missing_inputs: Vec<MissingInput>,
     pub(super) left_out: Vec<String>,
 }
 
-/// Takes shapes of all images that a search found.
+/// Samples all images of a search at the shapes.
 pub(super) async fn sample<S: Shapes>(
     found: &QueryResult,
     shapes: S,
@@ -89,7 +89,7 @@ pub(super) async fn sample<S: Shapes>(
     let taking = kept.into_iter().zip(&names).map(|(image, (item, _))| {
         let (run, done, images) = (&run, &done, all);
         async move {
-            // The image goes, with what its readers hold, when it is done.
+            // The image is moved in: its readers and their tile tables are freed when it is done.
             let taken = run.image(item, &image).await?;
             if let Some(watch) = &run.options.watch {
                 let images_done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -102,6 +102,7 @@ pub(super) async fn sample<S: Shapes>(
         }
     });
     let taking: Vec<_> = taking.collect();
+    // `buffered` keeps the order of the images, on which the order of rows and missing inputs depends.
     let taken: Vec<Taken> = stream::iter(taking).buffered(IMAGES).try_collect().await?;
     let mut rows = Vec::with_capacity(taken.len());
     for one in taken {
@@ -117,10 +118,10 @@ pub(super) async fn sample<S: Shapes>(
     })
 }
 
-/// What is known of the files of one grid.
+/// The layout of the shapes on one grid.
 type Laid<L> = Arc<(L, Vec<Cell>)>;
 
-/// A layout that is made once.
+/// A layout that is computed once.
 struct Known<L> {
     grid: GeoBox,
     tiles: Tiles,
@@ -134,9 +135,9 @@ struct Run<'a, S: Shapes> {
     layouts: Mutex<Vec<Known<S::Layout>>>,
 }
 
-/// What was taken of an image.
+/// The samples of an image.
 struct Taken {
-    /// For each band; none where it is missing.
+    /// By band; none for a missing input.
     rows: Vec<Option<ShapeRows>>,
     missing_inputs: Vec<MissingInput>,
 }
@@ -160,15 +161,15 @@ impl<L> OpenBand<'_, L> {
     }
 }
 
-/// A cell of a band that is to be read.
+/// A cell of a band to read.
 struct Step<'a, L> {
-    /// The number of the band.
+    /// The index of the band.
     band: usize,
     file: &'a OpenBand<'a, L>,
     veil: Option<&'a Arc<Veil>>,
-    /// True if another cell of the band could not be read: this one need not be.
+    /// True if another cell of the band could not be read: then the band is missing, and this cell is not read.
     failed: &'a AtomicBool,
-    /// The number of the cell.
+    /// The index of the cell.
     cell: usize,
 }
 
@@ -177,9 +178,7 @@ impl<S: Shapes> Run<'_, S> {
     fn missing_input(&self, source: &BandSource, err: &Error) -> Result<MissingInput> {
         match self.options.on_failure {
             OnFailure::Fail => Err(named(err, &source.item, &source.asset, None)),
-            OnFailure::Skip => {
-                Ok(MissingInput::new(&source.item, &source.asset, None, err))
-            }
+            OnFailure::Skip => Ok(MissingInput::new(&source.item, &source.asset, None, err)),
         }
     }
 
@@ -208,7 +207,7 @@ impl<S: Shapes> Run<'_, S> {
         }
         let masks = match self.masks(image, &files).await {
             Ok(masks) => masks,
-            // What they would hide is not known.
+            // Fail closed: without its masks, each pixel of the image might be cloud.
             Err((source, err)) => {
                 taken.missing_inputs.push(self.missing_input(source, &err)?);
                 return Ok(taken);
@@ -232,7 +231,7 @@ impl<S: Shapes> Run<'_, S> {
         Ok(taken)
     }
 
-    /// Opens a band, and finds what is needed of it.
+    /// Opens a band, and determines the cells that the shapes need.
     async fn open<'s>(&self, source: &'s BandSource) -> Result<OpenBand<'s, S::Layout>> {
         let reader = Arc::clone(source.reader(self.session).await?);
         let profile = reader.profile();
@@ -254,7 +253,7 @@ impl<S: Shapes> Run<'_, S> {
         })
     }
 
-    /// Returns where the shapes lie on a grid.
+    /// Returns the layout of the shapes on a grid, from the cache if possible.
     async fn layout(&self, grid: &GeoBox, tiles: Tiles) -> Result<Laid<S::Layout>> {
         let laid = {
             let mut known = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -284,7 +283,7 @@ impl<S: Shapes> Run<'_, S> {
         laid.get_or_try_init(make).await.map(Arc::clone)
     }
 
-    /// Opens the masks of an image, if there is something to mask.
+    /// Opens the masks of an image, if any of its bands has pixels to mask.
     async fn masks<'i>(
         &self,
         image: &'i ItemImage,
@@ -311,7 +310,7 @@ impl<S: Shapes> Run<'_, S> {
         plan.await.map(Some)
     }
 
-    /// Returns the bytes that an image takes, and how many cells of it may be under way at once.
+    /// Returns the bytes that an image takes, and how many of its cells may be read concurrently.
     fn bytes(
         &self,
         item: &str,
@@ -323,11 +322,11 @@ impl<S: Shapes> Run<'_, S> {
         let mut cells = Vec::new();
         for file in files.iter().flatten() {
             let layout = self.shapes.bytes(&file.laid.0, file.sample_bytes());
-            // One band after the other.
+            // Bands are read one after the other, so the largest counts.
             largest_layout = layout.max(largest_layout);
             let veil = masks.and_then(|masks| masks.on(&file.grid));
             cells.extend(file.cells().iter().map(|cell| {
-                // As they are stored, and as values.
+                // The stored samples and their values are in memory at the same time.
                 let each = file.sample_bytes() as u64 + size_of::<f64>() as u64;
                 pixels(&cell.window) * each
                     + cell.needed * self.shapes.bytes_per_pixel()
@@ -404,7 +403,7 @@ impl<S: Shapes> Run<'_, S> {
                 }
                 Ok(_) => {}
                 Err(err) => {
-                    // Once, however many cells there are.
+                    // One missing input for a band, however many cells fail.
                     if is_whole {
                         taken
                             .missing_inputs
@@ -426,7 +425,7 @@ impl<S: Shapes> Run<'_, S> {
         Ok(())
     }
 
-    /// Reads a cell, and takes what it gives.
+    /// Reads a cell, and samples the shapes in it.
     async fn cell(&self, step: &Step<'_, S::Layout>, parts: &Parts) -> Result<S::Part> {
         let lost = || Error::new(ErrorKind::InvalidInput, "no such cell");
         let (file, number) = (step.file, step.cell);
@@ -455,11 +454,11 @@ impl<S: Shapes> Run<'_, S> {
     }
 }
 
-/// Returns the values of the first band, NaN without data.
+/// Returns the values of the first band, with NaN as nodata.
 fn values(pixels: &Pixels, Meaning { scaling, nodata }: Meaning) -> Result<Array2<f64>> {
     let found = with_type!(pixels.dtype(), T => {
         let band = pixels.view::<T>().filter(|view| view.dim().0 > 0);
         band.map(|view| scaling.exact_values(view.index_axis_move(Axis(0), 0), nodata))
     });
-    found.ok_or_else(|| Error::new(ErrorKind::Corrupt, "a read without a band"))
+    found.ok_or_else(|| Error::new(ErrorKind::Corrupt, "the read returned no band"))
 }

@@ -1,4 +1,4 @@
-//! What points and zones have in common: both say what they need of an image, and take it cell by cell.
+//! The common interface of points and zones: both plan the pixels they need of an image, and consume it cell by cell.
 
 use ndarray::Array2;
 
@@ -8,43 +8,42 @@ use crate::{
     geo::{Crs, Window, WorldToPixel},
 };
 
-/// What is taken of images: values at points, or statistics of zones.
+/// Shapes to sample: points (values) or zones (statistics).
 pub(super) trait Shapes: Send + Sync + 'static {
-    /// Where the shapes lie on a grid.
+    /// The pixels of the shapes on a grid.
     type Layout: Send + Sync + 'static;
-    /// What one cell gives.
+    /// The result of one cell.
     type Part: Send + 'static;
-    /// What the cells so far give.
+    /// The merged results of the cells so far.
     type Whole: Default + Send + 'static;
 
     /// The CRS of the shapes.
     fn crs(&self) -> &Crs;
 
-    /// Finds what is needed of an image.
+    /// Computes the layout of the shapes on an image.
     ///
     /// # Errors
     ///
-    /// Naming a shape that has no place on the image's map.
+    /// An error that names a shape which cannot be projected to the CRS of the image.
     fn lay_out(
         &self,
         world_to_pixel: &WorldToPixel,
         tiles: Tiles,
     ) -> Result<(Self::Layout, Vec<Cell>)>;
 
-    /// Returns the bytes that a layout takes, with what is kept while one band is looked at: samples of so many
-    /// bytes.
+    /// Returns the bytes of a layout and of the results of one band, whose samples have so many bytes.
     fn bytes(&self, layout: &Self::Layout, sample_bytes: usize) -> u64;
 
-    /// Returns the bytes that a needed pixel takes while its cell is looked at.
+    /// Returns the bytes of a needed pixel while its cell is sampled.
     fn bytes_per_pixel(&self) -> u64;
 
-    /// Takes what a cell gives.
+    /// Samples a cell.
     fn take(&self, layout: &Self::Layout, cell: &Cell, samples: &Samples) -> Self::Part;
 
-    /// Adds what the next cell gives. Cells come in their order.
+    /// Merges the result of the next cell. Cells come in order, so that results do not depend on timing.
     fn add(&self, whole: &mut Self::Whole, part: Self::Part);
 
-    /// Returns what one band of one image gives.
+    /// Returns the rows of one band of one image.
     fn rows(&self, whole: Self::Whole) -> ShapeRows;
 }
 
@@ -52,14 +51,14 @@ pub(super) trait Shapes: Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct Samples {
     pub(super) window: Window,
-    /// (y, x); NaN where there is no data.
+    /// (y, x); NaN is nodata.
     pub(super) values: Array2<f64>,
-    /// (y, x); true where a mask leaves a pixel out.
+    /// (y, x); true for a masked pixel.
     pub(super) left_out: Option<Array2<bool>>,
 }
 
 impl Samples {
-    /// Returns the value of a pixel, and whether a mask leaves it out; none outside of the window.
+    /// Returns the value of a pixel, and whether it is masked; none outside of the window.
     pub(super) fn at(&self, col: u32, row: u32) -> Option<(f64, bool)> {
         let place = (
             row.checked_sub(self.window.row)? as usize,
@@ -71,11 +70,11 @@ impl Samples {
     }
 }
 
-/// What shapes give in one band of one image: a row for each shape that has pixels there.
+/// The results of one band of one image: a row for each shape that has pixels there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShapeRows {
     /// The shapes.
     pub(super) shapes: Vec<u32>,
-    /// The same number of numbers for each.
+    /// The numbers of all rows, the same count for each.
     pub(super) numbers: Vec<f64>,
 }

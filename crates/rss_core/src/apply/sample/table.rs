@@ -1,4 +1,4 @@
-//! The table that sampling makes: a row for each geometry, item and band.
+//! The result of sampling: a table with a row for each geometry, item and band.
 
 use std::{ops::Range, sync::Arc};
 
@@ -10,9 +10,9 @@ use super::{Outside, features::Named, shapes::ShapeRows};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Column {
-    /// What it is called, such as `value` or `p90`.
+    /// Its name, such as `value` or `p90`.
     pub name: String,
-    /// True if its numbers are counts: whole, not negative, and there.
+    /// True if its numbers are counts: non-negative integers, never none.
     pub is_count: bool,
 }
 
@@ -25,7 +25,7 @@ impl Column {
     }
 }
 
-/// ShapeRows by geometry, then time, then item, then band; geometries and bands as they were given.
+/// Rows sorted by geometry, then time, then item, then band; geometries and bands in the order given.
 #[derive(Clone, Debug)]
 pub struct Table {
     geometries: Arc<[Named]>,
@@ -33,7 +33,7 @@ pub struct Table {
     bands: Vec<String>,
     columns: Vec<Column>,
     keys: Vec<Key>,
-    /// Of each row as many as there are columns; NaN is none.
+    /// The numbers of all rows, as many for each as there are columns; NaN is none.
     numbers: Vec<f64>,
 }
 
@@ -44,19 +44,19 @@ struct Key {
     band: u32,
 }
 
-/// What a table is made of.
+/// The parts of a table.
 pub(super) struct Parts {
     pub(super) geometries: Arc<[Named]>,
     /// In order of time and item.
     pub(super) images: Vec<(String, DateTime<Utc>)>,
     pub(super) bands: Vec<String>,
-    /// Of each image, for each band; none where it could not be read.
+    /// By image and band; none if it could not be read.
     pub(super) rows: Vec<Vec<Option<ShapeRows>>>,
     pub(super) columns: Vec<Column>,
 }
 
 impl Table {
-    /// Puts rows in order; returns the ids of geometries, too, that have none.
+    /// Sorts the rows; also returns the ids of geometries without a row.
     pub(super) fn of(parts: Parts, outside: Outside) -> (Self, Vec<String>) {
         let width = parts.columns.len();
         let mut is_somewhere = vec![false; parts.geometries.len()];
@@ -76,7 +76,7 @@ impl Table {
                     }
                 }
                 if outside == Outside::Empty {
-                    // Shapes come in their order.
+                    // The rows of an image are sorted by shape.
                     let missing = (0..number(parts.geometries.len()))
                         .filter(|geometry| rows.shapes.binary_search(geometry).is_err());
                     order.extend(missing.map(|geometry| (key(geometry), None)));
@@ -122,7 +122,7 @@ impl Table {
         (table, nowhere)
     }
 
-    /// Returns how many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -142,13 +142,13 @@ impl Table {
         self.rows_in(0..self.len())
     }
 
-    /// Returns some of the rows, by their places.
-    pub(super) fn rows_in(&self, places: Range<usize>) -> impl Iterator<Item = SampleRow<'_>> {
-        places.filter_map(|place| self.row(place))
+    /// Returns some of the rows, by their indices.
+    pub(super) fn rows_in(&self, indices: Range<usize>) -> impl Iterator<Item = SampleRow<'_>> {
+        indices.filter_map(|index| self.row(index))
     }
 
-    fn row(&self, place: usize) -> Option<SampleRow<'_>> {
-        let key = self.keys.get(place)?;
+    fn row(&self, index: usize) -> Option<SampleRow<'_>> {
+        let key = self.keys.get(index)?;
         let (item, time) = self.images.get(key.image as usize)?;
         let width = self.columns.len();
         Some(SampleRow {
@@ -157,7 +157,7 @@ impl Table {
             time: *time,
             band: self.bands.get(key.band as usize)?,
             columns: &self.columns,
-            numbers: self.numbers.get(place * width..(place + 1) * width)?,
+            numbers: self.numbers.get(index * width..(index + 1) * width)?,
         })
     }
 
@@ -176,8 +176,8 @@ impl Table {
     }
 }
 
-fn number(place: usize) -> u32 {
-    u32::try_from(place).unwrap_or(u32::MAX)
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 /// One row.
@@ -190,18 +190,18 @@ pub struct SampleRow<'a> {
     pub item: &'a str,
     /// The item's time: `datetime`, else the start of its interval.
     pub time: DateTime<Utc>,
-    /// What the band is called at every provider, such as `red`; without a manifest the asset's key.
+    /// The canonical name of the band, such as `red`; without a manifest the asset's key.
     pub band: &'a str,
     columns: &'a [Column],
     numbers: &'a [f64],
 }
 
 impl<'a> SampleRow<'a> {
-    /// Returns the number of a column; none where there is none, and where there is no such column.
+    /// Returns the number of a column; none if the row has none, or the table has no such column.
     pub fn get(&self, column: &str) -> Option<f64> {
-        let place = self.columns.iter().position(|one| one.name == column)?;
+        let index = self.columns.iter().position(|one| one.name == column)?;
         self.numbers
-            .get(place)
+            .get(index)
             .copied()
             .filter(|number| !number.is_nan())
     }

@@ -1,4 +1,4 @@
-//! Statistics of the pixels of a zone, which are made in parts and put together.
+//! Zonal statistics, computed in parts that are merged.
 
 use std::{fmt, str::FromStr};
 
@@ -10,10 +10,10 @@ use crate::{
 /// The most bins of a histogram: each is a column.
 const MOST_BINS: usize = 1000;
 
-/// Which statistics of a zone are wanted, of its pixels that have data and are not masked.
+/// The statistics to compute of a zone's pixels that have data and are not masked.
 ///
 /// `mean`, `sum`, `std` (of the population: divided by the count), `min`, `max`, `count`, `median`, and
-/// percentiles such as `p90`, between two samples by their distance from it: the same as of the
+/// percentiles such as `p90`, with linear interpolation: the same as the
 /// [reducers](crate::apply::reduce::Reducer) of a cube, and numpy's. All are exact, in `f64`.
 ///
 /// ```
@@ -43,17 +43,17 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// Wants these.
+    /// Requests these statistics.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for `first` and `last`, which a zone has not, and for one that is named twice.
+    /// [`ErrorKind::InvalidInput`] for `first` and `last`, which need an order, and for one that is named twice.
     pub fn new(wanted: impl IntoIterator<Item = Reducer>) -> Result<Self> {
         let wanted: Vec<Reducer> = wanted.into_iter().collect();
-        for (place, one) in wanted.iter().enumerate() {
+        for (index, one) in wanted.iter().enumerate() {
             let why = match one {
                 Reducer::First | Reducer::Last => "is of dates, not of a zone",
-                _ if wanted.iter().take(place).any(|other| other == one) => "is named twice",
+                _ if wanted.iter().take(index).any(|other| other == one) => "is named twice",
                 _ => continue,
             };
             let message = format!("statistic `{one}` {why}");
@@ -65,12 +65,12 @@ impl Statistics {
         })
     }
 
-    /// Wants a histogram too: how many samples lie from each edge to before the next; the last bin holds its
-    /// upper edge. What lies outside is in no bin.
+    /// Requests a histogram as well. A bin holds its lower edge and not its upper one, except the last, which holds
+    /// both, as numpy's. Samples outside are in no bin.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if there are less than 2 or more than 1001 edges, or they do not grow.
+    /// [`ErrorKind::InvalidInput`] if there are less than 2 or more than 1001 edges, or they do not increase.
     pub fn with_histogram(mut self, edges: Vec<f64>) -> Result<Self> {
         let grows = edges.iter().zip(edges.iter().skip(1)).all(|(a, b)| a < b);
         let is_right = grows && edges.iter().all(|edge| edge.is_finite());
@@ -86,7 +86,7 @@ impl Statistics {
         Ok(self)
     }
 
-    /// Returns the names of the columns behind those that there always are, and whether they are counts.
+    /// Returns the names of the columns after those of every table, and whether they are counts.
     pub(super) fn columns(&self) -> Vec<(String, bool)> {
         let wanted = self.wanted.iter();
         let named = wanted.map(|one| (one.to_string(), *one == Reducer::Count));
@@ -96,7 +96,7 @@ impl Statistics {
             .collect()
     }
 
-    /// Returns true if all samples have to be kept.
+    /// Returns true if a statistic needs all samples in memory.
     pub(super) fn keeps_samples(&self) -> bool {
         let is_rank = |one: &Reducer| matches!(one, Reducer::Median | Reducer::Percentile(_));
         self.wanted.iter().any(is_rank)
@@ -106,7 +106,7 @@ impl Statistics {
         self.edges.len().saturating_sub(1)
     }
 
-    /// Returns the bytes of a tally, but for samples that are kept.
+    /// Returns the bytes of a tally, without its samples.
     pub(super) fn bytes(&self) -> u64 {
         (size_of::<Tally>() + self.bins() * size_of::<u64>()) as u64
     }
@@ -125,14 +125,14 @@ impl fmt::Display for Statistics {
 impl FromStr for Statistics {
     type Err = Error;
 
-    /// Parses names parted by commas, such as `count,mean,p90`.
+    /// Parses names separated by commas, such as `count,mean,p90`.
     fn from_str(text: &str) -> Result<Self> {
         let parsed = text.split(',').map(|name| name.trim().parse());
         Self::new(parsed.collect::<Result<Vec<Reducer>>>()?)
     }
 }
 
-/// What is known of some pixels of a zone.
+/// The statistics of some pixels of a zone.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     pixels: u64,
@@ -140,17 +140,17 @@ pub(super) struct Tally {
     masked: u64,
     count: u64,
     sum: f64,
-    /// The sum of the squares of what samples are off their mean.
+    /// The sum of the squared deviations from the mean.
     squares: f64,
     min: f64,
     max: f64,
     bins: Vec<u64>,
-    /// Samples and how often they come; none if they are not kept.
+    /// Samples and their frequencies; empty if no statistic needs them.
     kept: SampleCounts,
 }
 
 impl Tally {
-    /// Counts pixels: values, NaN without data, and whether a mask leaves them out.
+    /// Computes the statistics of pixels: values, with NaN as nodata, and whether they are masked.
     #[expect(clippy::cast_precision_loss, reason = "pixels of one zone")]
     pub(super) fn of(statistics: &Statistics, pixels: impl Iterator<Item = (f64, bool)>) -> Self {
         let mut tally = Self {
@@ -199,7 +199,7 @@ impl Tally {
         tally
     }
 
-    /// Adds what is known of other pixels. The result depends on the order of parts in its last digits.
+    /// Merges the statistics of other pixels. The last digits of the result depend on the order of merging.
     #[expect(clippy::cast_precision_loss, reason = "pixels of one zone")]
     pub(super) fn add(&mut self, other: Self) {
         self.pixels += other.pixels;
@@ -226,7 +226,7 @@ impl Tally {
         self.kept.add(other.kept);
     }
 
-    /// Returns the numbers of a row: pixels, nodata, masked, then what is wanted, then bins. NaN is none.
+    /// Returns the numbers of a row: pixels, nodata, masked, then the statistics, then the bins. NaN is none.
     #[expect(clippy::cast_precision_loss, reason = "pixels of one zone")]
     pub(super) fn numbers(self, statistics: &Statistics, numbers: &mut Vec<f64>) {
         let count = self.count as f64;
@@ -239,8 +239,8 @@ impl Tally {
                 Some(*all)
             })
             .collect();
-        let at = |place: usize| {
-            let run = ends.partition_point(|&end| end <= place as u64);
+        let at = |index: usize| {
+            let run = ends.partition_point(|&end| end <= index as u64);
             kept.get(run).map_or(f64::NAN, |(value, _)| *value)
         };
         let known = |number: f64| match self.count {
@@ -263,8 +263,8 @@ impl Tally {
     }
 }
 
-/// Different samples and how often they come, in sorted lists, each more than twice as long as the next: putting
-/// many parts together takes the time of one sort.
+/// Distinct samples and their frequencies, in sorted lists, each more than twice as long as the next: merging
+/// many parts then takes no longer than one sort.
 #[derive(Clone, Debug, Default)]
 struct SampleCounts(Vec<Vec<(f64, u64)>>);
 
@@ -299,7 +299,7 @@ impl SampleCounts {
     }
 }
 
-/// Merges two sorted lists of samples and how often they come.
+/// Merges two sorted lists of samples and frequencies.
 fn merged(a: Vec<(f64, u64)>, b: Vec<(f64, u64)>) -> Vec<(f64, u64)> {
     if a.is_empty() {
         return b;
@@ -405,7 +405,7 @@ mod tests {
     }
 
     proptest! {
-        /// Parts in any number make the statistics of all, and those of a stack of dates.
+        /// Any number of parts merge to the statistics of all pixels, which are those of a stack of time steps.
         #[test]
         fn parts_make_the_whole(
             samples in prop::collection::vec(-50_i16..50, 1..200),

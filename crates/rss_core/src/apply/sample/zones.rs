@@ -1,4 +1,4 @@
-//! Polygons whose pixels are counted.
+//! Polygons (zones) of zonal statistics.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -20,7 +20,7 @@ use crate::{
     geo::{Bbox, Crs, WorldToPixel, antimeridian, degrees_round, is_degrees},
 };
 
-/// ShapeRows of pixels that are read at once at least.
+/// The fewest rows of pixels of a read: strips of one row would cost a read each.
 const LEAST_ROWS: u32 = 64;
 
 /// Polygons, in the order of their rows.
@@ -34,7 +34,7 @@ pub struct Zones {
 
 impl Zones {
     /// Reads the Polygons and MultiPolygons of a GeoJSON FeatureCollection, Feature or geometry. Their sides are
-    /// straight in their own coordinates; in degrees a side of 180 or more crosses the antimeridian.
+    /// straight in their own CRS; in degrees a side of 180 degrees or more crosses the antimeridian.
     ///
     /// ```
     /// use rss_core::apply::sample::{GeoJsonOptions, Zones};
@@ -49,8 +49,8 @@ impl Zones {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if it is none, names a CRS that is no EPSG code, or a feature is something
-    /// else, has a ring of less than three points, is not on the globe, or has an id that another has.
+    /// [`ErrorKind::InvalidInput`] if the text is not GeoJSON, names a CRS without an EPSG code, or a feature has
+    /// another geometry, a ring of less than three points, invalid coordinates, or the id of another feature.
     pub fn from_geojson(text: &str, options: &GeoJsonOptions) -> Result<Self> {
         let (read, crs) = features::read(text, options)?;
         let (mut all, mut polygons) = (Vec::new(), Vec::new());
@@ -98,7 +98,7 @@ impl Zones {
         self
     }
 
-    /// Returns what the zones are called.
+    /// Returns the ids and names of the zones.
     pub fn named(&self) -> &[Named] {
         &self.named
     }
@@ -108,23 +108,23 @@ impl Zones {
         &self.crs
     }
 
-    /// Returns a box in degrees round all of them, a little larger: what to search in.
+    /// Returns the bounding box of all zones in degrees, slightly enlarged, for a search.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be turned into degrees; [`ErrorKind::InvalidInput`]
-    /// if its map does not show a corner of a zone.
+    /// [`ErrorKind::Unsupported`] naming a CRS that cannot be transformed to degrees; [`ErrorKind::InvalidInput`]
+    /// if a corner of a zone is outside of its domain.
     pub fn bbox(&self) -> Result<Bbox> {
         let corners = self.polygons.iter().flat_map(MultiPolygon::coords_iter);
         let bbox = degrees_round(&self.crs, corners.map(|point| [point.x, point.y]))?;
         bbox.ok_or_else(|| {
-            let message = format!("a zone reaches beyond what the map of {} shows", self.crs);
+            let message = format!("a zone extends beyond the domain of {}", self.crs);
             Error::new(ErrorKind::InvalidInput, message)
         })
     }
 }
 
-/// Zones, and what is wanted of them.
+/// Zones, and the statistics to compute.
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) zones: Zones,
@@ -132,7 +132,7 @@ pub(super) struct Counted {
 }
 
 impl Shapes for Counted {
-    /// For each zone its pixels, if it has some.
+    /// The pixels of each zone, if it has any.
     type Layout = Vec<Option<Cover>>;
     type Part = Vec<(u32, Tally)>;
     type Whole = BTreeMap<u32, Tally>;
@@ -150,15 +150,15 @@ impl Shapes for Counted {
         let mut layout = Vec::with_capacity(self.zones.polygons.len());
         let zones = self.zones.named.iter().zip(&self.zones.polygons);
         for ((named, polygons), number) in zones.zip(0_u32..) {
-            let mut placed = Vec::new();
+            let mut projected = Vec::new();
             for polygon in polygons {
                 let found = world_to_pixel.polygons(polygon).map_err(|err| {
                     let id = named.id.escape_debug();
                     Error::new(err.kind(), format!("zone {id}: {}", err.message()))
                 })?;
-                placed.extend(found);
+                projected.extend(found);
             }
-            let cover = Cover::of(&placed, tiles.size, self.zones.coverage);
+            let cover = Cover::of(&projected, tiles.size, self.zones.coverage);
             if let Some(cover) = &cover {
                 for (row, spans) in cover.rows() {
                     for span in spans {
@@ -172,14 +172,14 @@ impl Shapes for Counted {
     }
 
     fn bytes(&self, layout: &Self::Layout, sample_bytes: usize) -> u64 {
-        // More samples than there are different ones are not kept.
+        // Equal samples are stored once, so their number is bounded by the values of the dtype.
         let different = match sample_bytes {
             1 => 1 << 8,
             2 => 1 << 16,
             _ => u64::MAX,
         };
         let kept = |cover: &Cover| match self.statistics.keeps_samples() {
-            // In lists that are merged.
+            // While lists are merged, the old and the new ones exist.
             true => 4 * cover.pixels().min(different) * size_of::<(f64, u64)>() as u64,
             false => 0,
         };
@@ -190,7 +190,7 @@ impl Shapes for Counted {
 
     fn bytes_per_pixel(&self) -> u64 {
         match self.statistics.keeps_samples() {
-            // The sample itself, and as one of those kept, in a list that grows.
+            // The sample itself, and its copy in a list that grows.
             true => 8 + 2 * size_of::<(f64, u64)>() as u64,
             false => 8,
         }
@@ -216,10 +216,10 @@ impl Shapes for Counted {
     fn add(&self, whole: &mut Self::Whole, part: Self::Part) {
         for (number, tally) in part {
             match whole.entry(number) {
-                Entry::Vacant(place) => {
-                    place.insert(tally);
+                Entry::Vacant(entry) => {
+                    entry.insert(tally);
                 }
-                Entry::Occupied(mut place) => place.get_mut().add(tally),
+                Entry::Occupied(mut entry) => entry.get_mut().add(tally),
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Items in groups of time, in order, each scene once.
+//! Grouping items into time steps, without duplicates of a scene.
 //!
-//! A catalogue lists what was made, not what was seen: one pass of a satellite over one tile may be there as
-//! near real time and as final, in two versions, by two processing baselines. [`group`] keeps the best of each
-//! and says what it left out and why, then puts what is left into groups by date.
+//! A catalogue lists products, not acquisitions: one pass of a satellite over one tile may be listed as
+//! near real time and as final, in two versions, with two processing baselines. [`group`] selects the best of each,
+//! reports the others with the reason, and groups the selected items by date.
 
 mod scene;
 mod solar;
@@ -19,7 +19,7 @@ use crate::{
     stac as facts,
 };
 
-/// What becomes one date.
+/// Which items form one time step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Grouping {
@@ -27,13 +27,13 @@ pub enum Grouping {
     Item,
     /// The items of one day of UTC, such as `2021-01-03`.
     Day,
-    /// The items of one day as the sun tells it at the middle of each one's footprint, such as `2021-01-03`:
-    /// what one satellite sees of a place by daylight stays together, wherever midnight of UTC falls.
+    /// The items of one day by mean solar time at the centre of each footprint, such as `2021-01-03`:
+    /// daylight acquisitions of one pass stay together, even if midnight UTC falls between them.
     #[default]
     SolarDay,
     /// The items of one month of UTC, such as `2021-01`.
     Month,
-    /// All items, as one; the label is `all`.
+    /// All items; the label is `all`.
     All,
     /// The items of three months of UTC: from March, June, September and December. The label is the first
     /// month: January 2021 is in `2020-12`.
@@ -41,7 +41,7 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// Every one of them.
+    /// All groupings.
     pub const ALL: [Self; 6] = [
         Self::Item,
         Self::Day,
@@ -63,8 +63,8 @@ impl Grouping {
         }
     }
 
-    /// Returns the first day of the group that an image of a time is in; none for [`Grouping::Item`]. Its
-    /// longitude in degrees is asked for where the sun decides.
+    /// Returns the first day of the group of an image with this time; none for [`Grouping::Item`]. `longitude`, in
+    /// degrees, is called only for solar days.
     pub(crate) fn day(
         self,
         time: DateTime<Utc>,
@@ -113,41 +113,41 @@ impl FromStr for Grouping {
     }
 }
 
-/// In which order the items of a group come: of two that cover a pixel, the first shows.
+/// The order of the items in a group: of two valid pixels the first item's wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MosaicOrder {
     /// By time, then by id.
     #[default]
     Time,
-    /// By cloud cover, the least first and those that state none last; then by time and id.
+    /// By cloud cover, ascending, items that state none last; then by time and id.
     LeastCloud,
 }
 
 #[doc(hidden)]
-#[deprecated(since = "0.2.0", note = "renamed to `MosaicOrder`")]
+#[deprecated(since = "0.1.0", note = "renamed to `MosaicOrder`")]
 pub type Order = MosaicOrder;
 
-/// What becomes of items that are one scene.
+/// How duplicates of one scene are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Duplicates {
-    /// The best stays; [`group`] says which that is.
+    /// Only the best is used; see [`group`] for the ranking.
     #[default]
     LeaveOut,
-    /// All stay.
+    /// All are used.
     Keep,
 }
 
-/// How items are grouped.
+/// Options of [`group`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupOptions {
-    /// What becomes one date.
+    /// Which items form one time step.
     pub by: Grouping,
     /// The order within a group.
     pub order: MosaicOrder,
-    /// What becomes of items that are one scene.
+    /// How duplicates of one scene are handled.
     pub duplicates: Duplicates,
     /// The property that states cloud cover; a manifest names the product's.
     pub cloud_cover: String,
@@ -165,12 +165,12 @@ impl Default for GroupOptions {
 }
 
 impl GroupOptions {
-    /// Makes the usual options: solar days, by time, each scene once.
+    /// Returns the defaults: solar days, by time, no duplicates.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what becomes one date.
+    /// Sets which items form one time step.
     #[must_use]
     pub fn with_grouping(mut self, by: Grouping) -> Self {
         self.by = by;
@@ -184,7 +184,7 @@ impl GroupOptions {
         self
     }
 
-    /// Sets what becomes of items that are one scene.
+    /// Sets how duplicates of one scene are handled.
     #[must_use]
     pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
         self.duplicates = duplicates;
@@ -199,56 +199,55 @@ impl GroupOptions {
     }
 }
 
-/// Items of one date.
+/// The items of one time step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Group {
-    /// What the date is called.
+    /// The label of the time step.
     pub label: String,
     /// The time of the earliest item.
     pub time: DateTime<Utc>,
-    /// The items, by their places in the list that was grouped, in the order asked for. Never empty.
+    /// The items, by their indices in the input, in the requested order. Never empty.
     pub members: Vec<usize>,
 }
 
-/// An item that is not in any group.
+/// A duplicate that is in no group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Its place in the list that was grouped.
+    /// Its index in the input.
     pub item: usize,
-    /// The place of the item that stands for it.
+    /// The index of the item that is used instead.
     pub kept: usize,
-    /// Why, in a short sentence for reports.
+    /// The reason, a short sentence for reports.
     pub reason: String,
 }
 
-/// Groups in order of time, and what is in none of them.
+/// Groups in order of time, and the items that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grouped {
     /// The groups.
     pub groups: Vec<Group>,
-    /// The items that were left out, in the order of the list.
+    /// The items that were left out, in the order of the input.
     pub left_out: Vec<LeftOut>,
 }
 
-/// The time, id and place of an item that is a group of its own.
+/// The time, id and index of an item that is a group of its own.
 type Own<'a> = (DateTime<Utc>, &'a str, usize);
 
-/// Puts items into groups of time.
+/// Groups items into time steps.
 ///
-/// Two items are one scene where collection, platform and tile are the same, their times are within ten
+/// Two items are duplicates of one scene if collection, platform and tile are the same, their times are within ten
 /// minutes, and the better one's bbox covers nine tenths of the other's: halves of a tile from two datastrips
-/// both stay. The better one is, by the first of these that tells them apart: maturity (final, interim, near
-/// real time, as `dea:dataset_maturity` says; Landsat's category `RT` is near real time), the greater
-/// `odc:dataset_version`, the newer processing baseline, the greater `s2:sequence`, the later of `created`,
-/// `updated` and their like, the greater id. A property that is missing or odd counts as the least.
+/// are both used. The better one is decided by the first of these that differs: maturity (final, interim, near
+/// real time, by `dea:dataset_maturity`; Landsat's category `RT` is near real time), the greater
+/// `odc:dataset_version`, the newer processing baseline, the greater `s2:sequence`, the latest of `created`,
+/// `updated` and similar properties, the greater id. A missing or invalid property ranks lowest.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] naming an item without a date, or one without a place where the solar day is
-/// asked for.
+/// [`ErrorKind::InvalidInput`] naming an item without a date, or, for solar days, one without bbox and geometry.
 pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
     let mut times = Vec::with_capacity(items.len());
     for item in items {
@@ -261,32 +260,33 @@ pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
         Duplicates::LeaveOut => scene::duplicates(items, &times),
         Duplicates::Keep => Vec::new(),
     };
-    let mut stays = vec![true; items.len()];
+    let mut is_used = vec![true; items.len()];
     for one in &left_out {
-        stays[one.item] = false;
+        is_used[one.item] = false;
     }
     let mut groups: BTreeMap<(Option<NaiveDate>, Option<Own<'_>>), Group> = BTreeMap::new();
-    for (place, (item, &time)) in items.iter().zip(&times).enumerate() {
-        if !stays[place] {
+    for (index, (item, &time)) in items.iter().zip(&times).enumerate() {
+        if !is_used[index] {
             continue;
         }
         let day = options.by.day(time, || {
             facts::longitude(item).ok_or_else(|| {
                 let message = format!(
-                    "item {} has neither bbox nor geometry, which tell its solar day; group by day instead",
+                    "item {} has neither bbox nor geometry for its solar day; group by day instead",
                     item.id
                 );
                 Error::new(ErrorKind::InvalidInput, message)
             })
         })?;
-        let own = day.is_none().then_some((time, item.id.as_str(), place));
+        // The index tells apart items of the same time and id, in two collections.
+        let own = day.is_none().then_some((time, item.id.as_str(), index));
         let group = groups.entry((day, own)).or_insert_with(|| Group {
             label: day.map_or_else(|| item.id.clone(), |day| options.by.label(day)),
             time,
             members: Vec::new(),
         });
         group.time = group.time.min(time);
-        group.members.push(place);
+        group.members.push(index);
     }
     let mut groups: Vec<Group> = groups.into_values().collect();
     for group in &mut groups {
@@ -295,9 +295,9 @@ pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
             match options.order {
                 MosaicOrder::Time => by_time,
                 MosaicOrder::LeastCloud => {
-                    let cover = |place: usize| {
-                        let said = facts::cloud_cover(&items[place], &options.cloud_cover);
-                        said.unwrap_or(f64::INFINITY)
+                    let cover = |index: usize| {
+                        let stated = facts::cloud_cover(&items[index], &options.cloud_cover);
+                        stated.unwrap_or(f64::INFINITY)
                     };
                     cover(a).total_cmp(&cover(b)).then(by_time)
                 }
@@ -432,14 +432,14 @@ mod tests {
             item("a", "2021-01-03T00:00:00Z", with(kept)),
             item("b", "2021-01-03T00:00:09Z", with(other)),
         ];
-        for (items, place) in [
+        for (items, index) in [
             ([items[0].clone(), items[1].clone()], 1),
             ([items[1].clone(), items[0].clone()], 0),
         ] {
             let grouped = group(&items, &GroupOptions::new()).unwrap();
             assert_eq!(grouped.left_out.len(), 1, "{grouped:?}");
-            assert_eq!(grouped.left_out[0].item, place, "{grouped:?}");
-            assert_eq!(grouped.groups[0].members, [1 - place]);
+            assert_eq!(grouped.left_out[0].item, index, "{grouped:?}");
+            assert_eq!(grouped.groups[0].members, [1 - index]);
         }
         let grouped = group(&items, &GroupOptions::new()).unwrap();
         grouped.left_out[0].reason.clone()
@@ -513,7 +513,7 @@ mod tests {
     fn what_only_looks_alike_stays() {
         let grid = json!({"grid:code": "MGRS-01XEJ", "platform": "sentinel-2a"});
         let first = item("a", "2021-01-03T00:00:00Z", grid.clone());
-        // The next orbit, which sees a tile near the pole again.
+        // The next orbit, which covers a tile near the pole again.
         let orbit = item("b", "2021-01-03T01:40:00Z", grid.clone());
         let other = json!({"grid:code": "MGRS-01XEJ", "platform": "sentinel-2b"});
         let other = item("c", "2021-01-03T00:00:00Z", other);
@@ -544,7 +544,7 @@ mod tests {
         let err = group(&[nowhere.clone()], &GroupOptions::new()).unwrap_err();
         assert_eq!(
             err.message(),
-            "item a has neither bbox nor geometry, which tell its solar day; group by day instead"
+            "item a has neither bbox nor geometry for its solar day; group by day instead"
         );
         nowhere.properties.datetime = None;
         let days = GroupOptions::new().with_grouping(Grouping::Day);
@@ -573,10 +573,10 @@ mod tests {
             }).collect();
             let grouped = group(&items, &GroupOptions::new().with_grouping(by)).unwrap();
             let members = grouped.groups.iter().flat_map(|group| group.members.iter().copied());
-            let mut places: Vec<usize> =
+            let mut indices: Vec<usize> =
                 members.chain(grouped.left_out.iter().map(|one| one.item)).collect();
-            places.sort_unstable();
-            prop_assert_eq!(places, (0..items.len()).collect::<Vec<_>>());
+            indices.sort_unstable();
+            prop_assert_eq!(indices, (0..items.len()).collect::<Vec<_>>());
             let times: Vec<_> = grouped.groups.iter().map(|group| group.time).collect();
             prop_assert!(times.is_sorted());
             for one in &grouped.left_out {

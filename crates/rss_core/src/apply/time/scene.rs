@@ -1,4 +1,4 @@
-//! Which items are one scene, and which of them is the best.
+//! Finding duplicates of one scene, and ranking them.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -8,45 +8,49 @@ use stac::Item;
 use super::LeftOut;
 use crate::stac as facts;
 
-/// Longer than a tile takes, shorter than an orbit.
+/// The longest time between duplicates: longer than the acquisition of a tile, shorter than an orbit (about 100
+/// minutes), since near the poles successive orbits cover the same tile.
 const ONE_PASS: TimeDelta = TimeDelta::minutes(10);
 
-/// How much of a footprint another covers to stand for it.
+/// The share of a footprint that the better item must cover. Two processings differ a little at the edges; halves of
+/// a tile overlap far less.
 const COVERED: f64 = 0.9;
 
-/// Finds items that another one stands for.
+/// Returns the items that are duplicates of a better one.
 pub(super) fn duplicates(items: &[Item], times: &[DateTime<Utc>]) -> Vec<LeftOut> {
     let mut scenes: BTreeMap<[String; 3], Vec<usize>> = BTreeMap::new();
-    for (place, item) in items.iter().enumerate() {
+    for (index, item) in items.iter().enumerate() {
         if let Some(tile) = tile(item) {
             let platform = facts::text(item, "platform").unwrap_or_default();
             let collection = facts::collection(item).unwrap_or_default();
             let scene = [collection, platform.to_lowercase(), tile];
-            scenes.entry(scene).or_default().push(place);
+            scenes.entry(scene).or_default().push(index);
         }
     }
     let mut left_out = Vec::new();
-    for mut places in scenes.into_values() {
-        places.sort_by_key(|&place| times[place]);
+    for mut indices in scenes.into_values() {
+        indices.sort_by_key(|&index| times[index]);
         let one_pass = |first: &usize, next: &usize| times[*next] - times[*first] <= ONE_PASS;
-        for pass in places.chunk_by(one_pass) {
+        // A chunk may span more than ten minutes, link by link: the pairs are compared again below.
+        for pass in indices.chunk_by(one_pass) {
             if pass.len() < 2 {
                 continue;
             }
             let mut ranked: Vec<(Rank, usize)> = pass
                 .iter()
-                .map(|&place| (Rank::of(&items[place]), place))
+                .map(|&index| (Rank::of(&items[index]), index))
                 .collect();
             ranked.sort_by(|a, b| b.cmp(a));
-            let mut kept: Vec<(&Rank, usize)> = Vec::new();
-            for (rank, place) in &ranked {
-                let better = kept.iter().find(|(_, better)| {
-                    let apart = (times[*better] - times[*place]).abs();
-                    apart <= ONE_PASS && covers(&items[*better], &items[*place])
+            // Best first: an item is left out only in favour of one that is used itself.
+            let mut used: Vec<(&Rank, usize)> = Vec::new();
+            for (rank, index) in &ranked {
+                let better = used.iter().find(|(_, better)| {
+                    let apart = (times[*better] - times[*index]).abs();
+                    apart <= ONE_PASS && covers(&items[*better], &items[*index])
                 });
                 match better {
                     Some((better_rank, better)) => left_out.push(LeftOut {
-                        item: *place,
+                        item: *index,
                         kept: *better,
                         reason: format!(
                             "the same scene as {}: {}",
@@ -54,7 +58,7 @@ pub(super) fn duplicates(items: &[Item], times: &[DateTime<Utc>]) -> Vec<LeftOut
                             better_rank.above(rank)
                         ),
                     }),
-                    None => kept.push((rank, *place)),
+                    None => used.push((rank, *index)),
                 }
             }
         }
@@ -94,13 +98,14 @@ fn tile(item: &Item) -> Option<String> {
     })
 }
 
-/// Returns true if the footprint of `better` covers that of `other`; what states no footprint is covered.
+/// Returns true if the bbox of `better` covers that of `other`, or one of them has no bbox.
 fn covers(better: &Item, other: &Item) -> bool {
     let (Some(better), Some(other)) = (&better.bbox, &other.bbox) else {
         return true;
     };
     let sides = |bbox: &stac::Bbox| {
         let (west, east) = (bbox.xmin(), bbox.xmax());
+        // Across the antimeridian: unwrapped, so that east is greater than west.
         let east = if east < west { east + 360.0 } else { east };
         [west, bbox.ymin(), east, bbox.ymax()]
     };
@@ -117,7 +122,7 @@ fn covers(better: &Item, other: &Item) -> bool {
     touch && area(both) >= COVERED * area(b)
 }
 
-/// How good an item is among those of its scene: the fields in the order in which they decide.
+/// The rank of an item among duplicates. The derived order compares the fields from first to last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     maturity: Maturity,
@@ -168,18 +173,18 @@ impl Rank {
         }
     }
 
-    /// Says what puts this one above another.
+    /// Returns the first property in which this item ranks above another, for the report.
     fn above(&self, other: &Self) -> String {
-        let said = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+        let shown = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
         let dotted = |version: &[u64]| {
             let parts: Vec<String> = version.iter().map(u64::to_string).collect();
-            said((!parts.is_empty()).then(|| parts.join(".")))
+            shown((!parts.is_empty()).then(|| parts.join(".")))
         };
-        let number = |number: Option<u64>| said(number.map(|number| number.to_string()));
+        let number = |number: Option<u64>| shown(number.map(|number| number.to_string()));
         let baseline = |hundredths: Option<u64>| {
-            said(hundredths.map(|n| format!("{:02}.{:02}", n / 100, n % 100)))
+            shown(hundredths.map(|n| format!("{:02}.{:02}", n / 100, n % 100)))
         };
-        let time = |time: Option<DateTime<Utc>>| said(time.map(|time| time.to_rfc3339()));
+        let time = |time: Option<DateTime<Utc>>| shown(time.map(|time| time.to_rfc3339()));
         let pair =
             |what: &str, ours: String, theirs: String| format!("{what} {ours} before {theirs}");
         if self.maturity != other.maturity {
@@ -209,7 +214,8 @@ impl Rank {
     }
 }
 
-/// Returns the numbers of a version such as `3.2.1`, up to a part that starts with none.
+/// Returns the numbers of a version such as `3.2.1`, up to a part without leading digits. Compared as numbers, 3.10 is
+/// newer than 3.2.
 fn numbers(version: &str) -> Vec<u64> {
     let digits = |part: &str| {
         let end = part
@@ -220,11 +226,11 @@ fn numbers(version: &str) -> Vec<u64> {
     version.trim().split('.').map_while(digits).collect()
 }
 
-/// Rounds a number; what is negative becomes 0.
+/// Rounds a number; negative ones become 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "what does not fit becomes the end of the range"
+    reason = "the cast saturates"
 )]
 fn whole(number: f64) -> u64 {
     number.round() as u64

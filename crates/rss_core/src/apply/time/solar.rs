@@ -1,10 +1,9 @@
-//! The day at a place, as the sun tells it.
+//! The solar day at a longitude.
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 
-/// Returns the day at a longitude in degrees by mean solar time: noon is when the sun stands highest, four
-/// minutes later for each degree west. Images that one satellite takes of a place by daylight in one pass
-/// have one solar day, though their UTC days may be two.
+/// Returns the day at a longitude in degrees by mean solar time, which is four minutes (240 s) ahead of UTC for each
+/// degree east. Daylight images of one pass have the same solar day, even if their UTC days differ.
 pub(super) fn solar_day(time: DateTime<Utc>, longitude: f64) -> NaiveDate {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,8 +1,8 @@
 //! Blosc frames, as [c-blosc 1.x](https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst)
 //! writes and reads them.
 //!
-//! A frame is a header of 16 bytes, the offsets of its blocks, and the blocks: each shuffled by itself
-//! and compressed by itself, whole or split into one stream for each byte of a sample. A block can be
+//! A frame is a header of 16 bytes, the offsets of its blocks, and the blocks: each is shuffled and compressed
+//! independently, as one stream or split into one stream for each byte of a sample. A block can be
 //! decoded without the others, so a part of a chunk costs a part of its decoding.
 
 use std::ops::Range;
@@ -15,11 +15,12 @@ use super::{
 use crate::error::{Error, ErrorKind, Result};
 
 const HEADER: usize = 16;
-/// Bytes of a block. Small blocks can be skipped when a part of a chunk is read; large ones compress better
-/// what repeats from far.
+/// Bytes of a block. Small blocks can be skipped when a part of a chunk is read; large ones compress repetitions
+/// over a longer distance.
 pub(super) const SMALL_BLOCK: usize = 64 << 10;
 pub(super) const LARGE_BLOCK: usize = 256 << 10;
-/// As c-blosc: more streams than this are not split, nor are streams shorter than `MIN_STREAM`.
+/// The limits of c-blosc: a block is split only into at most `MAX_STREAMS` streams of at least `MIN_STREAM` bytes. The
+/// frame does not state the number of streams, so a reader must apply the same rule as the writer.
 const MAX_STREAMS: usize = 16;
 const MIN_STREAM: usize = 128;
 
@@ -36,7 +37,7 @@ impl Cname {
             2 => Ok(Self::Snappy),
             3 => Ok(Self::Zlib),
             4 => Ok(Self::Zstd),
-            other => Err(corrupt(format!("Blosc format {other} is not known"))),
+            other => Err(corrupt(format!("unknown Blosc compressor format {other}"))),
         }
     }
 }
@@ -65,7 +66,7 @@ impl<'a> Frame<'a> {
     fn parse(bytes: &'a [u8]) -> Result<Self> {
         let short = || {
             corrupt(format!(
-                "a Blosc frame of {} bytes is cut short",
+                "a Blosc frame of {} bytes is truncated",
                 bytes.len()
             ))
         };
@@ -82,7 +83,7 @@ impl<'a> Frame<'a> {
         }
         if compressed != bytes.len() {
             return Err(corrupt(format!(
-                "a Blosc frame of {} bytes says that it has {compressed}",
+                "a Blosc frame of {} bytes states a length of {compressed}",
                 bytes.len()
             )));
         }
@@ -102,8 +103,8 @@ pub(super) fn decoded_length(bytes: &[u8]) -> Result<usize> {
     Ok(Frame::parse(bytes)?.length)
 }
 
-/// Decodes the blocks that hold a range of a frame's bytes to their places in `out`, which is as long as
-/// all of them. `spare` is memory to work in.
+/// Decodes the blocks that hold a range of a frame's bytes to their offsets in `out`, which is as long as
+/// the decoded frame. `spare` is scratch memory.
 pub(super) fn decode(
     bytes: &[u8],
     range: &Range<usize>,
@@ -146,7 +147,7 @@ pub(super) fn decode(
 }
 
 fn outside(block: usize) -> Error {
-    corrupt(format!("block {block} of a Blosc frame lies outside of it"))
+    corrupt(format!("block {block} of a Blosc frame is outside of it"))
 }
 
 fn decode_block(
@@ -163,8 +164,11 @@ fn decode_block(
         && frame.block / frame.sample >= MIN_STREAM;
     let streams = if splits { frame.sample } else { 1 };
     if !out.len().is_multiple_of(streams) {
-        return Err(corrupt("a Blosc block that is no whole number of samples"));
+        return Err(corrupt(
+            "a Blosc block that is not a whole number of samples",
+        ));
     }
+    // c-blosc leaves the filter out, with its flag set, where it would change nothing.
     let byte = frame.flags & BYTE_SHUFFLED != 0 && frame.sample > 1;
     let bit = frame.flags & BIT_SHUFFLED != 0 && out.len() >= frame.sample;
     let shuffled = byte || bit;
@@ -197,6 +201,7 @@ fn decode_streams(
         let end = start.checked_add(size).ok_or_else(|| outside(block))?;
         let packed = frame.bytes.get(start..end).ok_or_else(|| outside(block))?;
         at = end;
+        // A stream as long as its samples is stored: it did not compress.
         if size == stream.len() {
             stream.copy_from_slice(packed);
         } else {
@@ -206,11 +211,11 @@ fn decode_streams(
     Ok(())
 }
 
-/// How a frame is written.
+/// The settings a frame is written with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) cname: Cname,
-    /// None is what suits the samples.
+    /// None chooses the level by the samples.
     pub(super) level: Option<i32>,
     pub(super) shuffle: Shuffle,
     /// Bytes of one sample.
@@ -219,7 +224,7 @@ pub(super) struct Spec {
     pub(super) block: usize,
 }
 
-/// Appends a frame to `out`. What does not compress is stored.
+/// Appends a frame to `out`. Blocks, or all of the frame, are stored where they do not compress.
 pub(super) fn encode(
     bytes: &[u8],
     spec: &Spec,
@@ -227,11 +232,12 @@ pub(super) fn encode(
     spare: &mut Vec<u8>,
 ) -> Result<()> {
     let sample = u8::try_from(spec.sample).unwrap_or(1).max(1);
+    // Bit shuffle needs a multiple of 8 samples in a block.
     let unit = usize::from(sample) * 8;
     let block = (spec.block / unit * unit).max(unit).min(bytes.len());
     let chosen = spec.level.unwrap_or(1);
     let level = match (spec.cname, chosen) {
-        // As c-blosc spreads its levels over those of Zstandard.
+        // c-blosc's mapping of its levels to those of Zstandard.
         (Cname::Zstd, 9..) => 22,
         (Cname::Zstd, _) => chosen * 2 - 1,
         _ => chosen,
@@ -293,24 +299,24 @@ pub(super) fn encode(
             }
             false => part,
         };
-        let place = out.len();
+        let prefix = out.len();
         out.extend_from_slice(&[0; 4]);
         let packed = lz::encode(spec.cname, level, source, out)?;
         let packed = match packed {
             Some(length) if length < source.len() => length,
             _ => {
-                out.truncate(place + 4);
+                out.truncate(prefix + 4);
                 out.extend_from_slice(source);
                 source.len()
             }
         };
-        out[place..place + 4].copy_from_slice(&four(packed)?);
+        out[prefix..prefix + 4].copy_from_slice(&four(packed)?);
         if out.len() - start >= bytes.len() + HEADER {
             fits = false;
         }
     }
     if !fits || bytes.is_empty() {
-        // Blosc's own way to store: the bytes, neither shuffled nor cut.
+        // A stored frame of Blosc: the bytes after the header, neither shuffled nor split into blocks.
         out.truncate(start + HEADER);
         out.extend_from_slice(bytes);
         flags |= STORED;

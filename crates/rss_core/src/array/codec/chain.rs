@@ -1,4 +1,4 @@
-//! The codecs of a chunk, one after the other.
+//! The codec chain of a chunk.
 
 use std::ops::Range;
 
@@ -16,10 +16,10 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// The codecs of one kind of chunk.
+/// The codecs of an array's chunks or shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
-    /// Axis `i` of what is stored is axis `order[i]` of the array.
+    /// The transposition: axis `i` of the stored samples is axis `order[i]` of the array.
     order: Option<Vec<usize>>,
     samples: Samples,
     /// In the order in which they encode.
@@ -33,10 +33,10 @@ enum Samples {
     Shard(Box<Sharding>),
 }
 
-/// From bytes to bytes.
+/// A bytes-to-bytes codec.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The frame itself says how it was made; this says how it is to be made.
+    /// The settings to write with; decoding takes them from the frame.
     Blosc(blosc::Spec),
     Zstd {
         level: i32,
@@ -48,7 +48,7 @@ enum Step {
     Crc32c,
 }
 
-/// Memory to decode or encode a chunk in, kept from one to the next.
+/// Buffers to decode or encode a chunk in, reused from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     front: Vec<u8>,
@@ -56,20 +56,20 @@ pub(crate) struct Scratch {
     spare: Vec<u8>,
 }
 
-/// What a chunk decodes to.
+/// The shape of the samples that a chunk decodes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape<'a> {
     pub(crate) axes: &'a [usize],
     /// Bytes of one sample.
     pub(crate) sample: usize,
-    /// Bytes that each turn round by themselves: half a complex sample, else a sample.
+    /// Bytes whose order is reversed in big-endian data: half a complex sample, else a sample.
     pub(crate) word: usize,
-    /// The bytes of a sample that is not stored, little-endian.
+    /// The fill value's bytes, little-endian.
     pub(crate) fill: &'a [u8],
 }
 
 impl Shape<'_> {
-    /// Returns the bytes of all samples, or an error if that is no length.
+    /// Returns the bytes of all samples, or an error if they do not fit memory.
     pub(crate) fn bytes(&self) -> Result<usize> {
         self.axes
             .iter()
@@ -88,7 +88,7 @@ fn unsupported(what: impl Into<String>) -> Error {
 }
 
 impl Chain {
-    /// Makes the chain for a user's choice: compression, then a checksum of what is stored.
+    /// Makes the chain for a user's choice: compression, then a checksum of the compressed bytes.
     pub(crate) fn of(codec: Codec, sample: usize) -> Self {
         let compress = match codec {
             Codec::None => None,
@@ -166,7 +166,8 @@ impl Chain {
                 }
             }
         }
-        let samples = samples.ok_or_else(|| corrupt("codecs that make no bytes of samples"))?;
+        let samples = samples
+            .ok_or_else(|| corrupt("`codecs` without an array-to-bytes codec, expected `bytes`"))?;
         Ok(Self {
             order,
             samples,
@@ -183,6 +184,7 @@ impl Chain {
     ) -> Result<Self> {
         let step = match compressor.get("id").and_then(Value::as_str) {
             None if compressor.is_null() => None,
+            // Arrays of v2 are only read, and a frame holds its own settings.
             Some("blosc") => Some(Step::Blosc(blosc::Spec {
                 cname: Cname::Lz4,
                 level: None,
@@ -207,7 +209,7 @@ impl Chain {
         })
     }
 
-    /// Returns what metadata says of this chain. Only of one that was made here.
+    /// Returns the `codecs` of the metadata. Only for a chain made by [`Chain::of`] or [`Chain::of_shards`].
     pub(crate) fn to_json(&self) -> Value {
         let mut codecs = vec![match &self.samples {
             Samples::Bytes { .. } => {
@@ -219,8 +221,8 @@ impl Chain {
         Value::Array(codecs)
     }
 
-    /// Checks that [`Chain::encode`] makes what this says. What others wrote may lie in another order of axes
-    /// or bytes, or have its shards' indexes elsewhere.
+    /// Checks that [`Chain::encode`] writes this chain. Arrays of other writers may have another order of axes
+    /// or bytes, or the index of a shard at its start.
     ///
     /// # Errors
     ///
@@ -248,7 +250,8 @@ impl Chain {
         }
     }
 
-    /// Returns the shards, where chunks are nothing but shards: then a part of one can be read.
+    /// Returns the sharding where no other codec is around it: only then do the byte ranges of its index apply to the
+    /// object, and a part of a shard can be read.
     pub(crate) fn as_shards(&self) -> Option<&Sharding> {
         match &self.samples {
             Samples::Shard(sharding) if self.order.is_none() && self.steps.is_empty() => {
@@ -258,7 +261,7 @@ impl Chain {
         }
     }
 
-    /// Returns the chain that suits these chunks of samples, where it is left open: level, shuffle, blocks.
+    /// Returns the chain with the settings that are left open (level, shuffle, block size) chosen for these chunks.
     pub(crate) fn tuned(&self, chunks: &[Vec<u8>]) -> Result<Self> {
         let mut tuned = self.clone();
         for step in &mut tuned.steps {
@@ -269,7 +272,7 @@ impl Chain {
         Ok(tuned)
     }
 
-    /// Appends the encoded bytes of a chunk to `out`. Only by a chain that was made here.
+    /// Appends the encoded bytes of a chunk to `out`. Only for a chain that passes [`Chain::check_writable`].
     pub(crate) fn encode(
         &self,
         samples: &[u8],
@@ -304,8 +307,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Decodes a chunk and returns its samples, little-endian, in C order. Outside of `wanted`, which
-    /// counts bytes of these, they may be anything.
+    /// Decodes a chunk and returns its samples, little-endian, in C order. Outside of `wanted`, a range of bytes of
+    /// the samples, they are undefined.
     pub(crate) fn decode<'a>(
         &self,
         bytes: &'a [u8],
@@ -318,7 +321,8 @@ impl Chain {
         let whole = 0..length;
         let wanted = if plain { wanted } else { &whole };
         let is_shard = matches!(self.samples, Samples::Shard(_));
-        // What is inside of several steps may be longer than the samples, by what codecs add.
+        // The data between two codecs may be longer than the samples, since codecs add headers; the limit keeps
+        // damaged data from allocating without bound.
         let most = length.saturating_add(length / 8).saturating_add(1 << 16);
         let mut rest = bytes;
         let mut held = None;
@@ -328,6 +332,7 @@ impl Chain {
                 Some(length) => scratch.front.get(..length).unwrap_or_default(),
                 None => rest,
             };
+            // A checksum is verified in place: it only shortens the input.
             if let Step::Crc32c = step {
                 let inner = checked(input)?;
                 match &mut held {
@@ -405,17 +410,17 @@ impl Chain {
     }
 }
 
-/// Levels of Zstandard that are tried where none is chosen.
+/// The Blosc levels that are tried where none is chosen.
 const FAST: i32 = 1;
 const SMALL: i32 = 5;
 
-/// Tries what is left open on parts of the samples: how to shuffle, how large blocks are, and a higher level.
-/// What takes longer to read or to write has to be worth it.
+/// Chooses the settings that are left open by encoding parts of the samples: shuffle, block size, and a higher level.
+/// Settings that take longer to read or to write must save a stated percentage of the bytes.
 fn suited(parts: &[Vec<u8>], spec: &blosc::Spec) -> Result<blosc::Spec> {
     let level = spec.level.unwrap_or(FAST);
     let shuffles: &[Shuffle] = match spec.shuffle {
         Shuffle::Auto if spec.sample == 1 => &[Shuffle::None],
-        // LZ4 is chosen for its speed, which turning bits would cost.
+        // LZ4 is chosen for its speed, which bit shuffle would cost.
         Shuffle::Auto if spec.cname == Cname::Lz4 => &[Shuffle::None, Shuffle::Byte],
         Shuffle::Auto => &[Shuffle::None, Shuffle::Byte, Shuffle::Bit],
         _ => std::slice::from_ref(&spec.shuffle),
@@ -425,12 +430,12 @@ fn suited(parts: &[Vec<u8>], spec: &blosc::Spec) -> Result<blosc::Spec> {
     if spec.level.is_some() {
         return Ok(fast.spec);
     }
-    // What repeats from far needs no shuffling once the level finds it.
+    // A higher level finds distant repetitions in unshuffled samples, so shuffling may no longer help.
     let mut shuffles = vec![fast.spec.shuffle];
     if spec.shuffle == Shuffle::Auto && fast.spec.shuffle != Shuffle::None {
         shuffles.push(Shuffle::None);
     }
-    // A higher level takes long on what does not compress: a small part tells whether it can be worth it.
+    // A higher level takes long on incompressible samples: a small part shows whether it can pay off.
     let few = |part: &&[u8]| part.len().min(blosc::SMALL_BLOCK) / spec.sample * spec.sample;
     let first: Vec<&[u8]> = parts
         .iter()
@@ -448,31 +453,36 @@ fn suited(parts: &[Vec<u8>], spec: &blosc::Spec) -> Result<blosc::Spec> {
     })
 }
 
-/// A way to compress, and what it costs: bytes, and more for what takes longer to read.
+/// Settings and their cost: compressed bytes, plus a percentage for those that take longer to read.
 #[derive(Clone, Copy)]
-struct Way {
+struct Tried {
     spec: blosc::Spec,
-    price: usize,
+    cost: usize,
 }
 
-impl Way {
-    /// Returns true if a way of a higher level saves enough.
+impl Tried {
+    /// Returns true if settings of a higher level save enough: 4 %.
     fn is_worth_it(&self, fast: &Self) -> bool {
-        self.price + self.price * 4 / 100 < fast.price
+        self.cost + self.cost * 4 / 100 < fast.cost
     }
 }
 
-/// Returns the cheapest of all ways with these shuffles.
-fn cheapest(parts: &[&[u8]], spec: &blosc::Spec, level: i32, shuffles: &[Shuffle]) -> Result<Way> {
+/// Returns the cheapest settings with these shuffles and either block size.
+fn cheapest(
+    parts: &[&[u8]],
+    spec: &blosc::Spec,
+    level: i32,
+    shuffles: &[Shuffle],
+) -> Result<Tried> {
     let is_long = parts.iter().any(|part| part.len() > blosc::SMALL_BLOCK);
     let blocks: &[usize] = match is_long {
         true => &[blosc::SMALL_BLOCK, blosc::LARGE_BLOCK],
         false => &[blosc::SMALL_BLOCK],
     };
     let (mut out, mut spare) = (Vec::new(), Vec::new());
-    let mut best = Way {
+    let mut best = Tried {
         spec: *spec,
-        price: usize::MAX,
+        cost: usize::MAX,
     };
     for &shuffle in shuffles {
         for &block in blocks {
@@ -486,14 +496,16 @@ fn cheapest(parts: &[&[u8]], spec: &blosc::Spec, level: i32, shuffles: &[Shuffle
             for part in parts {
                 blosc::encode(part, &spec, &mut out, &mut spare)?;
             }
+            // Unshuffling takes time on every read, bit shuffle much more than byte shuffle; large blocks cost reads of
+            // a part of a chunk.
             let hundredths = match shuffle {
                 Shuffle::Bit => 16,
                 Shuffle::Byte => 2,
                 Shuffle::None | Shuffle::Auto => 0,
             } + if block > blosc::SMALL_BLOCK { 4 } else { 0 };
-            let price = out.len() + out.len() * hundredths / 100;
-            if price < best.price {
-                best = Way { spec, price };
+            let cost = out.len() + out.len() * hundredths / 100;
+            if cost < best.cost {
+                best = Tried { spec, cost };
             }
         }
     }
@@ -505,9 +517,9 @@ fn replace(buffer: &mut Vec<u8>, bytes: &[u8]) {
     buffer.extend_from_slice(bytes);
 }
 
-/// Puts samples stored in another order of axes into the array's.
+/// Transposes samples from the stored order of axes to the array's.
 fn transpose(from: &[u8], stored: &[usize], order: &[usize], shape: &Shape<'_>, to: &mut [u8]) {
-    // How far apart two samples of the stored axis lie in C order.
+    // Strides of the stored axes in the array's C order.
     let mut strides = vec![shape.sample; shape.axes.len()];
     for axis in (1..strides.len()).rev() {
         strides[axis - 1] = strides[axis] * shape.axes[axis];
@@ -529,13 +541,13 @@ fn transpose(from: &[u8], stored: &[usize], order: &[usize], shape: &Shape<'_>, 
     }
 }
 
-/// Returns the length of what a checksum is of, if it is right.
+/// Returns the length of the data before its checksum, if the checksum matches.
 fn checked(bytes: &[u8]) -> Result<usize> {
     let Some((inner, sum)) = bytes.split_last_chunk::<4>() else {
-        return Err(corrupt("a checksum that is cut short"));
+        return Err(corrupt("its checksum (crc32c) is truncated"));
     };
     if crc32c(inner) != u32::from_le_bytes(*sum) {
-        return Err(corrupt("its checksum (crc32c) is wrong"));
+        return Err(corrupt("its checksum (crc32c) does not match"));
     }
     Ok(inner.len())
 }
@@ -546,8 +558,8 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 fn transposition(codec: &Extension<'_>, rank: usize) -> Result<Vec<usize>> {
-    let said = codec.configuration.get("order");
-    let order: Option<Vec<usize>> = match said {
+    let order = codec.configuration.get("order");
+    let order: Option<Vec<usize>> = match order {
         Some(Value::String(order)) if order == "C" => Some((0..rank).collect()),
         Some(Value::String(order)) if order == "F" => Some((0..rank).rev().collect()),
         Some(Value::Array(axes)) => axes
@@ -562,7 +574,7 @@ fn transposition(codec: &Extension<'_>, rank: usize) -> Result<Vec<usize>> {
             sorted.sort_unstable();
             sorted.into_iter().eq(0..rank)
         })
-        .ok_or_else(|| corrupt(format!("a transposition that is no order of {rank} axes")))
+        .ok_or_else(|| corrupt(format!("`order` is not a permutation of {rank} axes")))
 }
 
 impl Step {
@@ -636,8 +648,8 @@ impl Step {
         }
     }
 
-    /// Decodes into `out`, of which the first bytes are the result, and returns how many. `exact` is how
-    /// many there must be, where that is known; `most` how many there may be.
+    /// Decodes into the first bytes of `out` and returns how many. `exact` is the expected number, where it is
+    /// known; `most` the upper limit.
     fn decode(
         &self,
         bytes: &[u8],
@@ -647,7 +659,7 @@ impl Step {
         out: &mut Vec<u8>,
         spare: &mut Vec<u8>,
     ) -> Result<usize> {
-        let mut room = |length: usize| {
+        let mut reserve = |length: usize| {
             if out.len() < length {
                 out.resize(length, 0);
             }
@@ -665,7 +677,7 @@ impl Step {
                         "a Blosc frame holds {length} bytes, expected at most {most}"
                     )));
                 }
-                room(length);
+                reserve(length);
                 let whole = 0..length;
                 let wanted = if exact.is_some() { wanted } else { &whole };
                 blosc::decode(bytes, wanted, &mut out[..length], spare)?;
@@ -673,7 +685,7 @@ impl Step {
             }
             Self::Zstd { .. } => {
                 let length = exact.unwrap_or(most);
-                room(length);
+                reserve(length);
                 lz::unzstd(bytes, &mut out[..length])
             }
             Self::Gzip { .. } | Self::Zlib => {
@@ -682,7 +694,7 @@ impl Step {
                     _ => Wrapping::Gzip,
                 };
                 let length = exact.unwrap_or(most);
-                room(length);
+                reserve(length);
                 lz::inflate(bytes, &mut out[..length], wrapping)?
                     .ok_or_else(|| corrupt(format!("DEFLATE data of more than {length} bytes")))
             }

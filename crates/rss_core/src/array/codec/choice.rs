@@ -1,4 +1,4 @@
-//! What a user can choose: how chunks are compressed.
+//! The compression that a user chooses for chunks.
 
 use std::{fmt, str::FromStr};
 
@@ -11,11 +11,11 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Codec {
-    /// Blosc with Zstandard, small and fast to read: how hard it tries (level 1 or 5) and what it shuffles is
-    /// found on a sample of each shard. Each frame says what it is, so readers need not know.
+    /// Blosc with Zstandard, small and fast to read: the level (1 or 5), the shuffle and the block size are chosen by
+    /// encoding a sample of each shard. Each frame holds its settings, so readers need not know them.
     #[default]
     Auto,
-    /// Not at all.
+    /// No compression.
     None,
     /// Zstandard, [RFC 8878](https://www.rfc-editor.org/rfc/rfc8878). Level -7 (fast) to 22 (small).
     Zstd {
@@ -29,17 +29,17 @@ pub enum Codec {
     },
     /// A [Blosc](https://www.blosc.org) frame: shuffled blocks, which can be decoded one by one.
     Blosc {
-        /// What compresses the blocks.
+        /// The compressor of the blocks.
         compressor: Compressor,
-        /// 0 (store) to 9: Blosc's levels. Of Zstandard they are 1, 3, 5, .. 15 and 22; LZ4 above 1 tries as hard
-        /// as LZ4 HC of that level.
+        /// 0 (store) to 9: Blosc's levels. They are Zstandard's 1, 3, 5, .. 15 and 22; above 1, LZ4 becomes LZ4 HC
+        /// of that level.
         level: i32,
-        /// What comes before compressing.
+        /// The filter before compression.
         shuffle: Shuffle,
     },
 }
 
-/// What compresses the blocks of a Blosc frame.
+/// The compressor of the blocks of a Blosc frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compressor {
@@ -49,18 +49,18 @@ pub enum Compressor {
     Zstd,
 }
 
-/// What Blosc does to the bytes of samples before they are compressed.
+/// The filter that Blosc applies to the bytes of samples before compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shuffle {
-    /// What makes a sample of each shard the smallest. Each frame says what it is, so readers need not
-    /// know.
+    /// The filter that compresses a sample of each shard best. Each frame holds its filter, so readers need not
+    /// know it.
     Auto,
-    /// Nothing.
+    /// No filter.
     None,
-    /// Bytes of the same place in a sample come together.
+    /// Byte shuffle: bytes of the same significance come together.
     Byte,
-    /// Bits of the same place in a sample come together.
+    /// Bit shuffle: bits of the same significance come together.
     Bit,
 }
 
@@ -69,7 +69,7 @@ impl Codec {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`], which says what levels there are.
+    /// [`ErrorKind::InvalidInput`], which states the valid levels.
     pub(crate) fn check(self) -> Result<Self> {
         let (level, levels) = match self {
             Self::Auto | Self::None => return Ok(self),

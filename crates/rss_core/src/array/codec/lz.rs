@@ -1,4 +1,5 @@
-//! The compressors themselves, one call each, with memory that a thread keeps.
+//! The compressors, one call each. Their contexts are cached for each thread, since creating one takes time and
+//! memory.
 
 use std::cell::RefCell;
 
@@ -28,7 +29,7 @@ fn length(what: &str, got: usize, expected: usize) -> Result<()> {
     ))
 }
 
-/// A compressor that [c-blosc](https://github.com/Blosc/c-blosc) names: its `cname`.
+/// A compressor of [c-blosc](https://github.com/Blosc/c-blosc): its `cname`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cname {
     BloscLz,
@@ -102,9 +103,10 @@ pub(super) fn encode(
     })
 }
 
-/// Lends memory that a thread keeps: a compressor wants room for the worst case, of which little is used.
+/// Lends a buffer that is cached for each thread: a compressor needs capacity for the worst case, and uses little of
+/// it.
 pub(super) fn with_room<R>(length: usize, work: impl FnOnce(&mut [u8]) -> Result<R>) -> Result<R> {
-    /// What a thread keeps.
+    /// The largest buffer that a thread keeps.
     const MOST_KEPT_BYTES: usize = 8 << 20;
     ROOM.with_borrow_mut(|room| {
         if room.len() < length {
@@ -118,7 +120,7 @@ pub(super) fn with_room<R>(length: usize, work: impl FnOnce(&mut [u8]) -> Result
     })
 }
 
-/// Compresses into `out`, which is long enough, and returns how many bytes that takes.
+/// Compresses into `out`, which must hold the worst case, and returns the compressed length.
 pub(super) fn to_zstd(level: i32, bytes: &[u8], out: &mut [u8]) -> Result<usize> {
     let failed =
         |err| Error::new(ErrorKind::InvalidInput, "a chunk cannot be compressed").with_source(err);
@@ -134,7 +136,7 @@ pub(super) fn to_zstd(level: i32, bytes: &[u8], out: &mut [u8]) -> Result<usize>
     })
 }
 
-/// Decodes Zstandard frames and returns how many bytes they held; more than fit are an error.
+/// Decodes Zstandard frames and returns the decoded length; more bytes than `out` holds are an error.
 pub(super) fn unzstd(bytes: &[u8], out: &mut [u8]) -> Result<usize> {
     ZSTD_OUT.with_borrow_mut(|kept| {
         let decompressor = match kept {
@@ -150,14 +152,14 @@ pub(super) fn unzstd(bytes: &[u8], out: &mut [u8]) -> Result<usize> {
     })
 }
 
-/// What is around a DEFLATE stream.
+/// The container of a DEFLATE stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrapping {
     Gzip,
     Zlib,
 }
 
-/// Inflates one stream and returns its length; none where it does not fit `out`.
+/// Inflates one stream and returns its decoded length; none where it does not fit `out`.
 pub(super) fn inflate(bytes: &[u8], out: &mut [u8], wrapping: Wrapping) -> Result<Option<usize>> {
     use libdeflater::DecompressionError::{BadData, InsufficientSpace};
     DEFLATE_OUT.with_borrow_mut(|kept| {
@@ -200,8 +202,9 @@ pub(super) fn to_gzip(level: i32, bytes: &[u8], out: &mut Vec<u8>) -> Result<()>
 }
 
 /// Decodes BloscLZ, which is [FastLZ](https://github.com/ariya/FastLZ)'s second level with other limits:
-/// a control byte says how many literals follow, or how long a match is and how far back.
+/// a control byte states the number of literals that follow, or the length and distance of a match.
 fn blosclz(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
+    // The longest distance of the short form; the long form counts from it.
     const FAR: usize = 8191;
     let mut next = 0;
     let byte = |next: &mut usize| {
@@ -239,6 +242,7 @@ fn blosclz(bytes: &[u8], out: &mut [u8]) -> Option<usize> {
             if length > out.len() - at {
                 return None;
             }
+            // Byte by byte: a match may overlap the bytes that it produces.
             for step in 0..length {
                 out[at + step] = out[from + step];
             }

@@ -1,6 +1,6 @@
-//! How the bytes of a chunk are made: the codecs of an array's metadata, and what they do.
+//! Encoding and decoding chunks: the codecs of an array's metadata.
 //!
-//! [Zarr v3](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/index.html) names them in the order in
+//! [Zarr v3](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/index.html) lists them in the order in
 //! which they encode: a transposition, samples to bytes (or to a shard), then compression and checksums.
 
 mod blosc;

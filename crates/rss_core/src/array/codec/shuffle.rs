@@ -1,10 +1,10 @@
-//! The two orders of bytes in which Blosc compresses better: bytes of samples together, or bits of them.
+//! Blosc's two filters, after which samples compress better: byte shuffle and bit shuffle.
 //!
 //! [Blosc's filters](https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst): byte shuffle
 //! puts the first bytes of all samples first, then all second bytes; bit shuffle does the same to bits.
 
-/// Puts the bytes of samples of `size` bytes together by their place in the sample. What is left over at
-/// the end stays as it is.
+/// Groups the bytes of samples of `size` bytes by their offset in the sample. Bytes after the last complete sample
+/// stay as they are.
 pub(super) fn shuffle(from: &[u8], to: &mut [u8], size: usize) {
     match size {
         2 => shuffle_of::<2>(from, to),
@@ -67,8 +67,8 @@ fn unshuffle_of<const N: usize>(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Puts the bits of samples of `size` bytes together by their place in the sample. Needs a number of
-/// samples that is a multiple of 8; otherwise, as Blosc does, the bytes stay as they are.
+/// Groups the bits of samples of `size` bytes by their position in the sample. Needs a number of
+/// samples that is a multiple of 8; otherwise, as in Blosc, the bytes stay as they are.
 pub(super) fn bitshuffle(from: &[u8], to: &mut [u8], size: usize) {
     let count = from.len() / size.max(1);
     if !count.is_multiple_of(8) || count == 0 {
@@ -84,8 +84,8 @@ pub(super) fn bitshuffle(from: &[u8], to: &mut [u8], size: usize) {
         let mut bits = out.chunks_exact_mut(planes);
         let mut bits: [&mut [u8]; 8] = std::array::from_fn(|_| bits.next().unwrap_or_default());
         for (number, group) in groups.iter().enumerate() {
-            let turned = transposed(u64::from_le_bytes(*group)).to_le_bytes();
-            for (plane, value) in bits.iter_mut().zip(turned) {
+            let rows = transposed(u64::from_le_bytes(*group)).to_le_bytes();
+            for (plane, value) in bits.iter_mut().zip(rows) {
                 plane[number] = value;
             }
         }
@@ -106,8 +106,8 @@ pub(super) fn unbitshuffle(from: &[u8], to: &mut [u8], size: usize) {
         let (groups, _) = plane.as_chunks_mut::<8>();
         let bits: [&[u8]; 8] = std::array::from_fn(|bit| &bits[bit * planes..(bit + 1) * planes]);
         for (number, group) in groups.iter_mut().enumerate() {
-            let turned: [u8; 8] = std::array::from_fn(|bit| bits[bit][number]);
-            *group = transposed(u64::from_le_bytes(turned)).to_le_bytes();
+            let rows: [u8; 8] = std::array::from_fn(|bit| bits[bit][number]);
+            *group = transposed(u64::from_le_bytes(rows)).to_le_bytes();
         }
     }
     unshuffle(&bytes, to, size);
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_of_one_place_come_together() {
+    fn bits_of_one_position_come_together() {
         // Eight samples of one byte: the lowest bits of all are the first byte.
         let mut out = [0; 8];
         bitshuffle(&[1, 0, 1, 0, 0, 0, 0, 0x80], &mut out, 1);

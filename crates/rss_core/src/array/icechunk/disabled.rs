@@ -10,11 +10,11 @@ use crate::{
     session::Session,
 };
 
-/// A repository that cannot be.
+/// An uninhabited type: without the feature no repository can be opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Repository {}
 
-/// A write that cannot be.
+/// An uninhabited type: without the feature no write can begin.
 #[derive(Debug)]
 pub(crate) enum Turn {}
 

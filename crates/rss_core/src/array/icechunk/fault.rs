@@ -1,4 +1,4 @@
-//! What a failure of Icechunk means.
+//! Errors of Icechunk as errors of ours.
 
 use std::{error::Error as StdError, io};
 
@@ -17,7 +17,7 @@ use crate::{
     store,
 };
 
-/// True if a branch is not where the caller saw it.
+/// Tells whether an error is a commit conflict: the branch is no longer at the snapshot that the caller read.
 pub(super) trait Moved {
     fn is_moved(&self) -> bool;
 }
@@ -48,7 +48,7 @@ pub(super) fn of_session(err: &SessionError, at: &Location) -> Error {
     session(&err.kind, at)
 }
 
-/// Turns a failure to read or write a key into one of an object store; `key` is what was asked for.
+/// Converts an error of reading or writing `key` into one of an object store.
 pub(super) fn of_store(err: &StoreError, key: &str, at: &Location) -> object_store::Error {
     let is_absent = match &err.kind {
         StoreErrorKind::NotFound(_) => true,
@@ -66,7 +66,7 @@ pub(super) fn of_store(err: &StoreError, key: &str, at: &Location) -> object_sto
         StoreErrorKind::RepositoryError(err) => repository(err, at),
         StoreErrorKind::InvalidKey { .. } | StoreErrorKind::BadKeyPrefix { .. } => Error::new(
             ErrorKind::InvalidInput,
-            "a name that Icechunk keeps no chunk under",
+            "not a valid key of an Icechunk store",
         ),
         err => other(err, at),
     };
@@ -80,7 +80,7 @@ pub(super) fn absent(key: &str) -> object_store::Error {
     }
 }
 
-/// Puts an error of ours into one of a store, from which [`store::error`] takes it out.
+/// Wraps an error of ours in one of a store; [`store::error`] unwraps it.
 pub(super) fn carried(err: Error) -> object_store::Error {
     object_store::Error::Generic {
         store: "Icechunk",
@@ -100,11 +100,13 @@ fn session(err: &SessionErrorKind, at: &Location) -> Error {
 
 fn repository(err: &RepositoryErrorKind, at: &Location) -> Error {
     match err {
-        RepositoryErrorKind::RepositoryDoesntExist => {
-            Error::new(ErrorKind::NotFound, "no Icechunk repository is there").at(at)
-        }
+        RepositoryErrorKind::RepositoryDoesntExist => Error::new(
+            ErrorKind::NotFound,
+            "no Icechunk repository at this location",
+        )
+        .at(at),
         RepositoryErrorKind::ParentDirectoryNotClean => {
-            let message = "other files are there: a new repository needs a place of its own";
+            let message = "the location holds other files: a new repository needs an empty one";
             Error::new(ErrorKind::InvalidInput, message).at(at)
         }
         RepositoryErrorKind::EmptyPrefixCreation => {
@@ -115,14 +117,14 @@ fn repository(err: &RepositoryErrorKind, at: &Location) -> Error {
             Error::new(ErrorKind::NotFound, format!("no snapshot {id}")).at(at)
         }
         RepositoryErrorKind::BadRepoVersion { .. } => {
-            let message = "a repository of Icechunk's format 1: upgrade it before it is written";
+            let message = "a repository of Icechunk's format 1: upgrade it before writing";
             Error::new(ErrorKind::Unsupported, message).at(at)
         }
         RepositoryErrorKind::ReadonlyStorage(_) | RepositoryErrorKind::ReadonlyRepository(_) => {
             Error::new(ErrorKind::Denied, "the repository is read-only").at(at)
         }
         RepositoryErrorKind::RepoUpdateAttemptsLimit(_) => {
-            let message = "too many others change the repository at once";
+            let message = "too many concurrent updates of the repository";
             Error::new(ErrorKind::Unavailable, message).at(at)
         }
         RepositoryErrorKind::StorageError(err) => storage(err, at),
@@ -138,7 +140,7 @@ fn of_ref(err: &RefErrorKind, at: &Location) -> Error {
             Error::new(ErrorKind::NotFound, format!("no branch or tag `{name}`")).at(at)
         }
         RefErrorKind::InvalidRefName(name) => {
-            let message = format!("`{name}` cannot name a branch or tag");
+            let message = format!("`{name}` is not a valid name of a branch or tag");
             Error::new(ErrorKind::InvalidInput, message).at(at)
         }
         RefErrorKind::Storage(err) => storage(err, at),
@@ -165,15 +167,15 @@ fn storage(err: &StorageErrorKind, at: &Location) -> Error {
     match err {
         StorageErrorKind::ObjectNotFound => {
             let message =
-                "an object of the repository is not there: it was removed, or never written";
+                "an object of the repository is missing: it was removed, or never written";
             Error::new(ErrorKind::NotFound, message).at(at)
         }
         err => other(err, at),
     }
 }
 
-/// Looks for a store's failure below. Its text may hold a URL with a signature: [`store::error`] knows how to
-/// tell it.
+/// Looks for an error of a store among the sources. Its text may hold a URL with a signature, which [`store::error`]
+/// strips.
 fn other(err: &(dyn StdError + 'static), at: &Location) -> Error {
     let mut source = Some(err);
     while let Some(err) = source {
@@ -181,7 +183,7 @@ fn other(err: &(dyn StdError + 'static), at: &Location) -> Error {
             return store::error(err, at);
         }
         if let Some(err) = err.downcast_ref::<io::Error>() {
-            // A body that breaks off comes wrapped.
+            // A response body that ends early arrives as an `io::Error` around the store's error.
             let inner = err.get_ref().map(|err| err as &(dyn StdError + 'static));
             match inner {
                 Some(inner) => return other(inner, at),

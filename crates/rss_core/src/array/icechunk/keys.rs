@@ -1,4 +1,4 @@
-//! The keys of a version of a repository, as an object store.
+//! The keys of a version of a repository, as an `ObjectStore`.
 
 use std::fmt;
 
@@ -18,16 +18,17 @@ use super::{
 };
 use crate::array::storage::JOURNAL;
 
-/// The keys. Their store knows neither ETags nor times: what is read is of one version, whatever is written.
+/// The keys as a store. It reports neither ETags nor times, and needs none: all reads are of one snapshot, whatever
+/// others commit.
 #[derive(Clone, Debug)]
 pub(super) struct Keys(pub(super) Repository);
 
 impl Keys {
-    /// Returns the size of what is under a key.
+    /// Returns the size of the object of a key.
     async fn size(&self, key: &str) -> Result<u64> {
         let size = self.0.store().getsize(key).await;
         match size.map_err(|err| of_store(&err, key, self.0.location()))? {
-            // No chunk is empty.
+            // An encoded chunk is never empty: size 0 means that none is stored.
             0 => Err(absent(key)),
             size => Ok(size),
         }
@@ -46,7 +47,7 @@ impl Keys {
         };
         let keys = match keys {
             Ok(keys) => keys,
-            // Neither group nor array: nothing is below.
+            // The prefix is neither a group nor an array, so no key is below it.
             Err(err) if matches!(err.kind, StoreErrorKind::BadKeyPrefix { .. }) => Vec::new(),
             Err(err) => return Err(of_store(&err, &prefix, self.0.location())),
         };
@@ -94,9 +95,10 @@ impl ObjectStore for Keys {
         options: PutOptions,
     ) -> Result<PutResult> {
         if options.mode != PutMode::Overwrite {
-            return Err(unknown("conditions of a put"));
+            return Err(unknown("conditional puts"));
         }
         let (key, bytes) = (location.as_ref(), Bytes::from(payload));
+        // The journal is no key of the version, but a property of its checkpoints.
         if is_journal(key) {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             self.0.keep_journal(Some(text)).await.map_err(carried)?;
@@ -119,7 +121,7 @@ impl ObjectStore for Keys {
         _location: &Path,
         _options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        Err(unknown("uploads in parts"))
+        Err(unknown("multipart uploads"))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -192,7 +194,7 @@ impl ObjectStore for Keys {
     }
 
     async fn list_with_delimiter(&self, _prefix: Option<&Path>) -> Result<ListResult> {
-        Err(unknown("lists of one level"))
+        Err(unknown("listing with a delimiter"))
     }
 
     async fn copy_opts(&self, _from: &Path, _to: &Path, _options: CopyOptions) -> Result<()> {

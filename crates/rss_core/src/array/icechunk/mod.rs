@@ -1,9 +1,9 @@
-//! [Icechunk](https://icechunk.io) repositories: a hierarchy with a history, in which a write is one commit.
+//! [Icechunk](https://icechunk.io) repositories: a hierarchy with a version history, in which a write is one commit.
 //!
-//! Everything above works on keys of an `ObjectStore`; here such a store is made of a version of a
-//! repository (`keys`), and the repository's own objects go through the session's stores
-//! (`objects`), with their credentials, retries and counts. Virtual chunks are left out: nothing
-//! here writes them, and reading one is an error.
+//! The modules above work on keys of an `ObjectStore`; `keys` provides such a store over a version of a
+//! repository, and `objects` reads and writes the repository's own objects through the session's stores, with their
+//! credentials, retries and counts. Virtual chunks are left out: nothing here writes them, and reading one is an
+//! error.
 
 #[cfg(not(feature = "icechunk"))]
 #[path = "disabled.rs"]
@@ -23,14 +23,14 @@ use chrono::{DateTime, Utc};
 pub(super) use self::backend::{Repository, Turn};
 use crate::{error::Result, location::Location, session::Session};
 
-/// An Icechunk repository, and which of its versions is meant.
+/// The address of an Icechunk repository, of a version (branch, tag or snapshot) and of a group in it.
 ///
 /// Needs the feature `icechunk`; without it every use is [`ErrorKind::Unsupported`](crate::ErrorKind).
 ///
-/// A write goes to a branch of its own, `rss-write-` and the branch's name, and ends as one commit of the
-/// branch that was named: readers see all of it or nothing. The branch is there until then; a write that
-/// was stopped goes on from its last checkpoint. If the named branch moved meanwhile the write ends with
-/// [`ErrorKind::Changed`](crate::ErrorKind), and what was written stays in its branch.
+/// A write of a cube goes to a work branch, `rss-write-` and the branch's name, and ends as one commit of the
+/// named branch: readers see all of it or nothing. The work branch exists until then; an interrupted write
+/// resumes from its last checkpoint. If the named branch moved meanwhile the write ends with
+/// [`ErrorKind::Changed`](crate::ErrorKind), and its data stays in the work branch.
 ///
 /// ```
 /// use rss_core::{Location, zarr::{Icechunk, Root}};
@@ -60,22 +60,22 @@ enum Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Commit {
-    /// The snapshot that it made.
+    /// The id of its snapshot.
     pub snapshot: String,
-    /// When it was made.
+    /// When it was written.
     pub time: DateTime<Utc>,
-    /// What it says of itself.
+    /// The commit message.
     pub message: String,
 }
 
-/// Whether a repository that is not there is made.
+/// Whether a repository that does not exist is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     Make,
     Fail,
 }
 
-/// Whether a write goes on with what a stopped one has left.
+/// Whether a write resumes from the checkpoint of an interrupted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
     GoOn,
@@ -83,7 +83,7 @@ pub(super) enum Stopped {
 }
 
 impl Icechunk {
-    /// Names the branch `main` of the repository in a folder, or below a prefix of a bucket.
+    /// Makes the address of the branch `main` of the repository in a folder, or below a prefix of a bucket.
     pub fn new(location: &Location) -> Self {
         Self {
             location: location.clone(),
@@ -92,50 +92,49 @@ impl Icechunk {
         }
     }
 
-    /// Names a branch.
+    /// Sets the branch.
     #[must_use]
     pub fn with_branch(mut self, name: impl Into<String>) -> Self {
         self.version = Version::Branch(name.into());
         self
     }
 
-    /// Names a group, such as `ndvi/2021`: what is opened or written is there. Without one it is the root.
+    /// Sets the group that is opened or written, such as `ndvi/2021`. Without one it is the root.
     #[must_use]
     pub fn with_group(mut self, path: &str) -> Self {
         path.trim_matches('/').clone_into(&mut self.group);
         self
     }
 
-    /// Names a tag. It can be read, not written.
+    /// Sets a tag, which can be read, not written.
     #[must_use]
     pub fn with_tag(mut self, name: impl Into<String>) -> Self {
         self.version = Version::Tag(name.into());
         self
     }
 
-    /// Names a snapshot by its id. It can be read, not written.
+    /// Sets a snapshot by its id, which can be read, not written.
     #[must_use]
     pub fn with_snapshot(mut self, id: impl Into<String>) -> Self {
         self.version = Version::Snapshot(id.into());
         self
     }
 
-    /// Returns where the repository is.
+    /// Returns the location of the repository.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// Returns the path of the group that is meant; empty for the root.
+    /// Returns the path of the group; empty for the root.
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// Returns the commits that made this version, the latest first.
+    /// Returns the ancestry of this version: its commits, the latest first.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`](crate::ErrorKind) if there is no such repository or version; what the store
-    /// answers.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind) if there is no such repository or version; errors of the store.
     pub async fn history(&self, session: &Session) -> Result<Vec<Commit>> {
         let repository = Repository::open(session, self, Missing::Fail).await?;
         repository.history().await

@@ -1,9 +1,9 @@
 //! A repository's own objects, in a store of the session.
 //!
-//! Icechunk would build stores of its own, of credentials that it is told. The session's stores know theirs
-//! already, from every source that [`StoreOptions`](crate::StoreOptions) names; they count, try again, and keep
-//! secrets out of errors. The trait is sealed in name only: the seal is public, and held here by the minor
-//! version that `Cargo.toml` asks for.
+//! Icechunk would build stores of its own, with credentials passed to it. The session's stores have theirs
+//! already, from every source that [`StoreOptions`](crate::StoreOptions) names; they count requests, retry, and keep
+//! secrets out of errors. The trait `Storage` is sealed in name only: its seal is public. A minor version may change
+//! it, so `Cargo.toml` pins the minor version.
 
 use std::{fmt, num::NonZeroU16, ops::Range, pin::Pin, sync::Arc};
 
@@ -89,7 +89,8 @@ impl Objects {
         }
     }
 
-    /// Finds out whose object is there, after a put that failed or whose answer was lost.
+    /// Finds out whose object is stored, after a conditional put that failed or whose response was lost: a retried put
+    /// fails its own condition if the first attempt succeeded.
     async fn read_back(&self, path: &Path, id: Option<&str>) -> StorageResult<ReadbackOutcome> {
         let Some(id) = id else {
             return Ok(ReadbackOutcome::NotOurs);
@@ -128,7 +129,7 @@ impl fmt::Display for Objects {
     }
 }
 
-/// A session cannot be written down.
+/// The trait `Storage` demands serde; a session with its credentials must not be serialized.
 impl Serialize for Objects {
     fn serialize<S: Serializer>(&self, _serializer: S) -> Result<S::Ok, S::Error> {
         Err(ser::Error::custom("a store of a session"))
@@ -154,7 +155,7 @@ impl Storage for Objects {
     }
 
     async fn default_settings(&self) -> StorageResult<Settings> {
-        // The stores try again by themselves.
+        // The session's stores retry by themselves.
         let retries = RetriesSettings {
             max_tries: Some(NonZeroU16::MIN),
             ..RetriesSettings::default()
@@ -164,7 +165,7 @@ impl Storage for Objects {
             ..Settings::default()
         };
         if self.is_local() {
-            // A file system knows neither.
+            // object_store's local file system supports neither.
             settings.unsafe_use_conditional_update = Some(false);
             settings.unsafe_use_metadata = Some(false);
         }
@@ -285,7 +286,8 @@ impl Storage for Objects {
         _content_type: Option<&str>,
         version: &VersionInfo,
     ) -> StorageResult<VersionedUpdateResult> {
-        // Small objects: no store copies one if it is still of a version.
+        // Read and written rather than copied: `object_store` has no copy with a condition on the source. The
+        // objects are small.
         let etag = version.etag().cloned();
         let options = GetOptions {
             if_match: etag.filter(|_| context.settings.unsafe_use_conditional_update()),
@@ -354,7 +356,7 @@ impl Storage for Objects {
     }
 }
 
-/// Returns a text that no other put has.
+/// Returns a random id for a put: 128 bits of std's randomly seeded hasher.
 fn new_write_id() -> String {
     use std::{
         hash::{BuildHasher, RandomState},

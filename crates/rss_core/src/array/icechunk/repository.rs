@@ -1,10 +1,10 @@
-//! An open repository: reading a version, and writing by way of a branch of its own.
+//! An open repository: reading a version, and writing through a work branch.
 //!
-//! Icechunk keeps what a session has set in memory until it commits. A long write commits as it goes on, to its
-//! own branch: each checkpoint amends the one before, so that the branch is one commit ahead of where it began.
-//! At the end the branch that was named is moved to that commit, if it is still where the write began, and the
-//! write's branch is removed. What amending leaves behind is small, and is removed by Icechunk's own garbage
-//! collection.
+//! Icechunk keeps the manifests of a session in memory until it commits, so a long write commits checkpoints to a
+//! work branch: each amends the one before, so that the branch is always one commit ahead of where the write began.
+//! At the end the named branch is moved to that commit, if it is still where the write began, and the work branch is
+//! removed. Amended checkpoints leave small objects behind, which Icechunk's own garbage collection removes. See
+//! `docs/decisions/005-cube-journal.md`.
 
 use std::{
     fmt,
@@ -34,9 +34,10 @@ use crate::{
     session::Session,
 };
 
-/// The property of a checkpoint that holds the write's journal. A commit that is complete has none.
+/// The property of a checkpoint that holds the write's journal. The complete commit has none: that is how a resumed
+/// write tells them apart.
 const PROPERTY: &str = "rss-write";
-/// Chunks after which a write makes a checkpoint.
+/// Objects (shards or coordinates) after which a write makes a checkpoint.
 const CHECKPOINT: usize = 32;
 
 /// An open version of a repository. Cheap to clone.
@@ -48,7 +49,7 @@ struct Inner {
     location: Location,
     version: Version,
     store: Store,
-    /// Held by the write that is under way: a second one waits.
+    /// Held by the write under way, since there is one transaction: a second write of this handle waits.
     turn: Arc<Queue<()>>,
     write: Mutex<Option<Write>>,
 }
@@ -56,26 +57,26 @@ struct Inner {
 /// A write under way.
 #[derive(Clone, Debug)]
 struct Write {
-    /// Where the branch was when the write began.
+    /// The tip of the named branch when the write began.
     base: SnapshotId,
-    /// What is written. Without it there are no checkpoints, and no branch.
+    /// The journal. Without one there are no checkpoints, and no work branch.
     journal: Option<String>,
     branch: Branch,
     /// Chunks since the last checkpoint.
     chunks: usize,
 }
 
-/// How far the write's own branch is.
+/// The state of the work branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Branch {
     None,
-    /// Where the write began.
+    /// It exists, and its tip is where the write began.
     Made,
-    /// A commit ahead.
+    /// It is one commit ahead, a checkpoint.
     Ahead,
 }
 
-/// The right to write, until it is dropped. What is not published by then is forgotten, but for checkpoints.
+/// The lock of a write, until it is dropped. Changes that are not published by then are discarded; checkpoints stay.
 #[derive(Debug)]
 pub(crate) struct Turn {
     repository: Repository,
@@ -136,8 +137,8 @@ impl Repository {
         &self.0.location
     }
 
-    /// Begins a write to the branch as it is now, or goes on with one that was stopped. Waits while another
-    /// write of this repository is under way.
+    /// Begins a write on the tip of the branch, or resumes an interrupted one. Waits while another write of this
+    /// handle is under way.
     pub(crate) async fn begin(&self, stopped: Stopped) -> Result<Turn> {
         let held = Arc::clone(&self.0.turn).lock_owned().await;
         let target = self.target()?;
@@ -149,8 +150,7 @@ impl Repository {
         };
         if stopped == Stopped::GoOn {
             if self.0.repository.spec_version() < SpecVersionBin::V2 {
-                let message =
-                    "a repository of Icechunk's format 1: upgrade it before it is written";
+                let message = "a repository of Icechunk's format 1: upgrade it before writing";
                 return Err(self.named(Error::new(ErrorKind::Unsupported, message)));
             }
             self.find_stopped(&mut write).await?;
@@ -167,7 +167,7 @@ impl Repository {
         })
     }
 
-    /// Looks at the branch that a stopped write has left.
+    /// Reads the work branch that an interrupted write has left.
     async fn find_stopped(&self, write: &mut Write) -> Result<()> {
         let work = self.work_branch();
         let tip = match self.0.repository.lookup_branch(&work).await {
@@ -183,15 +183,16 @@ impl Repository {
         }
         let found = self.0.repository.lookup_snapshot(&tip).await;
         let found = found.map_err(|err| fault::of_repository(&err, &self.0.location))?;
+        // A checkpoint on another base: the named branch moved after the write was interrupted.
         if found.parent_id.as_ref() != Some(&write.base) {
             return Err(self.moved());
         }
-        match found.metadata.get(PROPERTY).and_then(|said| said.as_str()) {
+        match found.metadata.get(PROPERTY).and_then(|json| json.as_str()) {
             Some(journal) => {
                 write.journal = Some(journal.to_owned());
                 write.branch = Branch::Ahead;
             }
-            // All was done but the last step.
+            // The complete commit: the crash came before the named branch was moved.
             None => {
                 self.hand_over(&write.base, &tip).await?;
                 write.base = tip;
@@ -201,22 +202,22 @@ impl Repository {
         Ok(())
     }
 
-    /// Returns the branch that a write goes to at first.
+    /// Returns the name of the work branch.
     pub(crate) fn work_branch(&self) -> String {
         let (Version::Branch(name) | Version::Tag(name) | Version::Snapshot(name)) =
             &self.0.version;
         format!("rss-write-{name}")
     }
 
-    /// Returns what the journal of the write under way says.
+    /// Returns the journal of the write under way.
     pub(super) fn journal(&self) -> Option<String> {
         self.write().as_ref()?.journal.clone()
     }
 
-    /// Keeps the journal of the write under way, from now on with every checkpoint.
+    /// Sets the journal of the write under way, which every checkpoint stores. The first one creates the work branch.
     pub(super) async fn keep_journal(&self, journal: Option<String>) -> Result<()> {
         let Some(mut write) = self.write().clone() else {
-            // A write that is published has no journal to remove.
+            // The write is published: its commit holds no journal.
             return Ok(());
         };
         write.journal = journal;
@@ -235,7 +236,7 @@ impl Repository {
         }
     }
 
-    /// Counts a chunk that was put, and makes a checkpoint if it is time.
+    /// Counts an object that was put, and commits a checkpoint after every [`CHECKPOINT`] of them.
     pub(super) async fn count_chunk(&self) -> Result<()> {
         let is_time = match self.write().as_mut() {
             Some(write) if write.journal.is_some() => {
@@ -255,7 +256,7 @@ impl Repository {
 
     async fn checkpoint(&self) -> Result<()> {
         let session = self.0.store.session();
-        // Whoever puts a chunk waits: the transaction is replaced.
+        // Puts wait for this lock: the transaction ends with the commit and is replaced below.
         let mut transaction = session.write().await;
         let Some(write) = self.write().clone() else {
             return Ok(());
@@ -270,7 +271,7 @@ impl Repository {
             write.branch = Branch::Ahead;
         }
         *transaction = self.writable(&self.work_branch()).await?;
-        // Told now, not when all is written.
+        // Without this check a conflict would only be found at the end of the write.
         match self.tip(self.target()?).await? == write.base {
             true => Ok(()),
             false => Err(self.moved()),
@@ -317,7 +318,8 @@ impl Repository {
         })
     }
 
-    /// Moves the branch that was named to the write's commit, and removes the write's branch.
+    /// Moves the named branch to the write's commit, if its tip is still `base`, and removes the work branch. A crash
+    /// in between leaves both at the same snapshot, and the next write uses the work branch as a new one.
     async fn hand_over(&self, base: &SnapshotId, done: &SnapshotId) -> Result<()> {
         let (repository, target) = (&self.0.repository, self.target()?);
         let wrong = |err| match Moved::is_moved(&err) {
@@ -347,7 +349,7 @@ impl Repository {
             Version::Branch(name) => Ok(name),
             Version::Tag(name) | Version::Snapshot(name) => Err(self.named(Error::new(
                 ErrorKind::InvalidInput,
-                format!("{name} is no branch: a tag or snapshot stays as it is"),
+                format!("`{name}` is a tag or snapshot, which is read-only: expected a branch"),
             ))),
         }
     }
@@ -367,8 +369,8 @@ impl Repository {
         self.named(Error::new(
             ErrorKind::Changed,
             format!(
-                "branch `{target}` moved since this write began: others have written there. What a cube's write \
-                 has done so far is in branch `{}`; remove that one to begin anew",
+                "branch `{target}` moved since this write began: others have committed to it. The checkpoint of a \
+                 cube's write is in branch `{}`; remove that branch to start over",
                 self.work_branch()
             ),
         ))
@@ -384,7 +386,7 @@ impl Repository {
 }
 
 impl Turn {
-    /// Makes what was written one commit of the branch. Nothing written is no commit.
+    /// Commits the write to the named branch. Without changes there is no commit.
     pub(crate) async fn publish(&self, message: &str) -> Result<()> {
         self.repository.publish(message).await
     }
@@ -393,10 +395,10 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.repository.write().take();
-        // Readers of this handle do not see what was not published. Whoever holds the lock now is one that sees
-        // it once more, before the next write begins anew.
+        // Discard unpublished changes, so that reads through this handle do not see them. If a read holds the lock at
+        // this moment they remain until the next write replaces the transaction.
         if let Ok(mut transaction) = self.repository.store().session().try_write() {
-            // One that is read-only has none.
+            // A read-only session has no changes, and refuses.
             let _ = transaction.discard_changes();
         }
     }
@@ -410,7 +412,7 @@ fn named(version: &Version) -> Result<VersionInfo> {
             let id = SnapshotId::try_from(id.as_str()).map_err(|_| {
                 Error::new(
                     ErrorKind::InvalidInput,
-                    format!("`{id}` is no snapshot's id"),
+                    format!("`{id}` is not a snapshot id"),
                 )
             })?;
             VersionInfo::SnapshotId(id)

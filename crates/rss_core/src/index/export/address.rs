@@ -1,22 +1,22 @@
-//! Addresses of files as other programs write them, without secrets.
+//! Addresses of files in the syntax of other programs, without secrets.
 
 use std::path::Path;
 
 use super::unsupported;
 use crate::{error::Result, location::Location, store::without_secrets};
 
-/// Returns the address as fsspec wants it: `file://` and the path as it is, or the href.
+/// Returns the address for fsspec: `file://` and the unescaped path, or the href.
 pub(super) fn of_fsspec(location: &Location) -> Result<String> {
     let text = match location {
         Location::Local(path) => format!("file://{}", absolute(path)?),
         Location::Http(url) => without_secrets(url).to_string(),
         other => other.to_href(),
     };
-    // Readers take double braces for a template, and fsspec cuts chains at double colons.
+    // Kerchunk readers expand `{{..}}` as a template, and fsspec splits chained URLs at `::`.
     for special in ["{{", "}}", "::"] {
         if text.contains(special) {
             return Err(unsupported(format!(
-                "its address holds `{special}`, which means something else to fsspec"
+                "its address contains `{special}`, which fsspec interprets as syntax"
             )));
         }
     }
@@ -30,9 +30,9 @@ pub(super) fn of_gdal(location: &Location) -> Result<String> {
         Location::Http(url) => format!("/vsicurl/{}", without_secrets(url)),
         other => other.to_vsi(),
     };
-    // XML 1.0 has no way to write these.
+    // XML 1.0 cannot represent control characters, not even escaped.
     if text.contains(|c: char| c.is_control()) {
-        return Err(unsupported("its address holds a control character"));
+        return Err(unsupported("its address contains a control character"));
     }
     Ok(text)
 }

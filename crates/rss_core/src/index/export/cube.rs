@@ -1,7 +1,7 @@
 //! Files of one asset that share a grid as one Zarr array with a time axis: `<asset>/<grid>/<level>`.
 //!
-//! Files share an array if all that Zarr says of them is equal: size, type, compression, nodata, scale
-//! and place. There is an array for each asset, so that none has a time at which it has no file.
+//! Files share an array if their Zarr metadata is equal: size, dtype, compression, nodata, scale
+//! and geotransform. Each asset has its own array, so that no array has a time step without a file.
 
 use std::{
     collections::HashMap,
@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{error::Result, geo::GeoTransform, index::Indexed};
 
-/// Letters of an item's id: the axis `item` gives each file as many as the longest has.
+/// The longest id of an item, in characters: `item` is a fixed-length string array, padded to the longest id.
 const MOST_LETTERS: usize = 1024;
-/// Pixels along `x` or `y`, whose places are written out.
+/// The longest axis whose coordinates are written out.
 const MOST_PIXELS: u32 = 1 << 24;
 
 /// Files on one grid.
@@ -76,7 +76,7 @@ pub(super) fn write(
     refs.json(".zgroup", &zarr::zgroup())?;
     let mut grids: HashMap<&str, usize> = HashMap::new();
     for cube in &mut cubes {
-        // The order of the index decides where times are equal.
+        // A stable sort: at equal times the order of the index remains.
         cube.files.sort_by_key(|slice| slice.time);
     }
     for cube in &cubes {
@@ -98,7 +98,7 @@ pub(super) fn write(
     Ok(exported)
 }
 
-/// Returns a file at its time, and the levels that cannot be said.
+/// Returns a file at its time, and the levels that Zarr cannot represent.
 fn slice(file: &Indexed) -> Result<(Slice, Vec<(usize, crate::Error)>)> {
     let arrays = FileArrays::of(file)?;
     let time = file
@@ -107,7 +107,7 @@ fn slice(file: &Indexed) -> Result<(Slice, Vec<(usize, crate::Error)>)> {
     let letters = file.item.chars().count();
     if letters > MOST_LETTERS {
         return Err(unsupported(format!(
-            "its id has {letters} letters, expected at most {MOST_LETTERS}"
+            "its id has {letters} characters, expected at most {MOST_LETTERS}"
         )));
     }
     let (mut levels, mut bad) = (Vec::new(), Vec::new());
@@ -126,7 +126,7 @@ fn slice(file: &Indexed) -> Result<(Slice, Vec<(usize, crate::Error)>)> {
     Ok((slice, bad))
 }
 
-/// Returns all that files of one array have in common.
+/// Returns the metadata that all files of an array share, as the key of the array.
 fn key(asset: &str, levels: &[LevelArray]) -> String {
     let said = levels.iter().map(|level| {
         json!([
@@ -163,8 +163,8 @@ fn write_cube<W: Write>(refs: &mut References<W>, group: &str, cube: &Cube) -> i
     Ok(())
 }
 
-/// Writes the coordinates: `time`, `item` along it, and `x` and `y`, centres of pixels, where the grid
-/// is not rotated and not larger than any image is.
+/// Writes the coordinates: `time`, `item` along it, and `x` and `y`, the centres of pixels, if the grid
+/// is not rotated and not larger than real images.
 fn write_axes<W: Write>(
     refs: &mut References<W>,
     group: &str,

@@ -1,9 +1,8 @@
-//! How an image of a TIFF reads as a Zarr v2 array: chunks, type, and the codecs that undo its
-//! compression. No IO.
+//! An image of a TIFF as a Zarr v2 array: chunks, dtype, and the codecs that decode it. No IO.
 //!
-//! Codecs are those of [numcodecs](https://numcodecs.readthedocs.io), and for what it lacks those that
-//! [imagecodecs](https://pypi.org/project/imagecodecs/) adds to it, all of them as
-//! `scripts/check_exports.py` finds them to be.
+//! Codecs are those of [numcodecs](https://numcodecs.readthedocs.io), and otherwise those that
+//! [imagecodecs](https://pypi.org/project/imagecodecs/) registers with it. `scripts/check_exports.py` verifies their
+//! behaviour.
 
 use serde_json::{Value, json};
 
@@ -15,39 +14,39 @@ use crate::{
     reader::{ColorInterp, Header, Image},
 };
 
-/// Tiles of a TIFF are as wide and high as a multiple of this; strips need not be.
+/// The TIFF specification requires tile sizes to be multiples of this; strips need not be.
 const TILE_STEP: u32 = 16;
-/// Chunks that strips may be cut into, over all of an image: each takes memory, and a line of the export.
+/// The most chunks that the strips of an image are split into: each costs memory, and an entry of the export.
 const MOST_PARTS: u64 = 1 << 20;
 
-/// How the bands of an image lie.
+/// The interleaving of the bands of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bands {
-    /// There is one.
+    /// A single band.
     One,
-    /// Samples of a pixel side by side: dimensions y, x, band.
+    /// Pixel-interleaved: dimensions y, x, band.
     Together(u16),
-    /// Tiles of its own for each: dimensions band, y, x.
+    /// Band-interleaved (planar), each band in tiles of its own: dimensions band, y, x.
     Apart(u16),
 }
 
 /// An image as a Zarr array.
 #[derive(Clone, Debug)]
 pub(super) struct Encoding {
-    /// numpy's spelling of the type, with its byte order.
+    /// The dtype as numpy spells it, with its byte order.
     pub(super) dtype: String,
     /// The pixels of a chunk: a tile, or a part of a strip.
     pub(super) chunk: Size,
     pub(super) bands: Bands,
-    /// What is undone, first to last.
+    /// The decoding steps, from first to last.
     undone: Vec<Value>,
-    /// Bytes of a chunk, where they are stored plainly.
+    /// Bytes of a chunk, if it is stored uncompressed.
     plain_bytes: Option<u64>,
-    /// Chunks of a tile, one below the other.
+    /// Chunks of a tile, from top to bottom.
     parts: u32,
 }
 
-/// A chunk and the bytes that it is.
+/// A chunk and its byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) col: u64,
@@ -58,12 +57,11 @@ pub(super) struct Chunk {
 }
 
 impl Encoding {
-    /// Finds out how an image reads.
+    /// Returns the encoding of an image.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for what Zarr v2 and its codecs cannot
-    /// say.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if Zarr v2 and its codecs cannot represent it.
     pub(super) fn of(header: &Header, image: &Image) -> Result<Self> {
         let bands = match (image.bands, image.planar) {
             (0, _) => return Err(unsupported("no band")),
@@ -79,7 +77,7 @@ impl Encoding {
             image.tile.height,
         ];
         if !sides.into_iter().all(side) {
-            return Err(unsupported("sides that are zero or past 31 bits"));
+            return Err(unsupported("sizes that are zero or above 2^31"));
         }
         let samples = Samples::of(header.little_endian, image)?;
         let per_pixel = match bands {
@@ -126,7 +124,7 @@ impl Encoding {
             50002 | 52546 => encoding.undo(json!({"id": "imagecodecs_jpegxl"})),
             2..=4 => {
                 return Err(unsupported(
-                    "no codec of Zarr is exact for CCITT compression",
+                    "no Zarr codec decodes CCITT compression exactly",
                 ));
             }
             other => return Err(unsupported(format!("compression {other}"))),
@@ -152,7 +150,7 @@ impl Encoding {
         }
     }
 
-    /// Says how the bytes of a tile become samples.
+    /// Returns the codecs that turn the decompressed bytes of a tile into samples.
     fn samples(
         &mut self,
         samples: Samples,
@@ -165,17 +163,15 @@ impl Encoding {
         if compressed == Compressed::Picture {
             if predictor != 1 || !samples.is_whole() {
                 return Err(unsupported(
-                    "a picture codec with a predictor or odd samples",
+                    "an image codec with a predictor or unusual samples",
                 ));
             }
             self.dtype = samples.native();
             return Ok(());
         }
-        // libtiff knows predictors of these compressions only.
+        // libtiff applies a predictor with these compressions only.
         if predictor != 1 && !matches!(image.compression, 5 | 8 | 32946 | 34925 | 50000) {
-            return Err(unsupported(
-                "a predictor without a compression that has one",
-            ));
+            return Err(unsupported("a predictor with a compression that has none"));
         }
         match predictor {
             1 => {}
@@ -205,7 +201,7 @@ impl Encoding {
                         ));
                     }
                 };
-                // The bytes are sorted by significance, whatever the file's order.
+                // Predictor 3 stores byte planes, most significant first, whatever the file's byte order.
                 let dtype = spelled('<', 'f', size);
                 let step = json!({"id": "imagecodecs_floatpred", "shape": shape, "dtype": dtype, "axis": 1, "dist": 1});
                 self.undone.push(step);
@@ -240,8 +236,8 @@ impl Encoding {
         Ok(())
     }
 
-    /// Returns the compressor and the filters: numcodecs undoes them in this order and the filters last
-    /// to first.
+    /// Returns the compressor and the filters. numcodecs decodes with the compressor first, then with the filters from
+    /// last to first.
     pub(super) fn codecs(&self) -> (Value, Value) {
         match self.undone.split_first() {
             None => (Value::Null, Value::Null),
@@ -272,13 +268,13 @@ impl Encoding {
         let parts = count.saturating_mul(u64::from(self.parts));
         if self.parts > 1 && parts > MOST_PARTS {
             return Err(unsupported(format!(
-                "strips that would be more than {MOST_PARTS} chunks"
+                "strips that would need more than {MOST_PARTS} chunks"
             )));
         }
         let mut chunks = Vec::with_capacity(image.tiles.len());
         for number in 0..image.tiles.len() {
             let Some(range) = image.tiles.range(number) else {
-                return Err(unsupported(format!("tile {number} ends past any file")));
+                return Err(unsupported(format!("tile {number} ends beyond 2^64 bytes")));
             };
             if range.is_empty() {
                 continue;
@@ -291,7 +287,7 @@ impl Encoding {
                 if row * u64::from(self.chunk.height) >= u64::from(image.size.height) {
                     break;
                 }
-                // Past a tile's samples may lie anything.
+                // Bytes after a tile's samples are undefined: the range ends with the samples.
                 let length = self.plain_bytes.unwrap_or(stored);
                 let skip = part.saturating_mul(length);
                 if skip.checked_add(length).is_none_or(|end| end > stored) {
@@ -314,16 +310,16 @@ impl Encoding {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compressed {
-    /// Undone, it is the bytes of the samples.
+    /// Decodes to the bytes of the samples.
     Bytes,
-    /// Undone, it is samples in this machine's order.
+    /// Decodes to samples in the reader's native byte order.
     Picture,
 }
 
 /// How samples are stored.
 #[derive(Clone, Copy)]
 enum Samples {
-    /// As numpy has them: `kind` is `u`, `i`, `f` or `c`, `size` in bytes, `order` is `<` or `>`.
+    /// A numpy dtype: `kind` is `u`, `i`, `f` or `c`, `size` in bytes, `order` is `<` or `>`.
     Whole {
         kind: char,
         size: u16,
@@ -375,7 +371,7 @@ impl Samples {
         matches!(self, Self::Whole { .. })
     }
 
-    /// Returns the type that samples have once they are read, in this order of bytes: lowest first.
+    /// Returns the dtype of decoded samples in little-endian byte order.
     fn native(self) -> String {
         match self {
             Self::Whole { kind, size, .. } => spelled('<', kind, size),
@@ -393,10 +389,10 @@ fn spelled(order: char, kind: char, size: u16) -> String {
     format!("{order}{kind}{size}")
 }
 
-/// Returns the size of a chunk, and how many of them a tile is.
+/// Returns the size of a chunk, and the number of chunks in a tile.
 ///
-/// All chunks of a Zarr array are of one size. So are tiles; the last strip is not, and plain strips are
-/// cut so that it comes out.
+/// All chunks of a Zarr array have one size. So have tiles; the last strip may be shorter, and uncompressed strips are
+/// split into chunks whose height divides all of them.
 fn chunk(image: &Image, row_bytes: u64) -> Result<(Size, u32)> {
     let (size, tile) = (image.size, image.tile);
     let left = size.height % tile.height;
@@ -412,7 +408,7 @@ fn chunk(image: &Image, row_bytes: u64) -> Result<(Size, u32)> {
         let height = divisor(tile.height, left);
         return Ok((Size { height, ..tile }, tile.height / height));
     }
-    // Tiles as wide as the image are rare; what is a multiple may be either.
+    // Tiles as wide as the image are rare. If both sides are multiples of 16, tiles and strips cannot be told apart.
     let may_be_tiles =
         tile.width.is_multiple_of(TILE_STEP) && tile.height.is_multiple_of(TILE_STEP);
     Err(unsupported(match may_be_tiles {
@@ -456,8 +452,8 @@ fn webp(image: &Image) -> Value {
     json!({"id": "imagecodecs_webp", "hasalpha": image.bands == 4})
 }
 
-/// LERC masks pixels of floats that are NaN, and those that an alpha band hides; the codec does not give
-/// them back.
+/// GDAL stores NaN, and pixels that an alpha band makes transparent, in the mask of LERC, which the codec does not
+/// return.
 fn lerc(header: &Header, image: &Image) -> Result<Value> {
     let has_alpha = header
         .bands

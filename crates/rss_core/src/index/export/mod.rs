@@ -1,8 +1,8 @@
-//! An index in the formats of others: Zarr references and GDAL's virtual rasters. No pixel is read or
-//! copied; what is written names the bytes of the files where they are.
+//! Exporting an index as Zarr references or as a GDAL virtual raster. No pixel is read or copied: an export refers to
+//! byte ranges of the files.
 //!
-//! What a format cannot say exactly is left out, with the reason: an export never shows other pixels
-//! than the file. Signatures and tokens in addresses are left out too. Writing the file is all the IO.
+//! A file that a format cannot represent exactly is left out, with the reason: readers of an export never get other
+//! pixels than those of the file. Signatures and tokens are removed from addresses. Writing the export is the only IO.
 
 mod address;
 mod cube;
@@ -30,7 +30,7 @@ use crate::{
     store::of_io,
 };
 
-/// What an index is written as.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExportFormat {
@@ -48,7 +48,7 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// Every format.
+    /// All formats.
     pub const ALL: [Self; 4] = [
         Self::Kerchunk,
         Self::KerchunkCube,
@@ -88,13 +88,13 @@ impl FromStr for ExportFormat {
     }
 }
 
-/// What became of an export.
+/// The report of an export.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Exported {
-    /// Files that are in it.
+    /// Files that were exported.
     pub written: usize,
-    /// What is not, in the order it was met.
+    /// Files and levels that were not, in the order of the index.
     pub left_out: Vec<Omitted>,
 }
 
@@ -106,11 +106,11 @@ pub struct Omitted {
     pub item: String,
     /// The asset's key.
     pub asset: String,
-    /// The level; none if it is the whole file.
+    /// The level; none if it is the complete file.
     pub level: Option<usize>,
-    /// Where the file is.
+    /// The location of the file.
     pub location: Location,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
@@ -126,7 +126,7 @@ impl Exported {
     }
 }
 
-/// Writes files of an index in a format; `output` is whole then, or as it was.
+/// Writes files of an index in a format; `output` is replaced completely or not at all.
 ///
 /// References of [`ExportFormat::Kerchunk`] are written as the files come; the other formats hold all headers
 /// in memory.
@@ -161,7 +161,7 @@ impl Exported {
 /// # Errors
 ///
 /// [`ErrorKind::NotFound`] if there is no file; [`ErrorKind::Unsupported`] if none can be written, with
-/// the first reason; those of `files`; as the file system's.
+/// the first reason; those of `files`; errors of the file system.
 pub fn export(
     files: impl IntoIterator<Item = Result<Indexed>>,
     format: ExportFormat,
@@ -170,8 +170,8 @@ pub fn export(
     write(files, format, output.as_ref(), &Stop::default())
 }
 
-/// Writes the files of an index that are selected, as [`export`] does, on a thread that may wait. Where
-/// the future is dropped, nothing is left.
+/// Writes the selected files of an index, as [`export`] does, on a blocking thread. If
+/// the future is dropped, no file is left.
 ///
 /// # Errors
 ///
@@ -230,7 +230,7 @@ fn write(
     Ok(exported)
 }
 
-/// Why an export ends early.
+/// The error of an export: of reading the index, or of writing the output.
 #[derive(Debug)]
 enum Failed {
     Read(Error),
@@ -249,10 +249,10 @@ impl From<std::io::Error> for Failed {
     }
 }
 
-/// The buffered file that all writers get.
+/// The buffered output of all formats.
 type Out<'a> = BufWriter<Stoppable<'a>>;
 
-/// A file that takes nothing more once it is stopped.
+/// A file whose writes fail once the export is cancelled.
 struct Stoppable<'a> {
     file: &'a File,
     stop: &'a Stop,

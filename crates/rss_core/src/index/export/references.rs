@@ -30,7 +30,7 @@ impl<W: Write> References<W> {
         self.text(key, &format!("base64:{}", base64(bytes)))
     }
 
-    /// Writes a key whose value is a part of a file.
+    /// Writes a key whose value is a byte range of a file.
     pub(super) fn range(
         &mut self,
         key: &str,
@@ -67,12 +67,12 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
-        let at = |place: usize| u32::from(group.get(place).copied().unwrap_or(0));
+        let at = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
         let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for place in 0..4 {
-            let letter = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or(0);
+        for index in 0..4 {
+            let letter = usize::try_from(bits >> (18 - 6 * index) & 63).unwrap_or(0);
             match LETTERS.get(letter) {
-                Some(&letter) if place <= group.len() => out.push(char::from(letter)),
+                Some(&letter) if index <= group.len() => out.push(char::from(letter)),
                 _ => out.push('='),
             }
         }

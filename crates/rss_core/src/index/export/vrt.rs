@@ -1,7 +1,7 @@
 //! A GDAL virtual raster over the files of an index.
 //!
-//! All files lie on one grid, the one that most of them have: same CRS, same size of a pixel, shifted by
-//! whole pixels. GDAL reads overviews of the sources by itself. See the
+//! All sources must be aligned to one grid, that of most files: same CRS, same pixel size, shifted by
+//! whole pixels. GDAL uses the overviews of the sources by itself. See the
 //! [format](https://gdal.org/en/stable/drivers/raster/vrt.html).
 
 use std::{
@@ -21,12 +21,12 @@ use crate::{
     reader::{BandProfile, ColorInterp, Header},
 };
 
-/// How far from a whole pixel a file may lie, in pixels.
+/// The tolerance of alignment, in pixels.
 const SLACK: f64 = 1e-3;
-/// The largest side of a block that a virtual raster states.
+/// The largest block side that a virtual raster states, in pixels.
 const MOST_BLOCK: u32 = 4096;
 
-/// What becomes a band.
+/// The bands of the virtual raster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bands {
     /// A band of an asset: a mosaic of all items.
@@ -49,7 +49,7 @@ pub(super) fn write(
             Err(err) => exported.leave_out(&file, None, err),
         }
     }
-    // Later sources lie on top: the newest is the last, and of no time the first.
+    // GDAL draws sources in order, the last on top: the newest comes last, files without a time first.
     sources.sort_by_key(|(file, _)| file.datetime);
     let Some(grid) = most_common(sources.iter().map(|(_, source)| source)) else {
         return Ok(exported);
@@ -86,7 +86,7 @@ pub(super) fn write(
         exported.written += 1;
     }
     if bands == Bands::Mosaic {
-        // Assets in the order of their keys, whatever the times of their files.
+        // Bands are sorted by asset key, whatever the times of their files.
         layers.sort_by(|a, b| (&a.asset, a.band).cmp(&(&b.asset, b.band)));
     }
     let one_asset = layers.windows(2).all(|pair| match pair {
@@ -98,7 +98,7 @@ pub(super) fn write(
     Ok(exported)
 }
 
-/// What a virtual raster needs to know of a file.
+/// A file as a `SimpleSource` of a virtual raster.
 struct SimpleSource {
     path: String,
     crs: Crs,
@@ -128,7 +128,7 @@ impl SimpleSource {
         }
         let side = |side: u32| (1..=i32::MAX.unsigned_abs()).contains(&side);
         if !side(image.size.width) || !side(image.size.height) {
-            return Err(unsupported("sides that are zero or past 31 bits"));
+            return Err(unsupported("sizes that are zero or above 2^31"));
         }
         let has_mask = header.masks.first().is_some_and(Option::is_some);
         let nodata = header.nodata.filter(|&nodata| header.dtype.holds(nodata));
@@ -171,7 +171,7 @@ impl SimpleSource {
     }
 }
 
-/// Returns true if pixels are so much alike that the far end of the larger file is where it should be.
+/// Returns true if pixel sizes differ so little that the far edge of the larger file is within the tolerance.
 fn has_pixels_of(a: &SimpleSource, b: &SimpleSource) -> bool {
     let most = a
         .size
@@ -185,14 +185,14 @@ fn has_pixels_of(a: &SimpleSource, b: &SimpleSource) -> bool {
         .all(|(a, b)| ((a - b) / b).abs() * f64::from(most) < SLACK)
 }
 
-/// The grid that all files lie on.
+/// The grid to which all files are aligned.
 struct Grid {
     crs: Crs,
     transform: GeoTransform,
     size: Size,
 }
 
-/// Returns the grid of most sources; the first of those that are equally common.
+/// Returns the grid of most sources; of equally common ones the first.
 fn most_common<'a>(sources: impl Iterator<Item = &'a SimpleSource>) -> Option<Grid> {
     let mut kinds: Vec<(&SimpleSource, usize)> = Vec::new();
     for source in sources {
@@ -210,7 +210,7 @@ fn most_common<'a>(sources: impl Iterator<Item = &'a SimpleSource>) -> Option<Gr
     })
 }
 
-/// Where a file lies, in pixels from the grid's origin.
+/// The position of a file, in pixels from the grid's origin.
 #[derive(Clone, Copy)]
 struct DstRect {
     col: i64,
@@ -221,7 +221,7 @@ impl Grid {
     fn place(&self, source: &SimpleSource) -> Result<DstRect> {
         if source.crs != self.crs {
             return Err(unsupported(format!(
-                "its CRS is {}, that of most files {}",
+                "its CRS is {}, that of most files is {}",
                 name(&source.crs),
                 name(&self.crs)
             )));
@@ -233,10 +233,10 @@ impl Grid {
         let differs = |a: f64, b: f64| ((a - b) / b).abs() * most >= SLACK;
         if differs(width, own_width) || differs(height, own_height) {
             return Err(unsupported(format!(
-                "its pixels are {width} x {height}, those of most files {own_width} x {own_height}"
+                "its pixels are {width} x {height}, those of most files are {own_width} x {own_height}"
             )));
         }
-        // Adding zero makes a negative zero plain.
+        // Adding zero turns -0 into 0, for the text.
         let cols = (source.transform.0[0] - self.transform.0[0]) / own_width + 0.0;
         let rows = (source.transform.0[3] - self.transform.0[3]) / own_height + 0.0;
         let whole = |pixels: f64| {
@@ -248,7 +248,7 @@ impl Grid {
         match (whole(cols), whole(rows)) {
             (Some(col), Some(row)) => Ok(DstRect { col, row }),
             _ => Err(unsupported(format!(
-                "its pixels lie {cols} x {rows} pixels from those of most files, expected whole ones"
+                "its grid is shifted by {cols} x {rows} pixels from that of most files, expected integers"
             ))),
         }
     }
@@ -280,7 +280,7 @@ struct Layer {
     placed: Vec<Placed>,
 }
 
-/// A band of a file, where it lies.
+/// A band of a file, at its position.
 struct Placed {
     path: String,
     band: usize,
@@ -324,7 +324,7 @@ impl Layer {
         }
     }
 
-    /// Checks that a file can lie on this band.
+    /// Checks that a file can be a source of this band.
     fn check(&self, bands: Bands, source: &SimpleSource, band: usize) -> Result<()> {
         if bands == Bands::Stack {
             return Err(unsupported("another item of the same id is there already"));
@@ -366,7 +366,7 @@ impl Layer {
     }
 }
 
-/// The smallest rectangle that holds all files, in pixels from the grid's origin.
+/// The bounding rectangle of all files, in pixels from the grid's origin.
 struct Extent {
     col: i64,
     row: i64,
@@ -422,7 +422,7 @@ fn write_xml(
     )?;
     writeln!(out, "  <SRS>{}</SRS>", escaped(&grid.crs.to_string()))?;
     let g = grid.transform.0;
-    // Twice the same sum, where pixels are not whole: the origin as the first file states it.
+    // At offset 0 the origin is written as the first file states it: adding pixel sizes would change its last digits.
     #[expect(clippy::cast_precision_loss, reason = "both are below 32 bits")]
     let origin = [
         g[0] + extent.col as f64 * g[1],
@@ -528,7 +528,7 @@ fn write_source(
         out,
         r#"      <DstRect xOff="{col}" yOff="{row}" xSize="{width}" ySize="{height}"/>"#
     )?;
-    // A mask says more than a value does.
+    // A mask takes precedence over a nodata value.
     if hides && placed.has_mask {
         writeln!(out, "      <UseMaskBand>true</UseMaskBand>")?;
     } else if let Some(nodata) = layer.nodata.filter(|_| hides) {
@@ -542,7 +542,7 @@ fn say(out: &mut Out<'_>, key: &str, value: &str) -> io::Result<()> {
     writeln!(out, r#"      <MDI key="{key}">{}</MDI>"#, escaped(value))
 }
 
-/// Returns a number as GDAL reads it.
+/// Returns a number in GDAL's syntax.
 fn number_of(value: f64) -> String {
     if value.is_nan() {
         "nan".to_owned()
@@ -553,7 +553,7 @@ fn number_of(value: f64) -> String {
     }
 }
 
-/// `Int8` is known to GDAL 3.7 and later.
+/// `Int8` needs GDAL 3.7 or later.
 fn gdal_type(dtype: DataType) -> &'static str {
     match dtype {
         DataType::U8 => "Byte",
@@ -579,7 +579,7 @@ fn color_of(color: ColorInterp) -> String {
     })
 }
 
-/// Returns text as the content of an element; what XML cannot say is left out.
+/// Escapes text as the content of an XML element; characters that XML cannot represent are removed.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

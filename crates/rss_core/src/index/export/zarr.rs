@@ -1,5 +1,5 @@
-//! Files as Zarr v2 groups: `<item>/<asset>/<level>`, each with one array of pixels and one that names
-//! the grid.
+//! Files as Zarr v2 groups: `<item>/<asset>/<level>`, each with one array of pixels and a CF grid mapping
+//! variable.
 //!
 //! Attributes are those of the [CF conventions](https://cfconventions.org) that xarray and rioxarray
 //! read: `scale_factor`, `add_offset`, `units`, `grid_mapping`.
@@ -26,7 +26,7 @@ use crate::{
     reader::{BandProfile, Header, Image},
 };
 
-/// The array that names a grid.
+/// The name of the grid mapping variable, as rioxarray expects it.
 const GRID: &str = "spatial_ref";
 
 pub(super) fn write(
@@ -90,7 +90,7 @@ fn write_level<W: Write>(
     write_chunks(refs, &format!("{array}/"), url, level)
 }
 
-/// Writes the array that names the grid of a group.
+/// Writes the grid mapping variable of a group.
 pub(super) fn write_grid<W: Write>(
     refs: &mut References<W>,
     group: &str,
@@ -133,7 +133,7 @@ pub(super) fn zgroup() -> Value {
     json!({"zarr_format": 2})
 }
 
-/// Says what file a group is.
+/// Returns the attributes that identify the file of a group.
 fn attributes(file: &Indexed) -> Value {
     let mut said = Map::new();
     let mut say = |name: &str, value: Option<String>| {
@@ -150,7 +150,7 @@ fn attributes(file: &Indexed) -> Value {
     said.into()
 }
 
-/// Returns text as one segment of a path: any that would mean something else is percent-encoded.
+/// Returns text as one segment of a path, with all characters that have a meaning in a path percent-encoded.
 pub(super) fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (place, c) in text.char_indices() {
@@ -184,14 +184,14 @@ pub(super) fn name_of(asset: &str) -> String {
 /// A file as arrays.
 pub(super) struct FileArrays {
     pub(super) url: String,
-    /// LevelArray 0, which reads, then the others.
+    /// Level 0, which must be readable, then the overviews that are.
     pub(super) levels: Vec<Result<LevelArray>>,
 }
 
 impl FileArrays {
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if level 0 cannot be said.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if Zarr cannot represent level 0.
     pub(super) fn of(file: &Indexed) -> Result<Self> {
         let header = &*file.entry.header;
         let url = address::of_fsspec(&file.entry.location)?;
@@ -214,7 +214,7 @@ pub(super) struct LevelArray {
     pub(super) size: Size,
     pub(super) encoding: Encoding,
     pub(super) chunks: Vec<Chunk>,
-    /// The attributes of the array that names the grid.
+    /// The attributes of the grid mapping variable.
     pub(super) grid: Value,
     pub(super) transform: Option<GeoTransform>,
     zarray: Map<String, Value>,
@@ -278,7 +278,7 @@ impl LevelArray {
         })
     }
 
-    /// Returns the array's metadata, with a first dimension of so many times where it has one.
+    /// Returns the array's metadata, with a first dimension of so many time steps if it has a time axis.
     pub(super) fn zarray(&self, times: Option<usize>) -> Value {
         let mut zarray = self.zarray.clone();
         if let Some(times) = times {
@@ -288,7 +288,7 @@ impl LevelArray {
         zarray.into()
     }
 
-    /// Returns the array's attributes; the coordinates beside the grid where it has times.
+    /// Returns the array's attributes, with the coordinates of the time axis if it has one.
     pub(super) fn zattrs(&self, coordinates: Option<&str>) -> Value {
         let mut zattrs = self.zattrs.clone();
         if let Some(coordinates) = coordinates {
@@ -306,8 +306,8 @@ fn push_front(fields: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
-/// Returns what fills tiles that are not stored: nodata, or null for zero. xarray takes any other value
-/// for one that means nothing.
+/// Returns the fill value of sparse tiles: nodata, or null for zero. xarray masks any fill value, so a zero that is
+/// not nodata must be null.
 fn fill_value(header: &Header) -> Value {
     let Some(nodata) = header.nodata.filter(|&nodata| header.dtype.holds(nodata)) else {
         return Value::Null;
@@ -336,8 +336,8 @@ fn float(value: f64) -> Value {
     }
 }
 
-/// Returns what bands say of their values. Scale and offset are attributes that readers act on where all
-/// bands agree, and lists that they do not know where they differ.
+/// Returns the attributes of scale, offset, unit and names of bands. If all bands agree, scale and offset are the CF
+/// attributes that readers apply; otherwise they are lists under other names, which readers ignore.
 fn described(bands: &[BandProfile]) -> Map<String, Value> {
     let mut said = Map::new();
     let Some(first) = bands.first() else {
@@ -381,12 +381,12 @@ fn described(bands: &[BandProfile]) -> Map<String, Value> {
     said
 }
 
-/// Returns the attributes that rioxarray reads the grid from.
+/// Returns the attributes from which rioxarray reads the grid.
 fn grid(header: &Header, transform: Option<GeoTransform>) -> Value {
     let mut said = Map::new();
     said.insert("_ARRAY_DIMENSIONS".to_owned(), json!([]));
     if let Some(crs) = &header.crs {
-        // rioxarray takes a code where text is due.
+        // rioxarray accepts an EPSG code in place of WKT.
         said.insert(GRID.to_owned(), crs.to_string().into());
         match crs {
             Crs::Epsg(code) => said.insert("epsg".to_owned(), (*code).into()),

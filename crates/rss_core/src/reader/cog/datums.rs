@@ -1,11 +1,11 @@
 //! Datums and ellipsoids that GeoKeys name by code: the part of the EPSG dataset that rasters use.
 //!
-//! A code that is not here is not known, and what is not known is not guessed. All of these count
-//! longitudes from Greenwich, in degrees; all axes are in metres.
+//! A code that is not in these tables makes the CRS unknown; nothing is guessed. The longitudes of all of
+//! them are in degrees from Greenwich, and all axes in metres.
 //!
-//! Codes and numbers: [EPSG dataset](https://epsg.org); names of datums: as GDAL writes them in WKT 1.
+//! Codes and values: [EPSG dataset](https://epsg.org); names of datums: as GDAL writes them in WKT 1.
 
-/// A figure of the Earth.
+/// An ellipsoid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ellipsoid {
     pub(super) code: u64,
@@ -15,7 +15,7 @@ pub(super) struct Ellipsoid {
     pub(super) inverse_flattening: f64,
 }
 
-/// A datum, and the geographic CRS of two dimensions that is made of it.
+/// A datum, and its two-dimensional geographic CRS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datum {
     pub(super) crs: u64,

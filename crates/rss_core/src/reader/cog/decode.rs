@@ -1,4 +1,4 @@
-//! From a compressed tile to samples, straight into the output. No IO.
+//! Decoding of a compressed tile to samples, straight into the output. No IO.
 
 use super::{
     codec::decompress,
@@ -11,24 +11,24 @@ use crate::{
     raster::Slot,
 };
 
-/// Decoded bytes that one tile may have.
+/// Decoded bytes of one tile: a header that states a huge tile must not take all memory.
 const MOST_TILE_BYTES: usize = 512 << 20;
 
-/// Samples of one row of a tile, in bytes, that are unpacked at once.
+/// Bytes of one row of a tile in its data type. Rows are unpacked one by one into a buffer of this size.
 const MOST_ROW_BYTES: usize = 256 << 20;
 
-/// What is decoded: a tile, and what of it is wanted.
+/// A tile, and the wanted window of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TileJob {
-    /// The whole tile, edges included, in pixels of the level.
+    /// The complete tile, padding at the image's edge included, in pixels of the level.
     pub(super) tile: Window,
     /// The part of it that is wanted.
     pub(super) wanted: Window,
 }
 
-/// A band in a tile, and where its samples go.
+/// A band in a tile, and its slot in the output.
 pub(super) struct BandTarget<T> {
-    /// Which sample of a pixel.
+    /// The index of the band's sample in a pixel.
     pub(super) in_tile: usize,
     pub(super) slot: Slot<T>,
 }
@@ -40,7 +40,7 @@ pub(super) struct BandTarget<T> {
 /// [`ErrorKind::Unsupported`] if a tile is past the limit.
 pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
     let samples = if level.planar { 1 } else { level.bands };
-    // Samples of a few bits are as large as their type once they are unpacked.
+    // Packed samples (of 1 bit, say) take the size of their data type once they are unpacked.
     let unpacked = usize::try_from(level.tile.width)
         .ok()
         .and_then(|width| width.checked_mul(samples)?.checked_mul(level.dtype.size()));
@@ -67,7 +67,7 @@ pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Corrupt`] if the bytes are not what the level promises.
+/// [`ErrorKind::Corrupt`] if the bytes do not match the level.
 pub(super) fn decode<T: Value>(
     level: &Level,
     little_endian: bool,
@@ -76,7 +76,7 @@ pub(super) fn decode<T: Value>(
     targets: &mut [BandTarget<T>],
 ) -> Result<()> {
     let length = tile_bytes(level)?;
-    // The last strip stores the rows that are there and no more, and some writers do so with tiles.
+    // The last strip stores only the rows inside the image; some writers do so with tiles, too.
     let rows_there = level.tile.height.min(level.size.height - job.tile.row);
     let whole_rows = usize::try_from(level.tile.height).unwrap_or(1).max(1);
     let least = length / whole_rows * usize::try_from(rows_there).unwrap_or(0);
@@ -115,7 +115,7 @@ impl TileRows<'_> {
             }
             return Ok(());
         }
-        // Samples of the bands alternate: a row is read whole and then shared out.
+        // Pixel-interleaved bands: a row is read with all bands, and then split into their slots.
         let mut pixels = vec![T::default(); job.wanted.width as usize * self.per_pixel];
         for row in 0..height {
             self.read(first_row + row, first_col * self.per_pixel, &mut pixels)?;
@@ -136,6 +136,7 @@ impl TileRows<'_> {
             .get(row * self.row_bytes..(row + 1) * self.row_bytes)
             .ok_or_else(ends_early)?;
         let little_endian = self.little_endian;
+        // `Value`'s methods leave samples past the row unchanged: a short row must be an error here.
         let there = |bytes_each: usize| {
             let wanted = skip.saturating_add(out.len()).saturating_mul(bytes_each);
             (wanted <= stored.len())

@@ -1,6 +1,6 @@
-//! The tags of a TIFF file, read from the parts of it that are there. No IO.
+//! The tags of a TIFF file, read from the parts of it that were fetched. No IO.
 //!
-//! Nothing in a file is believed: counts and sizes are bounded before anything is allocated.
+//! Nothing in a file is trusted: counts and sizes are bounded before anything is allocated.
 
 use std::{cell::Cell, ops::Range};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 const MOST_ENTRIES: u64 = 4096;
 /// Bytes that one value outside the tile tables may have.
 const MOST_VALUE_BYTES: u64 = 1 << 20;
-/// Bytes that the parts of one file may take.
+/// Bytes of the parts of one file that stay in memory.
 const MOST_PART_BYTES: usize = 64 << 20;
 
 /// Parts of a file that have been fetched.
@@ -20,7 +20,7 @@ const MOST_PART_BYTES: usize = 64 << 20;
 pub(super) struct Parts(Vec<(u64, Bytes)>);
 
 impl Parts {
-    /// Adds a part; the oldest but the first, the header, are forgotten where they grow too many.
+    /// Adds a part. Past the limit the oldest are dropped, except the first, which is the header.
     pub(super) fn add(&mut self, offset: u64, bytes: Bytes) {
         self.0.push((offset, bytes));
         while self.0.len() > 2
@@ -40,7 +40,7 @@ impl Parts {
         Ok(bytes.slice(from..to))
     }
 
-    /// Returns the part that holds a range, and its place in the file.
+    /// Returns the part that holds a range, and its offset in the file.
     pub(super) fn around(&self, range: &Range<u64>) -> Option<(u64, Bytes)> {
         let holds = |(start, bytes): &&(u64, Bytes)| {
             *start <= range.start && range.end <= start.saturating_add(bytes.len() as u64)
@@ -52,9 +52,9 @@ impl Parts {
 /// Why parsing stopped.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// These bytes are needed first.
+    /// These ranges must be fetched first.
     Missing(Vec<Range<u64>>),
-    /// The file is wrong, or cannot be read by this backend.
+    /// The file is damaged, or not supported by this backend.
     Failed(Error),
 }
 
@@ -76,7 +76,7 @@ pub(super) fn uint(bytes: &[u8], little_endian: bool) -> u64 {
     }
 }
 
-/// A value of a directory, where it stands in the file.
+/// An entry of a directory, with the offset of its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) tag: u16,
@@ -86,7 +86,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns the bytes of one element; none for a type that TIFF does not have.
+    /// Returns the bytes of one element; none for an unknown type.
     pub(super) fn width(&self) -> Option<u64> {
         match self.kind {
             1 | 2 | 6 | 7 => Some(1),
@@ -102,18 +102,18 @@ pub(super) struct Reader<'a> {
     pub(super) parts: &'a Parts,
     pub(super) little_endian: bool,
     pub(super) big: bool,
-    /// Where the furthest byte that was read ends.
+    /// The end of the furthest byte that was read: the size of the header.
     pub(super) end: Cell<u64>,
 }
 
 impl Reader<'_> {
-    /// Returns a directory's entries and the place of the next directory.
+    /// Returns a directory's entries and the offset of the next directory.
     pub(super) fn directory(&self, at: u64) -> Result<(Vec<Entry>, u64), Stop> {
         let (count_bytes, entry_bytes, value_bytes) =
             if self.big { (8, 20, 8) } else { (2, 12, 4) };
         let end = |from: u64, length: u64| match from.checked_add(length) {
             Some(end) => Ok(from..end),
-            None => corrupt("a directory lies past any file"),
+            None => corrupt("the offset of a directory is past 64 bits"),
         };
         let count = self.uint(&self.get(end(at, count_bytes)?)?);
         if count == 0 || count > MOST_ENTRIES {
@@ -124,7 +124,7 @@ impl Reader<'_> {
         let first = at + count_bytes;
         let bytes = self.get(end(first, count * entry_bytes + value_bytes)?)?;
         let mut entries = Vec::new();
-        let mut place = first;
+        let mut offset = first;
         let width = usize::try_from(entry_bytes).unwrap_or(12);
         let table = usize::try_from(count * entry_bytes).unwrap_or(0);
         let (table, next) = bytes.split_at_checked(table).unwrap_or((&bytes, &[]));
@@ -139,8 +139,10 @@ impl Reader<'_> {
                 tag: u16::try_from(field(0, 2)).unwrap_or(0),
                 kind: u16::try_from(field(2, 4)).unwrap_or(0),
                 count: counted,
-                at: place + value as u64,
+                at: offset + value as u64,
             };
+            // An entry of an unknown type is skipped, as TIFF 6.0 demands of readers (section 2). A value
+            // that fits the entry is stored in it; of others the entry has the offset.
             if let Some(width) = entry.width() {
                 let inside = counted
                     .checked_mul(width)
@@ -152,12 +154,12 @@ impl Reader<'_> {
                 }
                 entries.push(entry);
             }
-            place += entry_bytes;
+            offset += entry_bytes;
         }
         Ok((entries, self.uint(next)))
     }
 
-    /// Returns the bytes of a range and remembers where it ends.
+    /// Returns the bytes of a range and records its end.
     fn get(&self, range: Range<u64>) -> Result<Bytes, Stop> {
         self.end.set(self.end.get().max(range.end));
         self.parts.get(range)
@@ -184,18 +186,21 @@ impl Reader<'_> {
             (Some(length), Some(end)) if length <= MOST_VALUE_BYTES => {
                 Ok(Some((*entry, self.get(entry.at..end)?)))
             }
-            _ => corrupt(format!("tag {tag} has {} values, too many", entry.count)),
+            _ => corrupt(format!(
+                "tag {tag} has {} values, past the limit",
+                entry.count
+            )),
         }
     }
 
-    /// Returns a tag's whole numbers.
+    /// Returns a tag's unsigned integers.
     pub(super) fn numbers(&self, entries: &[Entry], tag: u16) -> Result<Vec<u64>, Stop> {
         let Some((entry, bytes)) = self.value(entries, tag)? else {
             return Ok(Vec::new());
         };
         if !matches!(entry.kind, 1 | 3 | 4 | 13 | 16 | 18) {
             return corrupt(format!(
-                "tag {tag} is no whole number (type {})",
+                "tag {tag} has type {}, expected an unsigned integer",
                 entry.kind
             ));
         }

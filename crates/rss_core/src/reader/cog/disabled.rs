@@ -1,4 +1,4 @@
-//! Stands in for the COG backend in builds without it.
+//! Replaces the COG backend in builds without the feature `cog`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn without(location: &Location) -> Error {
     Error::new(ErrorKind::Unsupported, message).at(location)
 }
 
-/// Returns true if [`open`] failed on what another backend may read.
+/// Returns true if [`open`] failed on a file that another backend may read.
 pub(crate) fn is_for_others(err: &Error) -> bool {
     err.kind() == ErrorKind::Unsupported
 }

@@ -1,4 +1,4 @@
-//! What the first directory says of the whole file: where it lies, and what its bands mean. No IO.
+//! The properties of the file in the first directory: CRS, transform, nodata, colours, metadata. No IO.
 //!
 //! See [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html) and
 //! [GDAL's tags](https://gdal.org/en/stable/drivers/raster/gtiff.html#metadata).
@@ -13,10 +13,10 @@ use crate::{
     reader::{BandProfile, ColorInterp},
 };
 
-/// Colours that a palette may have: as many as 16 bits tell apart.
+/// Colours of a palette: one for each value of 16 bits.
 const MOST_COLORS: usize = 1 << 16;
 
-/// What the first directory says of the whole file.
+/// The properties of the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) nodata: Option<f64>,
@@ -26,7 +26,7 @@ pub(super) struct Facts {
     pub(super) bands: Vec<BandProfile>,
     /// Red, green and blue of each value.
     pub(super) palette: Option<Vec<[u8; 3]>>,
-    /// GDAL's metadata of the whole file.
+    /// GDAL's metadata of the dataset.
     pub(super) metadata: Vec<(String, String)>,
 }
 
@@ -62,7 +62,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads the colours of a palette: all reds, then all greens, then all blues.
+    /// Reads the palette (ColorMap, tag 320): all reds, then all greens, then all blues.
     fn palette(&self, entries: &[Entry], level: &Level) -> Result<Option<Vec<[u8; 3]>>, Stop> {
         let values = self.numbers(entries, 320)?;
         if !values.is_empty() {
@@ -70,7 +70,7 @@ impl Reader<'_> {
             let mut planes = values.chunks_exact(count);
             let mut plane = || planes.next().unwrap_or_default();
             let (reds, greens, blues) = (plane(), plane(), plane());
-            // Old writers stored bytes in the 16 bits of each colour.
+            // Some writers store values of 8 bits in the 16 bits of each colour.
             let narrow = values.iter().all(|&value| value < 256);
             let byte = |value: u64| {
                 let value = if narrow { value } else { value >> 8 };
@@ -99,7 +99,7 @@ impl Reader<'_> {
             _ => return Ok(None),
         };
         if is_point {
-            // The tie point names a pixel's centre; a transform starts at its corner.
+            // The tie point is of a pixel's centre; a geotransform is of its corner.
             g[0] -= 0.5 * (g[1] + g[2]);
             g[3] -= 0.5 * (g[4] + g[5]);
         }
@@ -112,7 +112,7 @@ impl Reader<'_> {
 /// Reads the number at the start of a text, as C's `strtod` does; NaN and infinity by name.
 fn parse_number(text: &str) -> Option<f64> {
     let text = text.trim();
-    // As C libraries of Microsoft wrote them.
+    // As older C libraries of Microsoft print them.
     let odd = text.trim_start_matches(['-', '+']).to_ascii_uppercase();
     match odd.as_str() {
         "1.#INF" if text.starts_with('-') => return Some(f64::NEG_INFINITY),
@@ -131,7 +131,8 @@ fn parse_number(text: &str) -> Option<f64> {
         .find_map(|end| text.get(..end)?.parse().ok())
 }
 
-/// Returns the palette that GDAL gives samples without one: bits, and samples whose 0 is white.
+/// Returns the palette that GDAL gives samples without one: those of 1 bit, and those whose 0 is white
+/// (MINISWHITE).
 fn greys(level: &Level) -> Option<Vec<[u8; 3]>> {
     let bits = match level.stored {
         Stored::Bits(bits @ 1..=16) => bits,
@@ -149,7 +150,7 @@ fn greys(level: &Level) -> Option<Vec<[u8; 3]>> {
     }
 }
 
-/// Returns what the bands mean, as GDAL says it.
+/// Returns the colour interpretation of the bands, as GDAL does.
 fn colors(level: &Level, extra: &[u64], has_palette: bool) -> Vec<ColorInterp> {
     use ColorInterp::{
         Alpha, Black, Blue, Cyan, Gray, Green, Magenta, Palette, Red, Undefined, Yellow,
@@ -163,7 +164,7 @@ fn colors(level: &Level, extra: &[u64], has_palette: bool) -> Vec<ColorInterp> {
         1 => &[Gray],
         _ => &[Undefined],
     };
-    // A picture of fewer bands than its kind has is no picture.
+    // Fewer bands than the photometric interpretation has colours: GDAL reports gray.
     let named = if named.len() > level.bands {
         &[Gray]
     } else {
@@ -191,7 +192,7 @@ fn colors(level: &Level, extra: &[u64], has_palette: bool) -> Vec<ColorInterp> {
 #[derive(Debug, PartialEq)]
 struct Item<'a> {
     name: String,
-    /// Counted from 0; none is the whole file.
+    /// Counted from 0; none is the dataset.
     band: Option<usize>,
     role: Option<&'a str>,
     domain: Option<&'a str>,
@@ -199,7 +200,7 @@ struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// Adds what this item says to its band or to the file.
+    /// Adds this item to its band or to the dataset's metadata.
     fn tell(self, bands: &mut [BandProfile], metadata: &mut Vec<(String, String)>) {
         let number = || self.value.trim().parse().ok();
         let band = match self.band {
@@ -227,7 +228,7 @@ impl Item<'_> {
     }
 }
 
-/// Lists the items of GDAL's metadata, an XML text of one depth.
+/// Lists the items of GDAL's metadata (tag 42112), XML without nested elements.
 fn items(xml: &str) -> impl Iterator<Item = Item<'_>> {
     xml.split("<Item ").skip(1).filter_map(|item| {
         let (attributes, rest) = item.split_once('>')?;
@@ -246,7 +247,7 @@ fn items(xml: &str) -> impl Iterator<Item = Item<'_>> {
     })
 }
 
-/// Undoes the five escapes that XML has without a definition.
+/// Replaces the five predefined entities of XML. `&amp;` is last: its result must not be replaced again.
 fn unescaped(text: &str) -> String {
     let pairs = [
         ("&lt;", "<"),

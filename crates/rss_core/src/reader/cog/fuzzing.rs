@@ -1,7 +1,7 @@
-//! What the fuzz targets call: the private stages, with a fuzzer's bytes in place of a file.
+//! Entry points of the fuzz targets: the private stages, with a fuzzer's bytes in place of a file.
 //!
-//! Built under `cfg(fuzzing)` alone, which `cargo fuzz` sets; no part of the library. A function here
-//! returns nothing about wrong bytes: what it must not do is panic, hang, or take memory without end.
+//! Built only under `cfg(fuzzing)`, which `cargo fuzz` sets; no part of the library. A function here may
+//! return any error for damaged bytes, but must not panic, hang, or take unbounded memory.
 
 use std::ops::Range;
 
@@ -20,11 +20,11 @@ use crate::{
     store::{self, Merge},
 };
 
-/// Bytes of the header that are there before any is asked for: few, so that the rest is asked for.
+/// Bytes of the header in the first part: few, so that the parser has to request the rest.
 const FIRST_BYTES: usize = 16;
-/// As many pieces of a header as a real open fetches.
+/// Rounds of requests for a header, as in `reader.rs`.
 const MOST_PIECES: usize = 32;
-/// Pixels of one side that a tile is decoded to, so that the fuzzer's time goes to codecs.
+/// The largest side of a decoded tile, so that the fuzzer's time goes to codecs.
 const MOST_SIDE: u32 = 4096;
 
 /// Parses a header piece by piece, then finds the tiles under the corners of each level.
@@ -69,7 +69,7 @@ fn corners(size: Size) -> [Window; 2] {
     })
 }
 
-/// Runs `step` on pieces of `file`, as a reader that fetches exactly what is missing.
+/// Runs `step` on parts of `file`, as a reader that fetches exactly the missing ranges.
 fn complete<T>(
     file: &[u8],
     parts: &mut Parts,
@@ -95,7 +95,7 @@ fn complete<T>(
     None
 }
 
-/// Merges ranges; see `store::coalesce`. Each fetch is its range and the places in `wanted`.
+/// Merges ranges; see `store::coalesce`. Each fetch is its range and the indices in `wanted`.
 pub fn coalesce(
     wanted: &[Range<u64>],
     gap_bytes: u64,
@@ -132,7 +132,7 @@ pub fn codec(input: &[u8]) {
     });
 }
 
-/// Decodes the tile at 0, 0: its first band, all of it that lies in the image.
+/// Decodes the tile at 0, 0: its first band, clipped to the image.
 fn decode_first<T: super::samples::Value>(
     level: &Level,
     little_endian: bool,

@@ -1,9 +1,9 @@
 //! The GeoKeys of a file, and the coordinate reference system that they state. No IO.
 //!
-//! A CRS that the keys name by an EPSG code is that code. One that they describe in parts becomes
-//! WKT 1 as GDAL writes it, so that no reader needs a database. Only the horizontal CRS is told.
-//! Where a part is missing, not known here, or stated twice and differently, there is no CRS: a
-//! wrong place is worse than none.
+//! A CRS that the keys name by an EPSG code is that code. One that they define in parts becomes WKT 1 as
+//! GDAL writes it, so that no reader needs a database. Only the horizontal CRS is read. Where a part is
+//! missing, not known here, or stated twice with different values, there is no CRS: a wrong position is
+//! worse than none.
 //!
 //! See [GeoTIFF 1.1](https://docs.ogc.org/is/19-008r4/19-008r4.html), clause 7, whose requirement
 //! classes the items below name.
@@ -16,23 +16,23 @@ use super::{
 };
 use crate::geo::Crs;
 
-/// The code of what a file defines itself.
+/// The code of a definition in the file itself ("user-defined").
 pub(super) const USER_DEFINED: u64 = 32_767;
-/// Characters that a name may have.
+/// Characters of a name in WKT.
 const MOST_NAME: usize = 128;
-/// Characters that WKT inside a citation may have.
+/// Characters of WKT in a citation.
 const MOST_WKT: usize = 8192;
 
 impl Reader<'_> {
-    /// Returns the keys; numbers and texts only where no code names the CRS, as they may lie far
-    /// from the directory and cost a request.
+    /// Returns the keys. Doubles and texts are read only if no code names the CRS: they may be far from the
+    /// directory and cost a request.
     pub(super) fn keys(&self, entries: &[Entry]) -> Result<Keys, Stop> {
         let mut keys = Keys {
             directory: self.numbers(entries, 34735)?,
             ..Keys::default()
         };
         if !keys.directory.is_empty() && keys.epsg().is_none() {
-            // A file whose CRS is damaged has pixels still.
+            // Damaged keys make the CRS unknown, and not the file unreadable.
             keys.doubles = unless_failed(self.doubles(entries, 34736))?;
             let texts = unless_failed(self.value(entries, 34737))?;
             keys.texts = texts.map(|(_, bytes)| bytes).unwrap_or_default();
@@ -41,7 +41,7 @@ impl Reader<'_> {
     }
 }
 
-/// Takes the default for what cannot be read, but not for what is not there yet.
+/// Replaces a failure by the default, but not `Missing`, which is not fetched yet.
 fn unless_failed<T: Default>(read: Result<T, Stop>) -> Result<T, Stop> {
     match read {
         Err(Stop::Failed(_)) => Ok(T::default()),
@@ -59,9 +59,9 @@ impl Keys {
         }
     }
 
-    /// Returns the code that names the whole CRS.
+    /// Returns the EPSG code of the CRS.
     fn epsg(&self) -> Option<u32> {
-        // A geographic code is the base of a projection where there is one, and not the CRS.
+        // In a projected CRS the geographic code is that of its base.
         let code = self.code(if self.is_projected() { 3072 } else { 2048 })?;
         let is_code = code > 0 && code < USER_DEFINED;
         u32::try_from(code).ok().filter(|_| is_code)
@@ -85,7 +85,7 @@ impl Keys {
         }
     }
 
-    /// Returns the WKT that ArcGIS and GDAL put into a citation where keys do not suffice.
+    /// Returns the WKT that ArcGIS and GDAL write into a citation if keys cannot express the CRS.
     fn quoted(&self) -> Option<String> {
         let of_key = |key| {
             let text = self.text(key)?;
@@ -98,13 +98,14 @@ impl Keys {
     }
 
     fn projected(&self) -> Option<Crs> {
-        // Readers differ on what a projection's angles are where these of its base are others.
+        // If the base has other units or another meridian, readers differ on the meaning of a
+        // projection's angles.
         let base = self.geographic("").filter(|base| base.is_plain)?;
         // Class ProjectionGeoKey: a code of method and parameters.
         let projection = match self.code(3074) {
             None | Some(0 | USER_DEFINED) => projections::of_keys(self)?,
             Some(code) => {
-                // The codes that are known here count in metres.
+                // The codes that are known here have metres.
                 if !matches!(self.code(3076), None | Some(9001)) {
                     return None;
                 }
@@ -168,7 +169,7 @@ impl Keys {
         };
         let known = datum.and_then(Datum::ellipsoid);
         let spheroid = self.spheroid(known, &citation)?;
-        // A datum is its ellipsoid too: with another one it is another datum.
+        // A known datum with another ellipsoid is another datum.
         let is_whole = known.is_some() && spheroid.code == known.map(|known| known.code);
         let datum_name = match datum {
             Some(datum) if is_whole => datum.name.to_owned(),
@@ -218,7 +219,7 @@ impl Keys {
             None | Some(0 | USER_DEFINED) => None,
             Some(code) => Some(Ellipsoid::of_code(code)?),
         };
-        // The axes are in metres, or in a unit that nobody uses.
+        // Axes in other units than metres are not supported.
         if !matches!(self.code(2052), None | Some(0 | 9001)) {
             return None;
         }
@@ -248,7 +249,7 @@ impl Keys {
         }
     }
 
-    /// Returns the half axis at the equator, and the inverse flattening or zero.
+    /// Returns the semi-major axis, and the inverse flattening, zero for a sphere.
     fn axes(&self) -> Option<(f64, f64)> {
         let a = self.number(2057).filter(|&a| a > 0.0)?;
         let inverse = if self.has(2059) {
@@ -260,7 +261,7 @@ impl Keys {
         (inverse == 0.0 || inverse > 1.0).then_some((a, inverse))
     }
 
-    /// Returns the shift to WGS 84 that GDAL writes beside a datum of its own.
+    /// Returns the shift to WGS 84 that GDAL writes for a user-defined datum.
     fn shift(&self) -> Option<String> {
         if !self.has(2062) {
             return Some(String::new());
@@ -275,8 +276,8 @@ impl Keys {
         Some(format!(",TOWGS84[{}]", all.join(",")))
     }
 
-    /// Returns where longitudes count from, and whether that is Greenwich, which GeoTIFF takes where
-    /// nothing is said; class `PrimeMeridianGeoKey`.
+    /// Returns the prime meridian, and whether it is Greenwich, the default of GeoTIFF; class
+    /// `PrimeMeridianGeoKey`.
     fn prime_meridian(&self, citation: &Citation) -> Option<(String, bool)> {
         let longitude = match self.code(2051) {
             Some(8901) => 0.0,
@@ -322,9 +323,9 @@ const METRE: &str = r#"UNIT["metre",1,AUTHORITY["EPSG","9001"]]"#;
 #[derive(Debug)]
 struct Geographic {
     wkt: String,
-    /// True if it counts in degrees from Greenwich.
+    /// True if its longitudes are degrees from Greenwich.
     is_plain: bool,
-    /// Its code, where it is that of the code in every part.
+    /// Its EPSG code, if no part differs from that code's definition.
     epsg: Option<u64>,
 }
 
@@ -335,7 +336,7 @@ struct Spheroid {
     code: Option<u64>,
 }
 
-/// The citation of a geographic CRS, in which GDAL and ERDAS put names by `Datum = ..|`.
+/// The citation of a geographic CRS, in which GDAL and ERDAS write names as `Datum = ..|`.
 #[derive(Debug)]
 struct Citation(String);
 
@@ -363,7 +364,7 @@ fn named(text: &str) -> String {
     name.map(|c| if c == '"' { '\'' } else { c }).collect()
 }
 
-/// Returns true for numbers that differ by rounding only.
+/// Returns true for values that differ only by rounding.
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * b.abs()
 }
@@ -393,6 +394,8 @@ fn is_whole(wkt: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn keys(codes: &[(u64, u64)], numbers: &[(u64, f64)], texts: &[(u64, &str)]) -> Keys {

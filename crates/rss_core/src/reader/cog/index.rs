@@ -1,9 +1,9 @@
-//! What a TIFF header says: levels, tiles, and where their bytes lie. No IO.
+//! The parsed header of a TIFF file: levels, masks, and the tables of their tiles. No IO.
 //!
-//! The parser reads from the parts of a file that are there and names the bytes it misses, so the
-//! same code serves a header of 6 KB and one whose directories lie at the end. Nothing in a file is
-//! believed: counts and sizes are bounded before anything is allocated, and directories that lead in
-//! a circle end the reading.
+//! The parser reads from the parts of a file that were fetched and returns the ranges it misses, so the
+//! same code serves a header of 6 KB and one whose directories are at the end. Nothing in a file is
+//! trusted: counts and sizes are bounded before anything is allocated, and a loop of directories ends
+//! the chain.
 //!
 //! See [TIFF 6.0](https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf),
 //! [BigTIFF](https://www.awaresystems.be/imaging/tiff/bigtiff.html) and
@@ -17,12 +17,12 @@ use super::{
     level::Level,
 };
 
-/// Directories that one file may have.
+/// Directories of one file that are read.
 const MOST_DIRECTORIES: usize = 256;
-/// Bytes in which GDAL's text before the directories has its first lines.
+/// Bytes that hold the lines of GDAL's ghost area, the text before the first directory.
 const GHOST_BYTES: u64 = 256;
 
-/// A file's header, understood.
+/// A parsed header.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// Full resolution, then the overviews, largest first.
@@ -31,13 +31,13 @@ pub(super) struct Index {
     pub(super) masks: Vec<Option<Level>>,
     pub(super) little_endian: bool,
     pub(super) facts: Facts,
-    /// Bytes from the start of the file that hold the directories and the tables of tiles, but for
-    /// tables so large that they are read in parts.
+    /// Bytes from the start of the file that hold the directories and the tile tables, without tables so
+    /// large that they are read in parts.
     pub(super) header_bytes: u64,
 }
 
-/// Returns true if GDAL's COG driver says so in the text that it puts before the directories, and no
-/// other program has written to the file since.
+/// Returns true if GDAL's COG driver states in the ghost area that tiles are stored in row-major order,
+/// with leader and trailer, and no other program has edited the file since.
 ///
 /// See [GDAL's COG driver](https://gdal.org/en/stable/drivers/raster/cog.html#header-ghost-area).
 fn is_back_to_back(parts: &Parts, at: u64) -> bool {
@@ -51,11 +51,12 @@ fn is_back_to_back(parts: &Parts, at: u64) -> bool {
         && has("BLOCK_ORDER=ROW_MAJOR")
         && has("BLOCK_LEADER=SIZE_AS_UINT4")
         && has("BLOCK_TRAILER=LAST_4_BYTES_REPEATED")
+        // Readers of an interleaved mask would find its tile between two tiles of the image.
         && has("KNOWN_INCOMPATIBLE_EDITION=NO")
         && !has("MASK_INTERLEAVED_WITH_IMAGERY=YES")
 }
 
-/// Understands a header, or says which bytes are missing.
+/// Parses a header, or returns the missing ranges.
 pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
     let head = parts.get(0..8)?;
     let little_endian = match head.get(..2) {
@@ -85,11 +86,11 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
     let mut main: Option<(Level, Facts)> = None;
     let mut overviews = Vec::new();
     let mut masks = Vec::new();
-    // Directories that lead in a circle end like any other chain.
+    // A directory that was read before ends the chain: the offsets form a loop.
     while at != 0 && seen.len() < MOST_DIRECTORIES && !seen.contains(&at) {
         seen.push(at);
         let (entries, next) = match reader.directory(at) {
-            // What is past a good image is not needed to read it.
+            // A damaged directory after the first does not make the image unreadable.
             Err(Stop::Failed(_)) if main.is_some() => break,
             read => read?,
         };
@@ -107,7 +108,7 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
                     overviews.push(level);
                 }
                 Err(stop @ Stop::Missing(_)) => return Err(stop),
-                // A thumbnail of another kind is no level of this image.
+                // An image of other bands or another type, such as a thumbnail, is no overview.
                 _ => {}
             },
             Some(_) => {}

@@ -1,14 +1,14 @@
-//! The GeoKeys of a file as they stand: codes, numbers and texts by key. No IO.
+//! The GeoKeys of a file, not interpreted: codes, doubles and texts by key. No IO.
 
 use bytes::Bytes;
 
-/// Numbers past this are no metres, degrees or scales, and would print as long texts.
+/// Values past this are not metres, degrees or scales, and would make WKT long: it prints all digits.
 pub(super) const MOST_NUMBER: f64 = 1e12;
 
-/// The keys of a file, with the numbers and texts that they point to.
+/// The keys of a file, with the doubles and texts they refer to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
-    /// Quadruples (id, tag, count, value), after a header of four numbers.
+    /// Quadruples (key, tag, count, value), after a header of four values.
     pub(super) directory: Vec<u64>,
     pub(super) doubles: Vec<f64>,
     pub(super) texts: Bytes,
@@ -19,7 +19,7 @@ impl Keys {
         self.directory.chunks_exact(4).skip(1)
     }
 
-    /// Returns the value of a key that is a number of 16 bits, most often a code.
+    /// Returns the value of a key that is a short, most often a code.
     pub(super) fn code(&self, wanted: u64) -> Option<u64> {
         self.entries().find_map(|key| match key {
             [id, 0, _, value] if *id == wanted => Some(*value),
@@ -27,7 +27,7 @@ impl Keys {
         })
     }
 
-    /// Returns the range of a key's values in the tag they lie in.
+    /// Returns the range of a key's values in the tag that stores them.
     pub(super) fn range(&self, wanted: u64, tag: u64) -> Option<std::ops::Range<usize>> {
         self.entries().find_map(|key| match key {
             [id, holder, count, value] if *id == wanted && *holder == tag => {
@@ -42,7 +42,7 @@ impl Keys {
         self.doubles.get(self.range(key, 34736)?)
     }
 
-    /// Returns a number that a CRS can have.
+    /// Returns the first double of a key, if it is plausible in a CRS.
     pub(super) fn number(&self, key: u64) -> Option<f64> {
         let number = *self.numbers(key)?.first()?;
         (number.is_finite() && number.abs() < MOST_NUMBER).then_some(number)
@@ -53,7 +53,7 @@ impl Keys {
             .any(|key| matches!(key, [id, ..] if *id == wanted))
     }
 
-    /// Returns a text in printable ASCII, without the bar or NUL that ends it.
+    /// Returns a text in printable ASCII, without the terminating `|` or NUL.
     pub(super) fn text(&self, key: u64) -> Option<String> {
         let bytes = self.texts.get(self.range(key, 34737)?)?;
         let end = bytes.iter().position(|&byte| byte == 0);

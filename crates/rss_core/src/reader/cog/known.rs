@@ -1,6 +1,6 @@
-//! Between what the reader knows of a file and what an index keeps of it. No IO.
+//! Conversion between the parsed header of a file and its entry in an index. No IO.
 //!
-//! An entry may come from a file of someone else: its layout is checked as a header's is, and its lists
+//! An entry may come from a file of someone else: its layout is checked as that of a header, and its lists
 //! of tiles against the layout.
 
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use crate::{
 };
 
 impl Index {
-    /// Returns what an index keeps, with the tiles of each image in the order of levels, then masks
-    /// that are there.
+    /// Returns the header for an index, with the tiles of each image in the order of [`Index::images`].
     pub(super) fn header(&self, tiles: Vec<Tiles>) -> Result<Header> {
         let mut tiles = tiles.into_iter();
         let mut image = |level: &Level| {
             let tiles = tiles
                 .next()
-                .ok_or_else(|| wrong("an image without tiles"))?;
+                .ok_or_else(|| contradiction("an image without tiles"))?;
             level.image(tiles)
         };
         let facts = &self.facts;
@@ -52,12 +51,12 @@ impl Index {
         })
     }
 
-    /// Understands what an index kept.
+    /// Returns the index of an entry's header.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] if it contradicts itself, [`ErrorKind::Unsupported`] for what the reader
-    /// cannot decode.
+    /// [`ErrorKind::Corrupt`] if it contradicts itself, [`ErrorKind::Unsupported`] for a layout that the
+    /// reader does not support.
     pub(super) fn of_header(header: &Header) -> Result<Self> {
         let levels = header.levels.iter().map(Level::of_image);
         let levels = levels.collect::<Result<Vec<_>>>()?;
@@ -67,14 +66,14 @@ impl Index {
             .map(|mask| mask.as_ref().map(Level::of_image).transpose());
         let masks = masks.collect::<Result<Vec<_>>>()?;
         let Some(full) = levels.first() else {
-            return Err(wrong("no image"));
+            return Err(contradiction("no image"));
         };
         let alike = |level: &Level| level.bands == full.bands && level.dtype == full.dtype;
         if full.dtype != header.dtype || !levels.iter().all(alike) {
-            return Err(wrong("levels of different bands or types"));
+            return Err(contradiction("levels of different bands or types"));
         }
         if header.bands.len() != full.bands {
-            return Err(wrong(format!(
+            return Err(contradiction(format!(
                 "{} bands described, expected {}",
                 header.bands.len(),
                 full.bands
@@ -85,7 +84,7 @@ impl Index {
             .clone()
             .all(|(mask, level)| mask.as_ref().is_none_or(|mask| mask.is_mask_of(level)));
         if masks.len() != levels.len() || !fits {
-            return Err(wrong("masks that do not fit their levels"));
+            return Err(contradiction("masks that do not fit their levels"));
         }
         Ok(Self {
             levels,
@@ -104,7 +103,7 @@ impl Index {
         })
     }
 
-    /// Lists the images of the file: levels, then masks that are there.
+    /// Lists the images of the file: levels, then the masks that exist.
     pub(super) fn images(&self) -> impl Iterator<Item = &Level> {
         self.levels.iter().chain(self.masks.iter().flatten())
     }
@@ -117,7 +116,7 @@ impl Level {
         Ok(Image {
             size: self.size,
             tile: self.tile,
-            bands: u16::try_from(self.bands).map_err(|_| wrong("more than 65535 bands"))?,
+            bands: u16::try_from(self.bands).map_err(|_| contradiction("more than 65535 bands"))?,
             bits,
             sample_format,
             compression,
@@ -139,7 +138,7 @@ impl Level {
             image.tile.height,
         ];
         if sides.contains(&0) || image.bands == 0 {
-            return Err(wrong("an image without pixels"));
+            return Err(contradiction("an image without pixels"));
         }
         let (dtype, stored) =
             samples(u64::from(image.sample_format), u64::from(image.bits)).map_err(refused)?;
@@ -162,7 +161,7 @@ impl Level {
         level.check().map_err(refused)?;
         let [offsets, counts] = [&image.tiles.offsets, &image.tiles.byte_counts];
         if level.tiles() != offsets.len() as u64 || offsets.len() != counts.len() {
-            return Err(wrong(format!(
+            return Err(contradiction(format!(
                 "{} offsets and {} byte counts of tiles, expected {}",
                 offsets.len(),
                 counts.len(),
@@ -172,7 +171,7 @@ impl Level {
         Ok(level)
     }
 
-    /// Returns the format (tag 339) and the bits (tag 258) that make these samples.
+    /// Returns the sample format (tag 339) and the bits (tag 258) of these samples.
     fn stored_as(&self) -> (u16, u16) {
         let whole = || u16::try_from(self.dtype.size() * 8).unwrap_or(u16::MAX);
         match (self.stored, self.dtype) {
@@ -190,18 +189,18 @@ impl Level {
     }
 }
 
-fn wrong(what: impl std::fmt::Display) -> Error {
+fn contradiction(what: impl std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!("its entry in the index has {what}"),
     )
 }
 
-/// Nothing is ever missing of an entry.
+/// Returns the error of a [`Stop`]; `Missing` does not occur, since an entry is complete.
 fn refused(stop: Stop) -> Error {
     match stop {
         Stop::Failed(err) => err,
-        Stop::Missing(_) => wrong("a gap"),
+        Stop::Missing(_) => contradiction("a gap"),
     }
 }
 

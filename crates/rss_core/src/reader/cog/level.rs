@@ -1,4 +1,4 @@
-//! One image of a TIFF file: how it is laid out, and where the bytes of its tiles lie. No IO.
+//! One image of a TIFF file: its layout, and the byte ranges of its tiles. No IO.
 
 use std::{ops::Range, sync::Arc};
 
@@ -10,15 +10,15 @@ use super::{
 };
 use crate::{geo::Size, raster::DataType, reader::Tiles};
 
-/// Bands that one file may have.
+/// Bands of one file.
 const MOST_BANDS: usize = 65_536;
-/// Bytes around a tile that GDAL's COG driver writes.
+// GDAL's COG driver writes the size of a tile before it, and its last four bytes again after it.
 const LEADER_BYTES: u64 = 4;
 const TRAILER_BYTES: u64 = 4;
-/// Bytes beyond twice those of its samples that a tile may seem to have, by where the next one starts.
+/// Bytes beyond twice those of its samples that a tile may have, as computed from the next tile's offset.
 const MOST_BETWEEN: u64 = 512 << 10;
 
-/// One image of the file: its layout, and where its tile tables are.
+/// One image of the file: its layout, and its tile tables.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     pub(super) size: Size,
@@ -29,43 +29,42 @@ pub(super) struct Level {
     pub(super) stored: Stored,
     pub(super) compression: Compression,
     pub(super) predictor: u16,
-    /// True if each band has tiles of its own.
+    /// True if each band has tiles of its own (PlanarConfiguration 2).
     pub(super) planar: bool,
     pub(super) photometric: u16,
-    /// True if the lowest bit of each stored byte comes first.
+    /// True if the lowest bit of each stored byte comes first (FillOrder 2).
     pub(super) bits_reversed: bool,
     pub(super) jpeg_tables: Option<Bytes>,
-    /// True if the writer says that tiles lie one behind the other, each with its size before it and
-    /// its last bytes again behind it.
+    /// True if the ghost area states that tiles are stored one after the other, with leader and trailer.
     pub(super) back_to_back: bool,
     pub(super) tables: Tables,
 }
 
-/// What says where the tiles of an image lie.
+/// The offsets and byte counts of an image's tiles.
 #[derive(Clone, Debug)]
 pub(super) enum Tables {
-    /// Tables of the file, read when their numbers are needed.
+    /// Tables of the file, read when their values are needed.
     InFile {
         offsets: NumberTable,
-        /// Some writers leave out how long samples are that they did not compress.
+        /// Some writers leave out the byte counts of uncompressed tiles.
         byte_counts: Option<NumberTable>,
     },
-    /// An index knew it.
+    /// From an entry of an index.
     Known(Arc<Tiles>),
 }
 
-/// How one sample lies in a decompressed tile.
+/// The form of a sample in a decompressed tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// As the data type, in the byte order of the file.
     Whole,
-    /// So many bits, the highest first; each row starts at a byte.
+    /// This number of bits, the highest first; each row starts at a byte.
     Bits(u8),
-    /// Two bytes of a float; IEEE 754 `binary16`.
+    /// A float of two bytes; IEEE 754 `binary16`.
     Half,
-    /// Two whole numbers, of so many bits each.
+    /// Two integers, of this number of bits each.
     ComplexInt(u8),
-    /// Three bytes of a float; see Adobe Photoshop TIFF Technical Note 3.
+    /// A float of three bytes; see Adobe Photoshop TIFF Technical Note 3.
     ThreeByteFloat,
 }
 
@@ -85,7 +84,7 @@ pub(super) enum Compression {
     Fax(Fax),
 }
 
-/// What LERC data is compressed with once more.
+/// The compression around LERC data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LercIn {
     Nothing,
@@ -96,7 +95,7 @@ pub(super) enum LercIn {
 /// The bilevel compressions of CCITT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fax {
-    /// Runs only, each row from a byte on.
+    /// Modified Huffman: runs only, each row starts at a byte.
     Huffman,
     Group3 {
         two_dimensions: bool,
@@ -105,7 +104,7 @@ pub(super) enum Fax {
 }
 
 impl Compression {
-    /// Returns the compression of a code, with what `option` says where that code has options.
+    /// Returns the compression of a code (tag 259); `option` returns its parameter, if it has one.
     pub(super) fn of_code(
         code: u16,
         option: impl FnOnce() -> Result<u16, Stop>,
@@ -147,7 +146,7 @@ impl Compression {
         unsupported(format!("compression {name} ({code}) is not supported"))
     }
 
-    /// Returns the code and the option that make this compression.
+    /// Returns the code of this compression and its parameter.
     pub(super) fn code(self) -> (u16, u16) {
         match self {
             Self::None => (1, 0),
@@ -191,28 +190,28 @@ impl Compression {
 }
 
 impl Level {
-    /// Returns how many tiles lie side by side.
+    /// Returns the number of tile columns.
     pub(super) fn tiles_across(&self) -> u64 {
         u64::from(self.size.width.div_ceil(self.tile.width))
     }
 
-    /// Returns how many tiles lie one below the other.
+    /// Returns the number of tile rows.
     pub(super) fn tiles_down(&self) -> u64 {
         u64::from(self.size.height.div_ceil(self.tile.height))
     }
 
-    /// Returns how many tiles all bands have.
+    /// Returns the number of tiles of all bands.
     pub(super) fn tiles(&self) -> u64 {
         let planes = if self.planar { self.bands as u64 } else { 1 };
         self.tiles_per_plane().saturating_mul(planes)
     }
 
-    /// Returns how many tiles one band (or all, where they share tiles) has.
+    /// Returns the number of tiles of one plane: one band, or all if they share tiles.
     fn tiles_per_plane(&self) -> u64 {
         self.tiles_across() * self.tiles_down()
     }
 
-    /// Returns the number of a tile in the tables; past 64 bits the last, which no table has.
+    /// Returns the index of a tile in the tables. It saturates: no table has the last 64-bit index.
     pub(super) fn number(&self, col: u32, row: u32, plane: usize) -> u64 {
         let in_plane = u64::from(row) * self.tiles_across() + u64::from(col);
         (plane as u64)
@@ -220,9 +219,10 @@ impl Level {
             .saturating_add(in_plane)
     }
 
-    /// Returns the byte ranges of tiles; an empty range is a tile that is not stored.
+    /// Returns the byte ranges of tiles; an empty range is a sparse tile.
     ///
-    /// Only the entries of these tiles are read, and all that are missing are named at once.
+    /// Only the entries of these tiles are read. All missing ranges, of both tables, are returned together,
+    /// so that they are fetched in parallel.
     pub(super) fn ranges(
         &self,
         numbers: &[u64],
@@ -240,6 +240,7 @@ impl Level {
             Some(counts) => counts.read(numbers, little_endian, parts),
             None => Ok(vec![None; numbers.len()]),
         };
+        // Small tables are in memory with the header: only large ones are worth the inference.
         let mut tables = [Some(offsets), byte_counts.as_ref()].into_iter().flatten();
         if self.back_to_back && !tables.all(NumberTable::is_small) {
             let offsets_of = |numbers: &[u64]| offsets.read(numbers, little_endian, parts);
@@ -270,18 +271,20 @@ impl Level {
         offset: Option<u64>,
         count: Option<u64>,
     ) -> Result<Range<u64>, Stop> {
+        // Either value 0 marks a sparse tile.
         match (offset, count.or_else(|| self.plain_bytes(number))) {
             (Some(0), Some(_)) | (Some(_), Some(0)) => Ok(0..0),
             (Some(offset), Some(count)) => match offset.checked_add(count) {
                 Some(end) => Ok(offset..end),
-                None => corrupt(format!("tile {number} ends past any file")),
+                None => corrupt(format!("the end of tile {number} is past 64 bits")),
             },
             _ => corrupt(format!("tile {number} has no entry in its table")),
         }
     }
 
-    /// As [`Level::ranges`], of tiles that lie one behind the other: where the next one starts says how
-    /// long a tile is, and the table of byte counts is needed only beside those that are not stored.
+    /// As [`Level::ranges`], of tiles that are stored one after the other: the next tile's offset gives the
+    /// length of a tile, so half of the table bytes need not be fetched. The table of byte counts is read
+    /// only for tiles whose successor is sparse or far away.
     fn ranges_between(
         &self,
         numbers: &[u64],
@@ -294,7 +297,7 @@ impl Level {
             .collect();
         let offsets = offsets_of(&pairs)?;
         let (pairs, _) = offsets.as_chunks::<2>();
-        // A tile that was written again lies at the end of the file, far from the one before it.
+        // A tile that was rewritten is at the end of the file, far from the one before it.
         let plain = self.row_bytes().unwrap_or(0) as u64 * u64::from(self.tile.height);
         let most = plain.saturating_mul(2).saturating_add(MOST_BETWEEN);
         let length = |pair: &[Option<u64>; 2]| match *pair {
@@ -314,7 +317,7 @@ impl Level {
         all.map(|(&number, pair)| {
             let count = match unclear(pair) {
                 true => counts.next().flatten(),
-                // Not stored, or known.
+                // Sparse, or its length is known.
                 false => length(pair).or(Some(0)),
             };
             self.range(number, pair[0], count)
@@ -356,7 +359,7 @@ impl Level {
             .checked_mul(rows.min(u64::from(self.tile.height)))
     }
 
-    /// Returns where the tables of a level end, if they are read with the header.
+    /// Returns the end of a level's tables in the file, if they are read with the header; else 0.
     pub(super) fn tables_end(&self) -> u64 {
         let Tables::InFile {
             offsets,
@@ -380,11 +383,11 @@ impl Level {
 }
 
 impl Level {
-    /// Checks that samples laid out like this can be decoded.
+    /// Checks that this layout is supported.
     ///
     /// # Errors
     ///
-    /// `Unsupported`, naming what is not.
+    /// `Unsupported`, naming the feature.
     pub(super) fn check(&self) -> Result<(), Stop> {
         let predictor = self.predictor;
         if !matches!(predictor, 1..=3) {
@@ -396,7 +399,7 @@ impl Level {
                     || matches!(self.dtype, DataType::C64 | DataType::C128))
         {
             return unsupported(format!(
-                "predictor {predictor} with samples of this kind is not supported"
+                "predictor {predictor} with samples of this type is not supported"
             ));
         }
         if self.compression == Compression::Jpeg
@@ -407,19 +410,19 @@ impl Level {
         if self.compression == Compression::Jpeg && !self.planar && !matches!(self.bands, 1 | 3 | 4)
         {
             return unsupported(format!(
-                "JPEG of {} bands in one is not supported",
+                "JPEG with {} interleaved bands is not supported",
                 self.bands
             ));
         }
         if self.compression == Compression::WebP
             && !(self.dtype == DataType::U8 && !self.planar && matches!(self.bands, 3 | 4))
         {
-            return unsupported("WebP of other than 3 or 4 bands of bytes is not supported");
+            return unsupported("WebP without 3 or 4 interleaved bands of bytes is not supported");
         }
         if matches!(self.compression, Compression::Fax(_))
             && !(self.stored == Stored::Bits(1) && (self.bands == 1 || self.planar))
         {
-            return unsupported("CCITT of other than one band of bits is not supported");
+            return unsupported("CCITT without one band of 1 bit is not supported");
         }
         if self.photometric == 6 && self.compression != Compression::Jpeg {
             return unsupported("YCbCr without JPEG is not supported");
@@ -428,7 +431,7 @@ impl Level {
     }
 }
 
-/// Returns the byte ranges of tiles that an index knows.
+/// Returns the byte ranges of tiles from an index's entry.
 fn known(tiles: &Tiles, numbers: &[u64]) -> Result<Vec<Range<u64>>, Stop> {
     let range = |&number: &u64| {
         let tile = usize::try_from(number).ok();
@@ -441,7 +444,8 @@ fn known(tiles: &Tiles, numbers: &[u64]) -> Result<Vec<Range<u64>>, Stop> {
 }
 
 impl Level {
-    /// Returns true if this image can hide pixels of a level: bits or bytes, for all bands or each.
+    /// Returns true if this image can be the mask of a level: bits or bytes, of one band for all or one
+    /// for each.
     pub(super) fn is_mask_of(&self, level: &Level) -> bool {
         self.size == level.size
             && self.dtype == DataType::U8
@@ -450,10 +454,10 @@ impl Level {
 }
 
 impl Reader<'_> {
-    /// Returns a table's place; its numbers are read when they are needed.
+    /// Returns a tile table; its values are read when they are needed.
     fn table(&self, entries: &[Entry], tag: u16) -> Option<NumberTable> {
         let entry = entries.iter().find(|entry| entry.tag == tag)?;
-        // Writers take signed types too; a negative number then lies past any file.
+        // Some writers use signed types; a negative offset is then past the end of any file.
         matches!(entry.kind, 3 | 4 | 8 | 9 | 13 | 16 | 17).then_some(())?;
         Some(NumberTable {
             at: entry.at,
@@ -485,7 +489,7 @@ impl Reader<'_> {
             return corrupt(format!("{bands} samples per pixel"));
         }
         let code = small(259, 1)?;
-        // The options of some stand in tags of their own.
+        // T4Options (292) of CCITT Group 3, and LercParameters (50674): version, compression around it.
         let compression = Compression::of_code(code, || {
             let option = match code {
                 3 => self.number(entries, 292)?,
@@ -510,7 +514,7 @@ impl Reader<'_> {
                 height: rows.clamp(1, size.height),
             }
         };
-        // Tiles described by the tags of strips are written too.
+        // Some writers store the tables of tiles in the tags of strips.
         let pair = |offsets: u16, counts: u16| {
             Some((self.table(entries, offsets)?, self.table(entries, counts)))
         };
@@ -520,7 +524,7 @@ impl Reader<'_> {
             pair(273, 279)
         };
         let plain = compression == Compression::None;
-        // A table that is too short says nothing.
+        // A table of byte counts that is shorter than the one of offsets is ignored.
         let tables = tables.map(|(offsets, counts): (NumberTable, Option<NumberTable>)| {
             (
                 offsets,
@@ -531,7 +535,7 @@ impl Reader<'_> {
         let Some((offsets, byte_counts)) = tables else {
             return unsupported("it has no table of tile offsets and byte counts");
         };
-        // JPEG has an order of its own.
+        // JPEG streams are bytes: libtiff does not apply the fill order to them.
         let bits_reversed = small(266, 1)? == 2 && compression != Compression::Jpeg;
         let level = Level {
             size,
@@ -568,7 +572,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the type of samples of a format (tag 339) and so many bits, and how they are stored.
+/// Returns the data type of samples of this format (tag 339) and number of bits, and how they are stored.
 pub(super) fn samples(format: u64, bits: u64) -> Result<(DataType, Stored), Stop> {
     let of_bits = || {
         u8::try_from(bits)
@@ -588,7 +592,7 @@ pub(super) fn samples(format: u64, bits: u64) -> Result<(DataType, Stored), Stop
         (3, 24) => (DataType::F32, Stored::ThreeByteFloat),
         (3, 32) => (DataType::F32, Stored::Whole),
         (3, 64) => (DataType::F64, Stored::Whole),
-        // As GDAL: the smallest type that holds them.
+        // As in GDAL: the smallest type that holds them.
         (1 | 4, 1..8) => (DataType::U8, of_bits()),
         (1 | 4, 9..16) => (DataType::U16, of_bits()),
         (1 | 4, 17..32) => (DataType::U32, of_bits()),

@@ -1,10 +1,10 @@
 //! The COG backend, feature `cog`: TIFF over `object_store`, with one request for the header and one for each run of
 //! tiles.
 //!
-//! [`index`] understands the header: [`directory`] its tags, [`facts`] what it says of the whole file
-//! ([`geokeys`] of the CRS), [`level`] how an image is laid out and, by its tables ([`table`]), where its
-//! tiles lie. [`plan`] chooses the tiles of a window, `store` fetches their bytes, [`decode`] turns them
-//! into samples ([`codec`] undoes the compression, [`samples`] byte order and predictor). [`reader`] is the
+//! [`index`] parses the header: [`directory`] its tags, [`facts`] the properties of the file ([`geokeys`]
+//! its CRS), [`level`] the layout of an image and, from its tables ([`table`]), the byte ranges of its
+//! tiles. [`plan`] selects the tiles of a window, `store` fetches their bytes, [`decode`] decodes them to
+//! samples ([`codec`] undoes the compression, [`samples`] byte order and predictor). [`reader`] runs the
 //! three in order. Only fetching waits; only `decode` touches pixels.
 
 pub(crate) use self::reader::{open, open_entry};
@@ -45,7 +45,8 @@ fn not_a_tiff(why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("not a TIFF: {why}")).with_source(OtherFormat)
 }
 
-/// Returns true if [`open`] failed on what another backend may read.
+/// Returns true if [`open`] failed on a file that another backend may read. See
+/// docs/decisions/006-auto-backend.md.
 pub(crate) fn is_for_others(err: &Error) -> bool {
     let is_other = |source: &(dyn std::error::Error + 'static)| source.is::<OtherFormat>();
     err.kind() == ErrorKind::Unsupported || std::error::Error::source(err).is_some_and(is_other)

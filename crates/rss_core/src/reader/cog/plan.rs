@@ -1,4 +1,4 @@
-//! Which tiles a window needs. No IO.
+//! The tiles that a window needs. No IO.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use crate::{
     reader::Resolved,
 };
 
-/// Rectangles of one read: a tile has one for each band that is wanted of it. The list of them must
-/// not outgrow the pixels, as it does where tiles of one pixel are promised.
-const MOST_PLACES: usize = 1 << 21;
+/// Slots of one read: a tile has one for each requested band. A header that states tiles of one pixel must
+/// not make the list of slots larger than the pixels.
+const MOST_SLOTS: usize = 1 << 21;
 
-/// A tile that is needed: which, what of it, and the bands it holds.
+/// A tile of a read: its position, the wanted window of it, and the bands it holds.
 #[derive(Clone, Debug)]
 pub(super) struct Needed {
-    /// In the tables of the level.
+    /// The index in the tables of the level.
     pub(super) number: u64,
     pub(super) at: TileIndex,
     pub(super) job: TileJob,
@@ -43,23 +43,23 @@ pub(super) fn tiles(window: &Window, tile: Size) -> (Range<u32>, Range<u32>) {
     )
 }
 
-/// Lists the tiles under a window, those of one band after those of another where each has its own.
+/// Lists the tiles that a window touches; in a planar image, band after band.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::InvalidInput`] for more tiles and bands than one read may have.
 pub(super) fn needed(level: &Level, resolved: &Resolved) -> Result<Vec<Needed>> {
     let (columns, rows) = tiles(&resolved.window, level.tile);
-    let places = columns
+    let slots = columns
         .len()
         .checked_mul(rows.len())
         .and_then(|tiles| tiles.checked_mul(resolved.bands.len()))
-        .filter(|&places| places <= MOST_PLACES);
-    if places.is_none() {
+        .filter(|&slots| slots <= MOST_SLOTS);
+    if slots.is_none() {
         return Err(Error::new(
             ErrorKind::InvalidInput,
             format!(
-                "a read of {} x {} tiles and {} bands is past the limit of {MOST_PLACES}; ask for a \
+                "a read of {} x {} tiles and {} bands is past the limit of {MOST_SLOTS}; read a \
                  window",
                 columns.len(),
                 rows.len(),
@@ -111,7 +111,7 @@ pub(super) fn needed(level: &Level, resolved: &Resolved) -> Result<Vec<Needed>> 
     Ok(needed)
 }
 
-/// Returns what two windows share; they share something.
+/// Returns the intersection of two windows that overlap.
 fn overlap(a: &Window, b: &Window) -> Window {
     let span = |a: u32, a_length: u32, b: u32, b_length: u32| {
         let start = a.max(b);

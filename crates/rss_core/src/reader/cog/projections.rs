@@ -2,7 +2,7 @@
 //!
 //! See the requirement classes `ProjMethodGeoKey`, `ProjAngularParameters`, `ProjLinearParameters` and
 //! `ProjScalarParameters` of [GeoTIFF 1.1](https://docs.ogc.org/is/19-008r4/19-008r4.html). Oblique
-//! Mercator and those that PROJ tells in several ways are left out.
+//! Mercator, and methods with several variants in PROJ, are left out.
 
 use super::keys::Keys;
 
@@ -16,13 +16,13 @@ pub(super) struct Projection {
 const EAST_NORTH: &str = r#"AXIS["Easting",EAST],AXIS["Northing",NORTH]"#;
 const WEST_SOUTH: &str = r#"AXIS["Westing",WEST],AXIS["Southing",SOUTH]"#;
 
-/// What a number of a projection is, and in which keys writers put it.
+/// The type of a projection's parameter, and the keys in which writers store it.
 #[derive(Clone, Copy, Debug)]
 enum ParameterKind {
     /// Of the natural origin, the false origin or the centre.
     Latitude,
     Longitude,
-    /// The longitude straight down from a pole.
+    /// The straight vertical longitude from a pole.
     PoleLongitude,
     Parallel1,
     Parallel2,
@@ -50,8 +50,8 @@ impl ParameterKind {
     }
 }
 
-/// Returns the method of a code and its parameters, but for those of Mercator and polar stereographic,
-/// which depend on what is there.
+/// Returns the method of a code and its parameters. Those of Mercator and polar stereographic depend on
+/// which keys exist, and are not here.
 fn method(code: u64) -> Option<(&'static str, &'static [(&'static str, ParameterKind)])> {
     use ParameterKind::{Latitude, Longitude, Parallel1, Parallel2, Scale};
     const ORIGIN: &[(&str, ParameterKind)] = &[
@@ -109,7 +109,7 @@ fn method(code: u64) -> Option<(&'static str, &'static [(&'static str, Parameter
         25 => ("VanDerGrinten", &[("central_meridian", Longitude)]),
         26 => ("New_Zealand_Map_Grid", ORIGIN),
         27 => ("Transverse_Mercator_South_Orientated", SCALED),
-        // Of GDAL, past the list of GeoTIFF.
+        // An extension of GDAL, not in GeoTIFF.
         28 => (
             "Cylindrical_Equal_Area",
             &[
@@ -121,7 +121,7 @@ fn method(code: u64) -> Option<(&'static str, &'static [(&'static str, Parameter
     })
 }
 
-/// Returns the projection that keys describe, with its angles in degrees.
+/// Returns the projection that keys define, with its angles in degrees.
 pub(super) fn of_keys(keys: &Keys) -> Option<Projection> {
     let code = keys.code(3075)?;
     let (name, mut parameters) = match code {
@@ -135,7 +135,7 @@ pub(super) fn of_keys(keys: &Keys) -> Option<Projection> {
             (name, found.collect::<Option<Vec<_>>>()?)
         }
     };
-    // Writers leave out what is zero.
+    // Writers leave out a false easting or northing of zero.
     let metres = |of: &[u64]| stated(keys, of).map(|value| value.unwrap_or(0.0));
     parameters.push(("false_easting", metres(&[3082, 3086, 3090])?));
     parameters.push(("false_northing", metres(&[3083, 3087, 3091])?));
@@ -153,8 +153,8 @@ fn projection(name: &str, parameters: &[(&str, f64)], axes: &'static str) -> Pro
     }
 }
 
-/// Returns the number that the keys of one parameter state, if any; none at all where they differ or
-/// are no number.
+/// Returns the value of one parameter, `Some(None)` if no key states it; none if its keys differ or are
+/// not valid.
 fn stated(keys: &Keys, of: &[u64]) -> Option<Option<f64>> {
     let mut found = None;
     for &key in of.iter().filter(|&&key| keys.has(key)) {
@@ -173,10 +173,10 @@ fn angle_or_scale(keys: &Keys, kind: ParameterKind) -> Option<f64> {
 
 type Named = (&'static str, Vec<(&'static str, f64)>);
 
-/// Mercator is told by a parallel of true scale, or by the scale at the equator.
+/// Mercator is defined by a parallel of true scale, or by the scale at the equator.
 fn mercator(keys: &Keys) -> Option<Named> {
     let longitude = angle_or_scale(keys, ParameterKind::Longitude)?;
-    // Another origin than the equator means another false northing, and readers differ on it.
+    // Readers differ on the false northing of another latitude of origin than the equator.
     if stated(keys, ParameterKind::Latitude.keys())?.is_some_and(|latitude| latitude != 0.0) {
         return None;
     }
@@ -201,7 +201,7 @@ fn mercator(keys: &Keys) -> Option<Named> {
     ))
 }
 
-/// Polar stereographic is told by a parallel of true scale, or by the scale at the pole.
+/// Polar stereographic is defined by a parallel of true scale, or by the scale at the pole.
 fn polar_stereographic(keys: &Keys) -> Option<Named> {
     let latitude = angle_or_scale(keys, ParameterKind::Latitude)?;
     let longitude = angle_or_scale(keys, ParameterKind::PoleLongitude)?;
@@ -233,7 +233,7 @@ fn zone(code: u64) -> Option<(u32, bool)> {
     Some((u32::try_from(zone).ok()?, is_south))
 }
 
-/// Returns UTM, by its code in the EPSG dataset.
+/// Returns UTM by the EPSG code of its projection.
 pub(super) fn utm(code: u64) -> Option<Projection> {
     let (zone, is_south) = zone(code)?;
     let parameters = [
@@ -246,7 +246,7 @@ pub(super) fn utm(code: u64) -> Option<Projection> {
     Some(projection("Transverse_Mercator", &parameters, EAST_NORTH))
 }
 
-/// Returns the code of the whole CRS, where a projection's and its base's are those of one.
+/// Returns the EPSG code of the CRS with this projection and base, if there is one.
 pub(super) fn epsg(projection: u64, base: Option<u64>) -> Option<u32> {
     // Web Mercator.
     if (projection, base) == (3856, Some(4326)) {

@@ -31,25 +31,26 @@ use crate::{
     store::{Disk, Fetch, Merge, Object, coalesce},
 };
 
-/// Bytes of the shortest TIFF: its first eight say where the rest is.
+/// Bytes of the TIFF header, which has the offset of the first directory.
 const LEAST_BYTES: usize = 8;
-/// Bytes that a further request for header bytes brings along.
+/// The smallest further request for header bytes: the tables often follow the directory.
 const READAHEAD_BYTES: u64 = 32 * 1024;
-/// Bytes of the first request, where a caller says how large the header is.
+// Bounds of the first request, where the caller states the size of the header.
 const LEAST_HEADER_BYTES: u64 = 1024;
 const MOST_HEADER_BYTES: u64 = 4 << 20;
-/// Requests for header bytes that one file may cost.
+/// Rounds of requests for header bytes. A chain of directories needs one for each directory that is not
+/// fetched yet, so a file could otherwise cost any number.
 const MOST_HEADER_FETCHES: usize = 32;
-/// Requests of one read that are under way at once.
+/// Concurrent requests of one read.
 const FETCHES_AT_ONCE: usize = 32;
-/// Reads of one `read_many` that are under way at once.
+/// Concurrent reads of one `read_many`.
 const READS_AT_ONCE: usize = 16;
-/// Decoded bytes of the tiles that one read works on at once, if a tile is not larger by itself.
+/// Decoded bytes of the tiles that one read decodes at once; one larger tile is decoded alone.
 const BYTES_AT_ONCE: usize = 512 << 20;
 /// Bytes that a compressed tile may have besides four times those of its samples: tables and
 /// metadata of its codec.
 const MOST_CODEC_BYTES: u64 = 1 << 20;
-/// Tiles of one image that an index may hold: those of a million pixels square.
+/// Tiles of one image that an index may hold: those of a million by a million pixels in tiles of 512.
 const MOST_INDEXED: u64 = 4 << 20;
 /// Entries of tile tables that are read at once to fill an index.
 const INDEXED_AT_ONCE: usize = 1 << 20;
@@ -71,14 +72,14 @@ pub(crate) async fn open(
     let index = complete(&object, &mut parts, index::parse)
         .await
         .map_err(|err| err.at(location))?;
-    // Directories at the end of a file say nothing of how much of its start is worth asking for.
+    // A header at the end of the file must not make the first request to its neighbours larger.
     if index.header_bytes <= MOST_HEADER_BYTES {
         session.learn_header(location, index.header_bytes);
     }
     Ok(Arc::new(Cog::new(session, location, object, index, parts)?))
 }
 
-/// Opens a file that an index knows, without a request.
+/// Opens a file by its entry in an index, without a request.
 pub(crate) async fn open_entry(session: &Session, entry: &Entry) -> Result<Arc<dyn RasterReader>> {
     let location = &entry.location;
     let index = Index::of_header(&entry.header).map_err(|err| err.at(location))?;
@@ -87,7 +88,7 @@ pub(crate) async fn open_entry(session: &Session, entry: &Entry) -> Result<Arc<d
     Ok(Arc::new(cog))
 }
 
-/// Runs `step` until the bytes it needs are there; bytes in several places are fetched at once.
+/// Runs `step` until the bytes it needs are fetched; several ranges are fetched in parallel.
 async fn complete<T>(
     object: &Object,
     parts: &mut Parts,
@@ -107,7 +108,7 @@ async fn complete<T>(
             return Err(Error::new(
                 ErrorKind::Corrupt,
                 format!(
-                    "its header points to bytes up to {end}, but it has {} bytes",
+                    "its header has offsets up to byte {end} of a file of {} bytes",
                     object.size()
                 ),
             ));
@@ -127,7 +128,7 @@ async fn complete<T>(
     }
     Err(Error::new(
         ErrorKind::Unsupported,
-        format!("its header lies in more than {MOST_HEADER_FETCHES} places"),
+        format!("its header takes more than {MOST_HEADER_FETCHES} requests"),
     ))
 }
 
@@ -217,7 +218,7 @@ impl RasterReader for Cog {
             let image = ImageRef::Mask(request.level);
             let mut resolved = request.resolve(profile, most)?;
             let level = self.0.image(image)?;
-            // All bands share a mask, or each has its own.
+            // A mask has one band that all bands share, or one for each band.
             match level.bands {
                 1 => resolved.bands = vec![0],
                 _ => resolved.bands.truncate(1),
@@ -248,6 +249,7 @@ impl RasterReader for Cog {
             let needed = plan::needed(level, &resolved)?;
             let numbers: Vec<u64> = needed.iter().map(|needed| needed.number).collect();
             let parts = self.parts().clone();
+            // A plan sends no request: without the entries of the tables there is none.
             let ranges = match level.ranges(&numbers, inner.index.little_endian, &parts) {
                 Ok(ranges) => ranges,
                 Err(Stop::Missing(_)) => return Ok(None),
@@ -297,7 +299,7 @@ impl RasterReader for Cog {
     }
 }
 
-/// Which image of the file.
+/// An image of the file.
 #[derive(Clone, Copy, Debug)]
 enum ImageRef {
     Level(usize),
@@ -318,7 +320,7 @@ impl Inner {
             }
             ImageRef::Mask(number) => Error::new(
                 ErrorKind::Unsupported,
-                format!("level {number} has no mask of its own"),
+                format!("level {number} has no internal mask"),
             ),
         })
     }
@@ -333,14 +335,14 @@ impl fmt::Display for ImageRef {
     }
 }
 
-/// A tile on its way: what is decoded, and where to.
+/// A tile to decode, and the slots of the output for its samples.
 struct Task<T> {
     at: TileIndex,
     job: TileJob,
     targets: Vec<BandTarget<T>>,
 }
 
-/// One request, and the parts of its answer that are tiles.
+/// One request, and the ranges of its response that are tiles.
 struct Batch<T> {
     range: Range<u64>,
     tiles: Vec<(Task<T>, Range<usize>)>,
@@ -355,6 +357,7 @@ impl Cog {
         parts: Parts,
     ) -> Result<Self> {
         let profile = profile(&index).map_err(|err| err.at(location))?;
+        // Tiles past the limit are refused when the file is opened, so that `Auto` falls back to GDAL then.
         for level in &index.levels {
             decode::tile_bytes(level).map_err(|err| err.at(location))?;
         }
@@ -368,7 +371,7 @@ impl Cog {
         })))
     }
 
-    /// Returns where the tiles of an image lie.
+    /// Returns offsets and byte counts of all tiles of an image.
     async fn tiles(&self, level: &Level) -> Result<Tiles> {
         if let Tables::Known(tiles) = &level.tables {
             return Ok(Tiles::clone(tiles));
@@ -383,6 +386,7 @@ impl Cog {
         }
         let mut tiles = Tiles::default();
         let numbers: Vec<u64> = (0..count).collect();
+        // In chunks: one read of a table is bounded, and so are the parts of it in memory.
         for numbers in numbers.chunks(INDEXED_AT_ONCE) {
             for range in self.ranges(level, numbers).await? {
                 tiles.offsets.push(range.start);
@@ -392,8 +396,8 @@ impl Cog {
         Ok(tiles)
     }
 
-    /// Reads one window: fetches run at once, and each tile is decoded as it arrives. What is not
-    /// stored is added to `sparse`.
+    /// Reads one window: requests run in parallel, and each tile is decoded as it arrives. Sparse tiles
+    /// are filled and added to `sparse`.
     async fn samples<T: Value>(
         &self,
         image: ImageRef,
@@ -413,16 +417,17 @@ impl Cog {
             .map(|range| stored(level, range, tile_bytes as u64))
             .collect::<Result<_>>()
             .map_err(at_file)?;
+        // The output is allocated after the ranges are checked, and before any tile is fetched.
         let (rest, tasks) = self.tasks::<T>(resolved, &needed).map_err(at_file)?;
         let mut tasks: Vec<Option<Task<T>>> = tasks.into_iter().map(Some).collect();
         for ((task, range), needed) in tasks.iter_mut().zip(&ranges).zip(&needed) {
-            // A sparse tile: nothing is stored, and nothing is asked for.
+            // A sparse tile: it is not stored, so it is filled and not fetched.
             if range.is_empty()
                 && let Some(task) = task.take()
             {
                 let value = samples::fill::<T>(match image {
                     ImageRef::Level(_) => inner.index.facts.nodata,
-                    // What a mask does not store is hidden.
+                    // Sparse tiles of a mask are 0: masked.
                     ImageRef::Mask(_) => None,
                 });
                 for mut target in task.targets {
@@ -451,7 +456,8 @@ impl Cog {
         rest.join().map_err(at_file)
     }
 
-    /// Reads tiles of a local file where they are decoded.
+    /// Reads tiles of a local file, each on the thread that decodes it. They take no share of the budget
+    /// of fetched bytes: there are no more of them in memory than threads.
     async fn read_disk<T: Value>(
         &self,
         image: ImageRef,
@@ -472,7 +478,7 @@ impl Cog {
             .await
     }
 
-    /// Fetches tiles, neighbours in one request, and decodes each as it arrives.
+    /// Fetches tiles, adjacent ones in one request, and decodes each as it arrives.
     async fn read_network<T: Value>(
         &self,
         image: ImageRef,
@@ -499,7 +505,9 @@ impl Cog {
         stream::iter(batches)
             .map(|Batch { range, tiles }| {
                 let arriving = async move {
-                    // Held until the last tile of the request is decoded.
+                    // The share is taken before the permit of the host, which the store takes, and held
+                    // until the last tile of the request is decoded: its bytes stay in memory that long.
+                    // See docs/decisions/003-byte-budget.md.
                     let share = inner.session.share(range.end - range.start).await;
                     let share = Arc::new(share);
                     let parts = inner.object.fetch_parts(range, tiles);
@@ -507,10 +515,12 @@ impl Cog {
                 };
                 stream::once(arriving).try_flatten().boxed()
             })
+            // A slow response must not hold up tiles of the others, so no order is kept: slots are disjoint.
             .flatten_unordered(FETCHES_AT_ONCE)
             .map_ok(|(task, bytes, share)| {
                 self.on_cpu(image, task, move |decode| {
                     let decoded = decode(&bytes);
+                    // On the CPU thread, so that it is released even if nobody polls the read any more.
                     drop(share);
                     decoded
                 })
@@ -520,7 +530,7 @@ impl Cog {
             .await
     }
 
-    /// Returns how tiles are merged into requests.
+    /// Returns how byte ranges are merged into requests.
     fn merge(&self) -> Merge {
         let settings = self.0.session.settings();
         Merge {
@@ -529,14 +539,15 @@ impl Cog {
         }
     }
 
-    /// Tiles that are decoded or wait for a CPU thread at once.
+    /// Returns the number of tiles that are decoded or wait for a CPU thread at once: two for each thread,
+    /// so that none is idle, within [`BYTES_AT_ONCE`].
     fn jobs_at_once(&self, tile_bytes: usize) -> usize {
         let threads = self.0.session.settings().cpu_threads;
         let most = BYTES_AT_ONCE / tile_bytes.max(1);
         threads.saturating_mul(2).min(most).max(1)
     }
 
-    /// Cuts the output into the places of tiles.
+    /// Splits the output into slots for the tiles, which threads write without a lock.
     fn tasks<T: Value>(
         &self,
         resolved: &Resolved,
@@ -572,7 +583,7 @@ impl Cog {
         Ok((rest, tasks))
     }
 
-    /// Decodes one tile on the CPU pool, with the bytes that `give` hands over there.
+    /// Decodes one tile on the CPU pool, with the bytes that `give` passes to its argument there.
     async fn on_cpu<T: Value>(
         &self,
         image: ImageRef,
@@ -600,10 +611,12 @@ impl Cog {
         })
     }
 
-    /// Returns the byte ranges of tiles, fetching parts of the tile tables that are not there yet.
+    /// Returns the byte ranges of tiles, fetching the parts of the tile tables that were not read yet.
     async fn ranges(&self, level: &Level, numbers: &[u64]) -> Result<Vec<Range<u64>>> {
         let inner = &self.0;
         let step = |parts: &Parts| level.ranges(numbers, inner.index.little_endian, parts);
+        // A copy (of references): the lock is not held over a request. Of two concurrent reads the last
+        // one wins, and parts that only the other one fetched are fetched again when they are needed.
         let mut parts = self.parts().clone();
         let known = match step(&parts) {
             Ok(ranges) => return Ok(ranges),
@@ -619,9 +632,10 @@ impl Cog {
     }
 }
 
-/// Returns the bytes of a tile that are worth fetching: a count must not choose what is taken into
-/// memory.
+/// Returns the byte range of a tile, bounded: a byte count in a file must not decide how much memory a
+/// read takes.
 fn stored(level: &Level, range: Range<u64>, tile_bytes: u64) -> Result<Range<u64>> {
+    // Bytes past the samples of an uncompressed tile are not fetched.
     if level.compression == Compression::None {
         let end = range.start.saturating_add(tile_bytes).min(range.end);
         return Ok(range.start..end);
@@ -633,7 +647,7 @@ fn stored(level: &Level, range: Range<u64>, tile_bytes: u64) -> Result<Range<u64
         return Err(Error::new(
             ErrorKind::Corrupt,
             format!(
-                "a tile of {tile_bytes} bytes takes {} when it is compressed",
+                "a tile of {tile_bytes} bytes has {} compressed bytes, more than any codec makes of it",
                 range.end - range.start
             ),
         ));

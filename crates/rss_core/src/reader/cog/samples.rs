@@ -1,4 +1,4 @@
-//! From the bytes of a tile's row to samples: byte order and predictors.
+//! Samples of a tile's row: byte order, predictors, and the sample formats that are widened.
 
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -7,12 +7,12 @@ use crate::{
 
 /// A sample type, read from a row of a tile.
 ///
-/// `out` gets the samples from `skip` on; a row that is too short leaves the rest of it as it is.
+/// `out` gets the samples from `skip` on; if the row is too short, the rest of `out` is unchanged.
 pub(in crate::reader) trait Value: Sample + Default + Send + 'static {
-    /// Reads samples stored one after another.
+    /// Reads samples without a predictor.
     fn plain(row: &[u8], little_endian: bool, skip: usize, out: &mut [Self]);
-    /// Undoes predictor 2: each sample is stored as its difference to the same band of the pixel
-    /// before.
+    /// Undoes predictor 2, horizontal differencing: each sample is stored as its difference to the same
+    /// band of the pixel before.
     fn differences(
         row: &[u8],
         little_endian: bool,
@@ -20,11 +20,12 @@ pub(in crate::reader) trait Value: Sample + Default + Send + 'static {
         skip: usize,
         out: &mut [Self],
     );
-    /// Makes a sample of up to 32 bits: of a whole number its value, of a float its bits.
+    /// Returns a sample of up to 32 bits: an integer by its value, a float by its bit pattern.
     fn of_bits(bits: u32) -> Self;
-    /// Makes a sample of a complex whole number; the real part where the type is not complex.
+    /// Returns a sample of a complex integer; its real part for types that are not complex.
     fn of_parts(real: i32, imaginary: i32) -> Self;
-    /// Undoes predictor 3: bytes of floats by significance, each a difference to the byte before.
+    /// Undoes predictor 3, floating point: the bytes of a row's floats are grouped into planes by
+    /// significance, and each byte is stored as its difference to the one before.
     fn floating(row: &[u8], per_pixel: usize, skip: usize, out: &mut [Self]) -> Result<()>;
 }
 
@@ -70,23 +71,25 @@ macro_rules! whole_values {
                 let read = |bytes: &[u8; size_of::<$type>()]| {
                     if little_endian { Self::from_le_bytes(*bytes) } else { Self::from_be_bytes(*bytes) }
                 };
+                // A sum of differences needs all samples from the row's start, also those that are
+                // skipped. Wrapping: differences are stored modulo the type's range.
                 if per_pixel > 1 {
                     let mut sums: Vec<Self> = vec![0; per_pixel];
-                    let mut place: usize = 0;
+                    let mut index: usize = 0;
                     for pixel in values.chunks(per_pixel) {
                         for (sum, bytes) in sums.iter_mut().zip(pixel) {
                             *sum = sum.wrapping_add(read(bytes));
-                            if let Some(out) = place.checked_sub(skip).and_then(|at| out.get_mut(at)) {
+                            if let Some(out) = index.checked_sub(skip).and_then(|at| out.get_mut(at)) {
                                 *out = *sum;
                             }
-                            place += 1;
+                            index += 1;
                         }
                     }
                     return;
                 }
                 let (skipped, values) = values.split_at_checked(skip).unwrap_or((values, &[]));
                 let mut sum: Self = skipped.iter().fold(0, |sum: Self, bytes| sum.wrapping_add(read(bytes)));
-                // The sum stays in a register.
+                // One band has a loop of its own, whose sum stays in a register.
                 for (out, bytes) in out.iter_mut().zip(values) {
                     sum = sum.wrapping_add(read(bytes));
                     *out = sum;
@@ -96,7 +99,7 @@ macro_rules! whole_values {
             fn floating(_: &[u8], _: usize, _: usize, _: &mut [Self]) -> Result<()> {
                 Err(Error::new(
                     ErrorKind::Corrupt,
-                    "predictor 3 with samples that are no floats",
+                    "predictor 3 (floating point) with integer samples",
                 ))
             }
         }
@@ -117,7 +120,7 @@ macro_rules! float_values {
                 real as Self
             }
 
-            /// Predictor 2 takes the bits of a float as a whole number.
+            /// Predictor 2 treats the bits of a float as an integer, as libtiff does.
             fn differences(
                 row: &[u8],
                 little_endian: bool,
@@ -137,7 +140,7 @@ macro_rules! float_values {
                 const BYTES: usize = size_of::<$type>();
                 let bytes = byte_planes(row, per_pixel);
                 let count = bytes.len() / BYTES;
-                // The most significant bytes of all samples come first, whatever the byte order.
+                // The most significant bytes of all samples come first, whatever the file's byte order.
                 let mut planes = bytes.chunks_exact(count.max(1));
                 let planes: [&[u8]; BYTES] =
                     std::array::from_fn(|_| planes.next().and_then(|plane| plane.get(skip..)).unwrap_or_default());
@@ -164,7 +167,7 @@ macro_rules! complex_values {
                 }
             }
 
-            /// A level with this predictor is refused: no writer has it.
+            /// Does nothing: `Level::check` refuses this predictor for complex samples.
             fn differences(_: &[u8], _: bool, _: usize, _: usize, _: &mut [Self]) {}
 
             fn of_bits(bits: u32) -> Self {
@@ -186,7 +189,7 @@ macro_rules! complex_values {
 }
 complex_values!(f32, f64);
 
-/// Reads complex whole numbers of so many bits each part.
+/// Reads complex integers whose parts have 16 or 32 bits.
 pub(super) fn complex_parts<T: Value>(
     row: &[u8],
     bits: u8,
@@ -212,6 +215,7 @@ pub(super) fn complex_parts<T: Value>(
 
 /// Returns `count` bits from bit `start` on, counted from the highest bit of the first byte.
 pub(super) fn bits(row: &[u8], start: usize, count: u8) -> u32 {
+    // Eight bytes hold up to 32 bits at any of the eight positions in a byte; past the row they are 0.
     let first = start / 8;
     let mut window = [0; 8];
     if let Some(rest) = row.get(first..) {
@@ -223,7 +227,7 @@ pub(super) fn bits(row: &[u8], start: usize, count: u8) -> u32 {
     u32::try_from(shifted >> (64 - u32::from(count.clamp(1, 32)))).unwrap_or(0)
 }
 
-/// Returns half floats as their bits, predictor undone.
+/// Returns half floats as bit patterns, with the predictor undone.
 pub(super) fn halves(
     row: &[u8],
     little_endian: bool,
@@ -249,7 +253,7 @@ pub(super) fn halves(
     out
 }
 
-/// Returns values of three bytes, predictor 3 undone.
+/// Returns values of three bytes, with predictor 3 undone.
 pub(super) fn threes(
     row: &[u8],
     little_endian: bool,
@@ -259,7 +263,7 @@ pub(super) fn threes(
     if predictor == 3 {
         let planes = byte_planes(row, per_pixel);
         let third = planes.len() / 3;
-        let at = |place: usize| planes.get(place).copied().unwrap_or(0);
+        let at = |index: usize| planes.get(index).copied().unwrap_or(0);
         return (0..third)
             .map(|n| u32::from_be_bytes([0, at(n), at(third + n), at(2 * third + n)]))
             .collect();
@@ -281,17 +285,17 @@ fn byte_planes(row: &[u8], per_pixel: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bits of the `f32` that a half float is: 1 bit of sign, 5 of exponent, 10 of fraction.
+/// Returns a half float (1 bit of sign, 5 of exponent, 10 of fraction) as the bits of an `f32`.
 pub(super) fn float_of_half(half: u16) -> u32 {
     widen(u32::from(half), 5, 10)
 }
 
-/// Returns the bits of the `f32` that a float of three bytes is: 1, 7 and 16 bits.
+/// Returns a float of three bytes (1 bit of sign, 7 of exponent, 16 of fraction) as the bits of an `f32`.
 pub(super) fn float_of_three(value: u32) -> u32 {
     widen(value, 7, 16)
 }
 
-/// Widens a float of `exponent` and `fraction` bits to an `f32`; nothing is rounded.
+/// Widens a float of `exponent` and `fraction` bits to an `f32`, which holds each of its values exactly.
 fn widen(value: u32, exponent: u32, fraction: u32) -> u32 {
     let sign = (value >> (exponent + fraction) & 1) << 31;
     let most = (1 << exponent) - 1;
@@ -299,6 +303,7 @@ fn widen(value: u32, exponent: u32, fraction: u32) -> u32 {
     let digits = value & ((1 << fraction) - 1);
     let bias = (1 << (exponent - 1)) - 1;
     let wide = digits << (23 - fraction);
+    // All exponent bits set: infinity or NaN, in both types.
     if power == most {
         return sign | 0x7F80_0000 | wide;
     }
@@ -308,13 +313,13 @@ fn widen(value: u32, exponent: u32, fraction: u32) -> u32 {
     if digits == 0 {
         return sign;
     }
-    // A number too small for its own exponent has room in the wider one.
+    // A subnormal number is a normal one in the wider exponent: its leading 1 becomes the implicit bit.
     let shift = digits.leading_zeros() - (31 - fraction);
     let digits = digits << shift & ((1 << fraction) - 1);
     sign | (128 - bias - shift) << 23 | digits << (23 - fraction)
 }
 
-/// Returns the value that fills what is not stored: nodata where the type can hold it, else zero.
+/// Returns the fill value of sparse tiles: nodata if the type can hold it, else zero, as GDAL does.
 pub(in crate::reader) fn fill<T: Value>(nodata: Option<f64>) -> T {
     let bytes = nodata.filter(|&nodata| T::DTYPE.holds(nodata)).map_or_else(
         || vec![0; size_of::<T>()],

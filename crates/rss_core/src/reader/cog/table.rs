@@ -1,4 +1,4 @@
-//! The tables of a TIFF file that say where tiles are, read in parts. No IO.
+//! The tables of tile offsets and byte counts of a TIFF file, read in parts. No IO.
 
 use std::ops::Range;
 
@@ -9,15 +9,16 @@ use crate::store::{self, Merge};
 
 /// A table of tiles up to this size counts as part of the header; a larger one is read in parts.
 const MOST_TABLE_BYTES: u64 = 512 << 10;
-/// Bytes of a table that one read may take.
+/// Bytes of a table that one read may fetch.
 const MOST_ENTRY_BYTES: u64 = 24 << 20;
-/// How entries of a tile table are merged into requests.
+/// How entries of a tile table are merged into requests. The entries of two rows of tiles are as far apart
+/// as one row of tiles has entries.
 const TABLE_MERGE: Merge = Merge {
     gap_bytes: 32 << 10,
     fetch_bytes: 4 << 20,
 };
 
-/// A table of numbers in the file, not read yet.
+/// A table of integers in the file, not read yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberTable {
     pub(super) at: u64,
@@ -53,9 +54,9 @@ impl NumberTable {
                 .and_then(|at| at.checked_add(self.at));
             let range = from.and_then(|from| Some(from..from.checked_add(self.width)?));
             let Some(range) = range else {
-                return corrupt("a tile table ends past any file");
+                return corrupt("the offset of a tile table is past 64 bits");
             };
-            // Neighbours lie in one part.
+            // Adjacent entries are mostly in the same part as the one before: no search.
             let inside = held.as_ref().and_then(|(start, bytes)| {
                 let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
                 let to = from.checked_add(usize::try_from(self.width).ok()?)?;
@@ -85,7 +86,8 @@ impl NumberTable {
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         if bytes > MOST_ENTRY_BYTES {
             return unsupported(format!(
-                "the entries of its tiles take {bytes} bytes of its tables; ask for a window"
+                "the tile tables for this read have {bytes} bytes, past the limit of {MOST_ENTRY_BYTES}; \
+                 read a window"
             ));
         }
         Err(Stop::Missing(ranges))

@@ -1,7 +1,7 @@
-//! What GDAL says of a failure, and what it means to a caller.
+//! GDAL's error messages, and the error kinds they stand for.
 //!
-//! GDAL reports errors through a handler that belongs to a thread. Ours keeps the messages of the
-//! call that runs; they may quote a signed URL, so they are redacted before anyone sees them.
+//! GDAL reports errors through a handler that belongs to a thread. Ours collects the messages of the
+//! current call. They may quote a signed URL, so they are redacted as they arrive.
 
 #![expect(unsafe_code, reason = "GDAL's errors go through C functions")]
 
@@ -12,16 +12,17 @@ use std::{
 
 use crate::error::{Error, ErrorKind};
 
-/// Messages kept of one call; a broken file can bring one per tile.
+/// Messages collected of one call; a damaged file can cause one per tile.
 const MOST_MESSAGES: usize = 32;
-/// GDAL's number for errors of reading files; see `cpl_error.h`.
+/// `CPLE_FileIO` of `cpl_error.h`.
 const FILE_IO: gdal_sys::CPLErrorNum = 3;
-/// What one message may be long.
+/// Characters of a message that are passed on.
 const MOST_CHARS: usize = 300;
 
-/// Begins a message of ours, which GDAL carries back: the kind, the message and the location follow.
+/// The prefix of an error of this library that travels through GDAL as text: kind, message and location
+/// follow.
 const OURS: &str = "rss_core: ";
-/// The kinds that a message of ours names.
+/// The kinds that such a text may name.
 const KINDS: [ErrorKind; 7] = [
     ErrorKind::NotFound,
     ErrorKind::Denied,
@@ -33,7 +34,7 @@ const KINDS: [ErrorKind; 7] = [
 ];
 
 thread_local! {
-    static SAID: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
+    static MESSAGES: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
 }
 
 /// One message of GDAL.
@@ -44,7 +45,7 @@ struct Message {
     text: String,
 }
 
-/// Keeps GDAL's messages on this thread from now on, instead of printing them.
+/// Installs the handler on this thread: GDAL's messages are collected instead of printed.
 pub(super) fn listen() {
     unsafe extern "C" fn handler(
         class: gdal_sys::CPLErr::Type,
@@ -54,16 +55,16 @@ pub(super) fn listen() {
         if text.is_null() || class < gdal_sys::CPLErr::CE_Warning {
             return;
         }
-        // SAFETY: GDAL passes a text that ends with NUL and lives as long as this call.
+        // SAFETY: GDAL passes a NUL-terminated text that is valid during this call.
         let text = unsafe { CStr::from_ptr(text) };
         let message = Message {
             is_failure: class >= gdal_sys::CPLErr::CE_Failure,
             number,
             text: redact_all(&text.to_string_lossy()),
         };
-        SAID.with_borrow_mut(|said| {
-            if said.len() < MOST_MESSAGES {
-                said.push(message);
+        MESSAGES.with_borrow_mut(|messages| {
+            if messages.len() < MOST_MESSAGES {
+                messages.push(message);
             }
         });
     }
@@ -72,7 +73,8 @@ pub(super) fn listen() {
     unsafe { gdal_sys::CPLPushErrorHandlerEx(Some(handler), std::ptr::null_mut()) };
 }
 
-/// Makes an error of ours one of GDAL's, on this thread: whoever listens there gets it.
+/// Raises an error of this library as one of GDAL's on this thread. A callback of `/vsirss/` has no other
+/// channel to the call that waits for GDAL.
 pub(super) fn tell(err: &Error) {
     let location = err.location().map(|location| format!(" [{location}]"));
     let text = format!(
@@ -95,7 +97,7 @@ pub(super) fn tell(err: &Error) {
     }
 }
 
-/// Reads back a message of [`tell`]'s.
+/// Parses a message that [`tell`] raised.
 fn ours(text: &str) -> Option<Error> {
     let (_, text) = text.split_once(OURS)?;
     let (kind, text) = text.split_once(": ")?;
@@ -111,26 +113,27 @@ fn ours(text: &str) -> Option<Error> {
     })
 }
 
-/// Forgets what was said before this call.
+/// Clears the messages of earlier calls.
 pub(super) fn forget() {
-    SAID.with_borrow_mut(Vec::clear);
+    MESSAGES.with_borrow_mut(Vec::clear);
 }
 
 /// Returns the error that the messages since [`forget`] describe; none if nothing failed.
 pub(super) fn failure(doing: Doing) -> Option<Error> {
-    SAID.with_borrow(|said| {
-        said.iter()
+    MESSAGES.with_borrow(|messages| {
+        messages
+            .iter()
             .any(|message| message.is_failure)
-            .then(|| understand(said, doing))
+            .then(|| understand(messages, doing))
     })
 }
 
 /// Returns the error that the messages since [`forget`] describe.
 pub(super) fn error(doing: Doing) -> Error {
-    SAID.with_borrow(|said| understand(said, doing))
+    MESSAGES.with_borrow(|messages| understand(messages, doing))
 }
 
-/// What GDAL was asked to do.
+/// The operation of a GDAL call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
     Open,
@@ -138,26 +141,31 @@ pub(super) enum Doing {
     Write,
 }
 
-fn understand(said: &[Message], doing: Doing) -> Error {
-    if let Some(err) = said.iter().find_map(|message| ours(&message.text)) {
+fn understand(messages: &[Message], doing: Doing) -> Error {
+    // An error of our own stores is exact; GDAL's messages about it are only its consequences.
+    if let Some(err) = messages.iter().find_map(|message| ours(&message.text)) {
         return err;
     }
-    let status = said.iter().find_map(|message| http_status(&message.text));
-    let failures = said.iter().filter(|message| message.is_failure);
-    // The first failure is the cause; later ones say what it led to.
+    let status = messages
+        .iter()
+        .find_map(|message| http_status(&message.text));
+    let failures = messages.iter().filter(|message| message.is_failure);
+    // The first failure is the cause; later ones are its consequences.
     let cause = failures
         .clone()
         .next()
-        .or(said.last())
+        .or(messages.last())
         .map(|message| message.text.as_str())
         .unwrap_or("no reason given");
     let number = failures
         .map(|message| message.number)
         .find(|number| (11..=17).contains(number));
-    let has = |part: &str| said.iter().any(|message| message.text.contains(part));
+    let has = |part: &str| messages.iter().any(|message| message.text.contains(part));
     let full_disk = doing == Doing::Write
         && (has("No space left") || has("disk space") || has("File too large"));
-    // GDAL numbers its errors of object stores 11 to 17; see `cpl_error.h`.
+    // GDAL numbers its errors of object stores 11 (CPLE_HttpResponse) to 17; see `cpl_error.h`. An HTTP
+    // status in the text is more exact, so it decides first. The texts are those of GDAL's drivers and of
+    // the system: GDAL has one number, CPLE_AppDefined, for most of them.
     let (kind, what) = match (status, number) {
         _ if full_disk => (
             ErrorKind::Unavailable,
@@ -175,27 +183,32 @@ fn understand(said: &[Message], doing: Doing) -> Error {
         (None, Some(14..=16)) => (ErrorKind::Denied, "the server refused access".to_owned()),
         _ if has("CURL error") || has("Could not resolve host") || has("timed out") => (
             ErrorKind::Unavailable,
-            "no answer from the server".to_owned(),
+            "no response from the server".to_owned(),
         ),
         _ if doing == Doing::Open && has("No such file or directory") => {
             (ErrorKind::NotFound, "no such file".to_owned())
         }
-        _ if doing == Doing::Open && has("Permission denied") => {
-            (ErrorKind::Denied, "the file may not be read".to_owned())
-        }
+        _ if doing == Doing::Open && has("Permission denied") => (
+            ErrorKind::Denied,
+            "no permission to read the file".to_owned(),
+        ),
         _ if doing == Doing::Open && has("not recognized as") => (
             ErrorKind::Corrupt,
-            "not a raster that GDAL knows".to_owned(),
+            "not a raster format that GDAL reads".to_owned(),
         ),
-        _ if doing == Doing::Write && has("Permission denied") => {
-            (ErrorKind::Denied, "the file may not be written".to_owned())
-        }
+        _ if doing == Doing::Write && has("Permission denied") => (
+            ErrorKind::Denied,
+            "no permission to write the file".to_owned(),
+        ),
         _ if has("not supported")
             || has("Unsupported JPEG data")
             || has("not allowed for JPEG")
             || has("Cannot open TIFF file due to missing codec") =>
         {
-            (ErrorKind::Unsupported, "GDAL cannot read it".to_owned())
+            (
+                ErrorKind::Unsupported,
+                "GDAL does not support it".to_owned(),
+            )
         }
         _ => (ErrorKind::Corrupt, "GDAL could not read it".to_owned()),
     };
@@ -213,7 +226,7 @@ fn named(what: &str, status: Option<u16>) -> String {
     }
 }
 
-/// Finds the HTTP status that a message quotes, in the forms that GDAL's versions use.
+/// Returns the HTTP status that a message quotes, in the forms of GDAL's versions.
 fn http_status(text: &str) -> Option<u16> {
     let lower = text.to_ascii_lowercase();
     [
@@ -230,14 +243,14 @@ fn http_status(text: &str) -> Option<u16> {
     })
 }
 
-/// Cuts query strings and user names out of every URL and VSI path in a message, and makes it one
-/// line of a sane length.
+/// Removes query strings and user names from every URL and VSI path in a message, and makes it one line
+/// of at most [`MOST_CHARS`] characters.
 fn redact_all(text: &str) -> String {
     let mut out = String::new();
     let mut is_secret = false;
     let mut word = String::new();
     let flush = |word: &mut String, out: &mut String| {
-        // A user and a password stand between `://` and `@`.
+        // User name and password are between `://` and `@`.
         if let Some((head, rest)) = word.split_once("://")
             && let Some((user, tail)) = rest.split_once('@')
             && !user.contains('/')
@@ -254,6 +267,7 @@ fn redact_all(text: &str) -> String {
             is_secret = false;
             out.push(if c.is_control() { ' ' } else { c });
         } else if !is_secret {
+            // A `?` after a slash begins a query string: the rest of the word may be a signature.
             if c == '?' && word.contains('/') {
                 is_secret = true;
             } else {
@@ -303,12 +317,12 @@ mod tests {
             ),
             ("TIFFReadDirectory: bad", ErrorKind::Corrupt),
         ] {
-            let said = [Message {
+            let messages = [Message {
                 is_failure: true,
                 number: 1,
                 text: text.to_owned(),
             }];
-            assert_eq!(understand(&said, Doing::Read).kind(), kind, "{text}");
+            assert_eq!(understand(&messages, Doing::Read).kind(), kind, "{text}");
         }
     }
 }

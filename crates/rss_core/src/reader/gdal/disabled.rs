@@ -1,4 +1,4 @@
-//! Stands in for the GDAL backend in builds without it.
+//! Replaces the GDAL backend in builds without the feature `gdal`.
 
 use std::{path::Path, sync::Arc};
 
@@ -28,7 +28,7 @@ pub(crate) async fn translate(
     Err(missing().at(from))
 }
 
-/// Does nothing: there is no GDAL in this process that we know of.
+/// Does nothing: this build does not link GDAL.
 pub(crate) fn configure_path(_session: &Session, _location: &Location) -> Result<()> {
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The GDAL backend, feature `gdal`: every raster GDAL reads, on worker threads that keep datasets open.
 //!
-//! GDAL's calls block and its datasets belong to one thread, so all of them run on [`workers`]; what
-//! GDAL says of a failure is understood in [`said`], and how a bucket is reached in [`options`]. Where
-//! the session says so, GDAL reads through our own stores: [`vsi`].
+//! GDAL's calls block and its datasets belong to one thread, so all of them run on [`workers`]. GDAL's
+//! error messages become errors in [`diagnostics`], and the session's store options become GDAL's in
+//! [`options`]. With `GdalReads::Stores`, GDAL reads through the session's stores: [`vsi`].
 
 mod diagnostics;
 mod options;

@@ -1,6 +1,6 @@
-//! How GDAL reaches a bucket: the session's store options in GDAL's names, set per path.
+//! GDAL's options of a bucket: the session's store options under GDAL's names, set per path.
 //!
-//! Path options belong to the process: where two sessions reach one bucket in different ways, the
+//! Path options belong to the process: where two sessions have different options for one bucket, the
 //! one that opened it last decides. See
 //! <https://gdal.org/en/stable/user/virtual_file_systems.html>.
 
@@ -17,14 +17,14 @@ use crate::{
     store::{Hosting, StoreOptions},
 };
 
-/// What was set last for each prefix: GDAL keeps listings and file sizes by path, and forgets them
-/// where a path comes to mean something else.
+/// The options set last for each prefix. GDAL caches listings and file sizes by path, so its cache is
+/// cleared when a prefix gets other options.
 static SET: Mutex<Option<HashMap<String, Pairs>>> = Mutex::new(None);
 
 /// Names and values.
 type Pairs = Vec<(String, String)>;
 
-/// Tells GDAL how the bucket of `location` is reached, for all of the process.
+/// Sets GDAL's options of the bucket of `location`, for the whole process.
 pub(super) fn configure(session: &Session, location: &Location) -> Result<()> {
     let Some((prefix, options)) = path_options(session, location)? else {
         return Ok(());
@@ -32,6 +32,7 @@ pub(super) fn configure(session: &Session, location: &Location) -> Result<()> {
     let mut set = SET.lock().unwrap_or_else(PoisonError::into_inner);
     let set = set.get_or_insert_default();
     let old = set.get(&prefix);
+    // Setting options again would clear GDAL's cache of the bucket for nothing.
     if old == Some(&options) {
         return Ok(());
     }
@@ -130,7 +131,7 @@ impl Options {
         if let Some(endpoint) = stores.s3_endpoint()? {
             let url = &endpoint.url;
             let mut host = url.host_str().unwrap_or_default();
-            // GDAL puts the bucket before the host by itself.
+            // GDAL prepends the bucket to the host by itself.
             if endpoint.virtual_hosted == Hosting::Given {
                 host = host
                     .strip_prefix(bucket)
@@ -168,13 +169,13 @@ impl Options {
     }
 }
 
-/// Returns the configuration options of this session's GDAL threads: what suits remote files, with
-/// the user's own last.
+/// Returns the configuration options of this session's GDAL threads: defaults for remote files, then the
+/// user's own, which override them.
 pub(super) fn thread_options(session: &Session) -> Pairs {
     let settings = session.settings();
     let seconds = |time: std::time::Duration| format!("{}", time.as_secs().max(1));
     let mut options: Vec<(String, String)> = [
-        // Neither lists a bucket nor asks for side-cars by name.
+        // GDAL neither lists the bucket nor probes for side-car files: each would be a request.
         ("GDAL_DISABLE_READDIR_ON_OPEN", "EMPTY_DIR".to_owned()),
         ("CPL_VSIL_NETWORK_STATS_ENABLED", "YES".to_owned()),
         ("GDAL_HTTP_MAX_RETRY", settings.retries.to_string()),
@@ -196,6 +197,7 @@ pub(super) fn thread_options(session: &Session) -> Pairs {
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
+    // Last, so that the user's options override the session's.
     options.extend(settings.gdal_options.iter().cloned());
     options
 }

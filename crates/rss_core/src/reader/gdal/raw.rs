@@ -24,7 +24,7 @@ fn text(text: &str) -> Result<CString> {
         .map_err(|err| Error::new(ErrorKind::InvalidInput, "a text with a NUL").with_source(err))
 }
 
-/// Sets options that hold for paths below `prefix`, in place of those set before.
+/// Sets the options of paths below `prefix`, replacing those set before.
 pub(super) fn set_path_options(prefix: &str, options: &[(String, String)]) -> Result<()> {
     let prefix = text(prefix)?;
     // SAFETY: GDAL copies the texts, which end with NUL.
@@ -39,7 +39,7 @@ pub(super) fn set_path_options(prefix: &str, options: &[(String, String)]) -> Re
     Ok(())
 }
 
-/// Forgets what is known of remote files below `prefix`.
+/// Clears GDAL's cache of remote files below `prefix`.
 pub(super) fn forget_remote(prefix: &str) -> Result<()> {
     let prefix = text(prefix)?;
     // SAFETY: the text ends with NUL and is not kept.
@@ -47,14 +47,14 @@ pub(super) fn forget_remote(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// Forgets what is known of all remote files.
+/// Clears GDAL's cache of all remote files.
 pub(super) fn forget_all_remote() {
     // SAFETY: takes nothing; GDAL locks its own caches.
     unsafe { gdal_sys::VSICurlClearCache() };
 }
 
-/// Makes GDAL read anew whether it is to count its requests: the first use decides, and it may have
-/// come before our threads' options.
+/// Makes GDAL read again whether it should count its requests: it reads the option once, which may have
+/// been before the options of our threads were set.
 pub(super) fn reset_traffic_once() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -63,7 +63,7 @@ pub(super) fn reset_traffic_once() {
     });
 }
 
-/// Returns the requests and bytes of all of the process, from the first of our threads on.
+/// Returns GDAL's requests and bytes in this process, since the first of our threads started.
 pub(super) fn traffic() -> Traffic {
     // SAFETY: the text is ours once it is returned, and is freed below by GDAL's own function.
     let json = unsafe { gdal_sys::VSINetworkStatsGetAsSerializedJSON(ptr::null_mut()) };
@@ -92,7 +92,7 @@ pub(super) fn traffic() -> Traffic {
     total
 }
 
-/// Returns the codes of GDAL's type of samples and its name, such as `UInt16`.
+/// Returns the code of a band's GDAL data type and its name, such as `UInt16`.
 pub(super) fn type_of(band: &RasterBand<'_>) -> (u32, String) {
     // SAFETY: the handle is good while `band` lives.
     let code = unsafe { gdal_sys::GDALGetRasterDataType(band.c_rasterband()) };
@@ -109,7 +109,7 @@ pub(super) fn type_of(band: &RasterBand<'_>) -> (u32, String) {
     (code, name)
 }
 
-/// Returns GDAL's name of what a band's samples mean.
+/// Returns GDAL's name of a band's colour interpretation.
 pub(super) fn color_name(band: &RasterBand<'_>) -> String {
     // SAFETY: the handle is good while `band` lives.
     let code = unsafe { gdal_sys::GDALGetRasterColorInterpretation(band.c_rasterband()) };
@@ -132,7 +132,7 @@ pub(super) fn transform(dataset: &Dataset) -> Option<[f64; 6]> {
     (result == gdal_sys::CPLErr::CE_None).then_some(found)
 }
 
-/// Returns true if all of a window is stored in the file, or GDAL cannot tell.
+/// Returns true if all of a window is stored in the file, or the driver does not report it.
 pub(super) fn is_stored(band: &RasterBand<'_>, window: &Window) -> bool {
     let (empty, unknown) = (COVERAGE_EMPTY, COVERAGE_UNIMPLEMENTED);
     coverage(band, window).is_none_or(|status| status & empty == 0 || status & unknown != 0)
@@ -214,7 +214,8 @@ pub(super) fn read<T>(
     }
 }
 
-/// Transforms a box, with points along its edges: least x, least y, greatest x, greatest y.
+/// Transforms a bounding box (xmin, ymin, xmax, ymax), with points along its edges: straight edges may
+/// become curves, whose extremes are not at the corners.
 pub(super) fn transform_bounds(by: &CoordTransform, bounds: [f64; 4]) -> Option<[f64; 4]> {
     let [left, bottom, right, top] = bounds;
     let mut out = [0.0_f64; 4];
@@ -226,7 +227,7 @@ pub(super) fn transform_bounds(by: &CoordTransform, bounds: [f64; 4]) -> Option<
     (done != 0 && out.iter().all(|edge| edge.is_finite())).then_some(out)
 }
 
-/// Runs `gdal_translate` with its own arguments. `progress` gets the part done, 0 to 1, and stops
+/// Runs `gdal_translate` with its own arguments. `progress` gets the fraction done, 0 to 1, and cancels
 /// the work by returning false.
 pub(super) fn translate(
     from: &Dataset,
@@ -291,7 +292,7 @@ pub(super) fn translate(
     if let Some(panic) = call.panic {
         std::panic::resume_unwind(panic);
     }
-    // Versions before 3.7 do not return what went wrong when a dataset is closed.
+    // GDAL before 3.7 does not return the error of closing a dataset: the diagnostics have it.
     match diagnostics::failure(Doing::Write) {
         None if made => Ok(()),
         Some(err) => Err(err),

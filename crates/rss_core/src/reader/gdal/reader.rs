@@ -33,7 +33,7 @@ use crate::{
     store::error as store_error,
 };
 
-/// Numbers readers, so that a file opened anew is never answered by an old dataset.
+/// Numbers readers, so that a file that is opened again never gets an old cached dataset.
 static READERS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) async fn open(session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
@@ -94,12 +94,12 @@ pub(crate) async fn clear_caches(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// How GDAL reaches a file.
+/// The path by which GDAL reads a file.
 #[derive(Debug)]
 enum Way {
-    /// By itself.
+    /// Through GDAL's own file systems.
     Vsi,
-    /// Through the session's stores, by a path that is lent.
+    /// Through the session's stores, by a path of `/vsirss/`.
     Stores(vsi::Loan),
 }
 
@@ -113,8 +113,8 @@ impl Way {
         }
     }
 
-    /// Returns the path GDAL opens now: where GDAL reaches the file by itself, signed if it must
-    /// be, its bucket's options set.
+    /// Returns the path for GDAL. For GDAL's own file systems the URL is signed if it must be, and the
+    /// bucket's options are set.
     async fn path(&self, session: &Session, location: &Location) -> Result<String> {
         match self {
             Self::Vsi => {
@@ -126,9 +126,9 @@ impl Way {
         }
     }
 
-    /// Names the file of an error, and finds the cause where GDAL only says that bytes are missing:
-    /// a server that refuses one byte explains it. Costs a request, of a read that failed. Our own
-    /// stores have said what they know.
+    /// Adds the location to an error, and finds the cause where GDAL only reports missing bytes: a request
+    /// of one byte shows whether the server refuses it. Costs one request, and only for a failed read. Of
+    /// reads through the session's stores the error is already exact.
     async fn explain(&self, session: &Session, location: &Location, err: Error) -> Error {
         let is_unclear = matches!(self, Self::Vsi)
             && err.kind() == ErrorKind::Corrupt
@@ -143,7 +143,7 @@ impl Way {
     }
 }
 
-/// What a read needs to know that a profile does not say.
+/// Properties of a dataset that a read needs and a profile does not have.
 #[derive(Clone, Debug)]
 struct BlockLayout {
     /// GDAL's type of the samples in memory.
@@ -308,7 +308,7 @@ impl LevelWindow<'_> {
             .map_err(|_| diagnostics::error(Doing::Read))?;
         let code = gdal_sys::GDALDataType::GDT_Byte;
         raw::read(&mask, &self.window, code, &mut samples)?;
-        // GDAL makes bytes of bits where all bands share a mask, and not where each has its own.
+        // GDAL scales a mask of 1 bit to 0 and 255 if all bands share it, and not if each has its own.
         if mask.metadata_item("NBITS", "IMAGE_STRUCTURE").as_deref() == Some("1") {
             let visible = |sample: &mut u8| *sample = if *sample == 0 { 0 } else { u8::MAX };
             samples.iter_mut().for_each(visible);
@@ -316,7 +316,8 @@ impl LevelWindow<'_> {
         Array3::from_shape_vec((1, height, width), samples)
             .map(u8::wrap)
             .map_err(|err| {
-                Error::new(ErrorKind::InvalidInput, "samples that fill no window").with_source(err)
+                Error::new(ErrorKind::InvalidInput, "the window does not fit memory")
+                    .with_source(err)
             })
     }
 
@@ -325,6 +326,7 @@ impl LevelWindow<'_> {
         let mut found = Vec::new();
         for (n, &band) in self.bands.iter().enumerate() {
             let band = self.band(band)?;
+            // One call for the window; its blocks are queried only if some may be sparse.
             if raw::is_stored(&band, &self.window) {
                 continue;
             }
@@ -371,18 +373,19 @@ impl LevelWindow<'_> {
         Array3::from_shape_vec((self.bands.len(), height, width), samples)
             .map(T::wrap)
             .map_err(|err| {
-                Error::new(ErrorKind::InvalidInput, "samples that fill no window").with_source(err)
+                Error::new(ErrorKind::InvalidInput, "the window does not fit memory")
+                    .with_source(err)
             })
     }
 }
 
-/// Returns what a dataset says of itself.
+/// Returns the properties of a dataset.
 fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
     let unsupported = |message: String| Error::new(ErrorKind::Unsupported, message);
     let count = dataset.raster_count();
     if count == 0 {
         return Err(unsupported(
-            "it has no image of its own, only subdatasets".to_owned(),
+            "a container of subdatasets, expected a raster".to_owned(),
         ));
     }
     let band = dataset
@@ -406,6 +409,7 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
             Some((size_of_band(&overview).ok()?, at))
         })
         .collect::<Vec<_>>();
+    // GDAL lists overviews in the order of the file; levels are sorted, largest first.
     overviews.sort_by_key(|(size, _)| std::cmp::Reverse((size.width, size.height)));
     let (tile_width, tile_height) = band.block_size();
     let structure = |name: &str| dataset.metadata_item(name, "IMAGE_STRUCTURE");
@@ -421,6 +425,7 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
             height: u32::try_from(tile_height).unwrap_or(size.height),
         },
         compression: structure("COMPRESSION").map(|name| match name.as_str() {
+            // GDAL's name of JPEG with YCbCr; both backends report the codec alone.
             "YCbCr JPEG" => "JPEG".to_owned(),
             _ => name,
         }),
@@ -439,6 +444,7 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
             .unwrap_or_default()
             .iter()
             .filter_map(|pair| pair.split_once('='))
+            // AREA_OR_POINT is `pixel_is_point`, and the COG reader does not return baseline tags.
             .filter(|(name, _)| *name != "AREA_OR_POINT" && !name.starts_with("TIFFTAG_"))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
@@ -450,31 +456,32 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
     Ok((profile, layout))
 }
 
-/// Returns what each band says of itself.
+/// Returns the properties of each band.
 fn bands(dataset: &Dataset, count: usize) -> Result<Vec<BandProfile>> {
     (1..=count)
         .map(|number| {
             let band = dataset
                 .rasterband(number)
                 .map_err(|_| diagnostics::error(Doing::Open))?;
-            let said = |text: String| (!text.is_empty()).then_some(text);
+            let stated = |text: String| (!text.is_empty()).then_some(text);
             Ok(BandProfile {
                 color: ColorInterp::of_name(&raw::color_name(&band)).unwrap_or_default(),
-                description: band.description().ok().and_then(said),
+                description: band.description().ok().and_then(stated),
                 scale: band.scale(),
                 offset: band.offset(),
-                unit: said(band.unit()),
+                unit: stated(band.unit()),
             })
         })
         .collect()
 }
 
-/// Returns what hides pixels of a file; all bands of a file share it.
+/// Returns the source of a file's mask; all bands of a file share it.
 fn masking(band: &RasterBand<'_>, dtype: DataType) -> Masking {
     let Ok(flags) = band.mask_flags() else {
         return Masking::None;
     };
-    // Before GDAL 3.7 signed bytes are bytes, which hold no value below zero.
+    // GDAL before 3.7 has no Int8 and reads signed bytes as `Byte`, which cannot hold a negative nodata
+    // value: its flag does not count.
     let is_signed = dtype == DataType::I8;
     match () {
         () if flags.is_alpha() => Masking::Alpha,
@@ -511,7 +518,7 @@ fn size_of_band(band: &RasterBand<'_>) -> Result<Size> {
 /// Returns our type of a band's samples, and GDAL's code for it in memory.
 fn type_of(band: &RasterBand<'_>) -> Result<(DataType, u32)> {
     let (code, name) = raw::type_of(band);
-    // Before GDAL 3.7 signed bytes are bytes with a note.
+    // GDAL before 3.7 has no Int8: signed bytes are `Byte` with the metadata item PIXELTYPE.
     let is_signed = || {
         band.metadata_item("PIXELTYPE", "IMAGE_STRUCTURE")
             .is_some_and(|kind| kind == "SIGNEDBYTE")
@@ -537,7 +544,7 @@ fn type_of(band: &RasterBand<'_>) -> Result<(DataType, u32)> {
         other => {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("samples of type {other} are not read"),
+                format!("samples of type {other} are not supported"),
             ));
         }
     };

@@ -1,4 +1,4 @@
-//! `gdal_translate` in this process: a file or a part of it becomes a tiled, compressed GeoTIFF.
+//! `gdal_translate` in this process: a file or a crop of it becomes a tiled, compressed GeoTIFF.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ const TILE: usize = 512;
 /// Threads that compress one file; several files are translated at once.
 const THREADS_PER_FILE: usize = 2;
 
-/// Tells the work to stop when the caller no longer waits.
+/// Cancels the work when the caller's future is dropped.
 struct Cancel(Arc<AtomicBool>);
 
 impl Drop for Cancel {
@@ -50,7 +50,7 @@ pub(super) async fn translate(
     let target = to.to_path_buf();
     let stop = Arc::new(AtomicBool::new(false));
     let _cancel = Cancel(Arc::clone(&stop));
-    let (tell, mut told) = watch::channel(0.0);
+    let (sender, mut receiver) = watch::channel(0.0);
     let work = pool.call(pool.home(), move |_| {
         let name = target
             .to_str()
@@ -59,13 +59,13 @@ pub(super) async fn translate(
             let dataset = open(&from)?;
             let arguments = arguments(&dataset, crop.as_ref())?;
             raw::translate(&dataset, name, &arguments, &mut |part| {
-                // Nobody listens where the caller is gone.
-                let _ = tell.send(part);
+                // Fails if the caller's future was dropped; then `stop` is set, too.
+                let _ = sender.send(part);
                 !stop.load(Ordering::Relaxed)
             })
         })();
         if done.is_err() {
-            // It may not have been made at all.
+            // Fails if the file was not created yet.
             let _ = fs::remove_file(&target);
         }
         done
@@ -75,12 +75,12 @@ pub(super) async fn translate(
         tokio::select! {
             biased;
             done = &mut work => return done,
-            Ok(()) = told.changed() => progress(*told.borrow_and_update()),
+            Ok(()) = receiver.changed() => progress(*receiver.borrow_and_update()),
         }
     }
 }
 
-/// Returns the arguments of `gdal_translate`. What they do not name is kept: nodata, scale, offset,
+/// Returns the arguments of `gdal_translate`, which copies all they do not name: nodata, scale, offset,
 /// metadata, colours.
 fn arguments(dataset: &Dataset, crop: Option<&Crop>) -> Result<Vec<String>> {
     let band = dataset
@@ -95,11 +95,12 @@ fn arguments(dataset: &Dataset, crop: Option<&Crop>) -> Result<Vec<String>> {
     } else {
         (TILE, TILE)
     };
-    // Only what loses nothing is kept.
+    // A lossless compression of the source stays; a lossy one would lose once more.
     let compression = structure("COMPRESSION")
         .filter(|name| matches!(name.as_str(), "DEFLATE" | "LZW" | "ZSTD"))
         .unwrap_or_else(|| "DEFLATE".to_owned());
     let (_, dtype) = raw::type_of(&band);
+    // Samples of an odd number of bits (NBITS): predictors need 8, 16, 32 or 64.
     let is_odd = band.metadata_item("NBITS", "IMAGE_STRUCTURE").is_some();
     let predictor = match dtype.as_str() {
         _ if is_odd => None,
@@ -157,7 +158,7 @@ fn window(dataset: &Dataset, crop: &Crop, [width, height]: [usize; 2]) -> Result
         pixel(left, bottom),
         pixel(right, bottom),
     ];
-    // A pixel is not taken for a rounding error of its edge.
+    // In pixels: a crop along a pixel's edge must not include the neighbour for a rounding error.
     const EPSILON: f64 = 1e-6;
     let span = |axis: usize, length: usize| {
         let values = corners.map(|corner| corner[axis]);
@@ -172,7 +173,7 @@ fn window(dataset: &Dataset, crop: &Crop, [width, height]: [usize; 2]) -> Result
         _ => {
             let [a, b, c, d] = crop.bounds;
             Err(invalid(format!(
-                "crop {a},{b},{c},{d} lies outside the file"
+                "crop {a},{b},{c},{d} is outside the file's bounding box"
             )))
         }
     }
@@ -186,7 +187,7 @@ fn in_crs_of(dataset: &Dataset, crop: &Crop) -> Result<[f64; 4]> {
     let invalid = |message: String| Error::new(ErrorKind::InvalidInput, message);
     let reference = |found: gdal::errors::Result<SpatialRef>| {
         found.map(|mut reference| {
-            // Bounds are x before y, whatever the authority says.
+            // Bounds are x before y, whatever axis order the CRS has (EPSG:4326: latitude first).
             reference.set_axis_mapping_strategy(AxisMappingStrategy::TraditionalGisOrder);
             reference
         })
@@ -194,13 +195,13 @@ fn in_crs_of(dataset: &Dataset, crop: &Crop) -> Result<[f64; 4]> {
     let from = reference(SpatialRef::from_epsg(epsg))
         .map_err(|_| invalid(format!("EPSG:{epsg} is not known")))?;
     let to = reference(dataset.spatial_ref())
-        .map_err(|_| invalid("a file without a CRS cannot be cropped by another".to_owned()))?;
+        .map_err(|_| invalid("a file without a CRS cannot be cropped in one".to_owned()))?;
     CoordTransform::new(&from, &to)
         .ok()
         .and_then(|by| raw::transform_bounds(&by, crop.bounds))
         .ok_or_else(|| {
             invalid(format!(
-                "the crop cannot be moved from EPSG:{epsg} to the file"
+                "cannot transform the crop from EPSG:{epsg} to the file's CRS"
             ))
         })
 }

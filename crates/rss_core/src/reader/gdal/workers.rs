@@ -1,4 +1,4 @@
-//! The threads that call GDAL. Each keeps the datasets it used last open, since opening one costs
+//! The threads that call GDAL. Each caches its most recently used datasets, since opening one costs
 //! more than reading from it.
 
 use std::{
@@ -23,11 +23,11 @@ use crate::{
     session::Session,
 };
 
-/// Datasets that one thread keeps open.
+/// Datasets that one thread caches.
 const MOST_OPEN: usize = 32;
 
-/// Formats that hold their pixels themselves. Others, such as VRT, name files to read, and a file
-/// from outside must not choose those.
+/// Drivers of formats that contain their pixels. Others, such as VRT, name files to read, and a file from
+/// a catalogue must not choose those.
 const DRIVERS: &[&str] = &[
     "GTiff",
     "JP2OpenJPEG",
@@ -75,7 +75,7 @@ impl Pool {
         })
     }
 
-    /// Returns how many threads there are.
+    /// Returns the number of threads.
     pub(super) fn len(&self) -> usize {
         self.threads.len()
     }
@@ -85,8 +85,8 @@ impl Pool {
         self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1)
     }
 
-    /// Runs `work` on the first idle thread from `home` on, else where the fewest wait. Dropping the
-    /// future before the work starts prevents it.
+    /// Runs `work` on the first idle thread from `home` on, else on the one with the shortest queue.
+    /// Dropping the future before the work starts cancels it.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         home: usize,
@@ -133,14 +133,14 @@ impl Thread {
             .spawn(move || {
                 diagnostics::listen();
                 for (name, value) in options.iter() {
-                    // Fails for a text with a NUL only, which no option takes.
+                    // Fails only for a text with a NUL, which is no valid option.
                     let _ = gdal::config::set_thread_local_config_option(name, value);
                 }
                 raw::reset_traffic_once();
                 let mut worker = Worker { open: Vec::new() };
                 while let Ok(job) = queue.recv() {
                     diagnostics::forget();
-                    // A panic must not take the thread with it: its caller gets an error.
+                    // A panic must not end the thread: its caller gets an error.
                     let _ = catch_unwind(AssertUnwindSafe(|| job(&mut worker)));
                 }
             })
@@ -153,10 +153,10 @@ impl Thread {
         })
     }
 
-    /// Queues `work`, which drops what it is given when it is done.
+    /// Queues `work`, which drops its `Waiting` when it is done.
     fn send(&self, work: impl FnOnce(&mut Worker, Waiting) + Send + 'static) {
         let waiting = Waiting::new(&self.waiting);
-        // A thread that is gone drops its work.
+        // A thread that has ended drops its work: the caller's receiver reports it.
         let _ = self
             .jobs
             .send(Box::new(move |worker| work(worker, waiting)));
@@ -170,9 +170,10 @@ impl Thread {
         self.send(move |worker, waiting| {
             if !send.is_closed() {
                 let done = work(worker);
-                // First idle, then answered: the caller's next call finds its dataset here.
+                // The thread counts as idle before the caller wakes: so the caller's next call runs here,
+                // where its dataset is open.
                 drop(waiting);
-                // The receiver is gone when the caller's future was dropped.
+                // The receiver is dropped with the caller's future.
                 let _ = send.send(done);
             }
         });
@@ -197,12 +198,12 @@ impl Drop for Waiting {
 }
 
 fn lost() -> Error {
-    Error::new(ErrorKind::Unavailable, "a GDAL thread lost a task")
+    Error::new(ErrorKind::Unavailable, "a task of GDAL ended early")
 }
 
-/// What one thread has open.
+/// The datasets of one thread.
 pub(super) struct Worker {
-    /// Used last, last.
+    /// The most recently used is last.
     open: Vec<Open>,
 }
 
@@ -213,8 +214,8 @@ struct Open {
 }
 
 impl Worker {
-    /// Returns a reader's dataset, opening it if it is not open here. A signed path changes when its
-    /// token is renewed.
+    /// Returns a reader's dataset, opening it if it is not open here. The path is compared too: a signed
+    /// one changes when its token is renewed.
     pub(super) fn dataset(&mut self, reader: u64, path: &str) -> Result<&Dataset> {
         let found = self
             .open
@@ -248,7 +249,7 @@ impl Worker {
 
 /// Opens a raster on this thread.
 pub(super) fn open(path: &str) -> Result<Dataset> {
-    // A VRT names other files: only one that the user names by its ending is trusted to.
+    // A VRT names other files: only a local one, whose extension the user names, is trusted to do so.
     let is_vrt = !path.starts_with("/vsi") && path.to_ascii_lowercase().ends_with(".vrt");
     let drivers: &[&str] = if is_vrt { &["VRT"] } else { DRIVERS };
     let options = DatasetOptions {

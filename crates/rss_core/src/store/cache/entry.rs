@@ -1,4 +1,6 @@
-//! One cached file on disk: the data, and a record that tells whether the data is whole.
+//! One cached file on disk: the data, and a record that states whether the data is complete.
+//!
+//! Order of writes and crashes: `docs/decisions/004-file-cache.md`.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -13,13 +15,15 @@ use sha2::{Digest, Sha256};
 use super::key::{CacheKey, hex};
 
 const VERSION: u32 = 1;
-/// A record is small; a larger file is none.
+/// Bytes that are read of a record: a longer one is cut off, so it is not valid JSON and counts as
+/// none.
 const LONGEST_RECORD: u64 = 64 << 10;
-/// A time of creation this far in the future means that the clock went back.
+/// A creation time this far in the future means that the clock was set back; less is the drift between
+/// machines that share a folder.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
 pub(super) const RECORD_ENDING: &str = "record";
 
-/// What is written beside a cached file. Holds no query string.
+/// The metadata that is written beside a cached file. Holds no query string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     version: u32,
@@ -30,25 +34,25 @@ pub(super) struct Record {
     location: String,
     pub(super) bytes: u64,
     pub(super) sha256: String,
-    /// When the data was last written, in nanoseconds since 1970.
+    /// The mtime of the data, in nanoseconds since 1970.
     modified_ns: u64,
-    /// When the data was last known to be what the source has, in seconds since 1970.
+    /// When the data was last fetched, or confirmed by the server, in seconds since 1970.
     created_s: u64,
     pub(super) etag: Option<String>,
 }
 
-/// What lies under a key.
+/// The state of an entry.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A whole file that is young enough.
+    /// A complete file within its TTL.
     Fresh(Record),
-    /// A whole file past its time.
+    /// A complete file past its TTL.
     Stale(Record),
     /// Nothing, or a damaged file.
     Missing,
 }
 
-/// The place of one key.
+/// The paths of one key's files.
 #[derive(Clone, Debug)]
 pub(super) struct EntryPaths {
     pub(super) data: PathBuf,
@@ -68,8 +72,8 @@ impl EntryPaths {
         Self::new(entries, key.digest(), &key.file_name())
     }
 
-    /// Looks at what is there. Costs no read of the data, unless its time changed since it was
-    /// written: then its checksum decides.
+    /// Looks up the entry. Reads no data, unless the mtime is not that of the record: then the checksum
+    /// decides.
     pub(super) fn look(&self, key: &CacheKey, ttl: Option<Duration>) -> Found {
         let Some(mut record) = Record::read(&self.record) else {
             return Found::Missing;
@@ -97,19 +101,21 @@ impl EntryPaths {
         }
     }
 
-    /// Notes that the entry is used now: those used longest ago are evicted first.
+    /// Notes that the entry is used now, as the record's mtime: the least recently used are evicted
+    /// first.
     pub(super) fn touch(&self) {
-        // A miss of this note costs an earlier eviction, no more.
+        // If this fails, the entry is evicted earlier: not worth an error.
         if let Ok(file) = OpenOptions::new().write(true).open(&self.record) {
             let _ = file.set_modified(SystemTime::now());
         }
     }
 
-    /// Puts a finished file here: data first, its record last, each by a rename. A process that
+    /// Publishes a finished file: data first, its record last, each by a rename. A process that
     /// dies in between leaves data without a record, which counts as missing.
     pub(super) fn publish(&self, made: &Path, scratch: &Path, record: &Record) -> io::Result<()> {
         let dir = self.data.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(dir)?;
+        // The old record goes first: it must never stand beside the new data.
         remove(&self.record)?;
         fs::rename(made, &self.data)?;
         self.write_record(scratch, record)?;
@@ -121,12 +127,14 @@ impl EntryPaths {
         let temporary = scratch.join("record");
         let mut file = File::create(&temporary)?;
         file.write_all(&serde_json::to_vec(record)?)?;
+        // Synced before the rename: after a power cut the name must not stand for an empty record.
         file.sync_all()?;
         drop(file);
         fs::rename(&temporary, &self.record)
     }
 
-    /// Removes the entry: first the record, so that no half of it counts.
+    /// Removes the entry: the record first, so that a crash in between leaves data that counts as
+    /// missing.
     pub(super) fn remove(&self) -> io::Result<()> {
         remove(&self.record)?;
         remove(&self.data)
@@ -134,7 +142,7 @@ impl EntryPaths {
 }
 
 impl Record {
-    /// Describes a finished file, after making it durable and read-only: whoever opens a link to
+    /// Describes a finished file, after making it durable and read-only: a program that opens a link to
     /// it for writing must not change what others read.
     pub(super) fn of_made(
         key: &CacheKey,
@@ -170,13 +178,13 @@ impl Record {
         })
     }
 
-    /// Returns the record with a new life.
+    /// Returns the record with its age set to zero.
     pub(super) fn renewed(mut self) -> Self {
         self.created_s = seconds(SystemTime::now());
         self
     }
 
-    /// Reads a record; anything odd counts as no record.
+    /// Reads a record. One that cannot be parsed, is of another version or names a path counts as none.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let mut bytes = Vec::new();
         let file = File::open(path).ok()?;
@@ -217,7 +225,7 @@ fn sha256_of(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Makes renames in `dir` durable, where directories can be opened.
+/// Makes renames in `dir` durable. Windows cannot open directories as files.
 fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(dir)?.sync_all()?;

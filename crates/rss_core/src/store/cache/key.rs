@@ -1,4 +1,4 @@
-//! What makes two cached files the same file.
+//! The key of a cached file: which requests share one file.
 
 use std::{fmt::Write as _, time::UNIX_EPOCH};
 
@@ -7,10 +7,10 @@ use url::{Url, form_urlencoded};
 
 use crate::{geo::Crop, location::Location, store::is_signed};
 
-/// The longest file ending that is kept.
+/// The longest file extension that the cached file gets, too.
 const LONGEST_ENDING: usize = 8;
 
-/// How a cached file is made from its source.
+/// How a cached file is written from its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -39,12 +39,12 @@ pub(crate) struct CacheKey {
     /// 64 hexadecimal digits; the same for all crops and modes of one source.
     source: String,
     ending: String,
-    /// For messages and records: without query string.
+    /// The location for messages and records: without query string.
     shown: String,
 }
 
 impl CacheKey {
-    /// Makes the key of `location`; `authority` is the server its bucket is on, where that is not
+    /// Returns the key of `location`; `authority` is the server of its bucket, where that is not
     /// the provider's own.
     pub(crate) fn new(
         location: &Location,
@@ -57,7 +57,7 @@ impl CacheKey {
         if let Some(crop) = crop {
             text.push_str("crop=");
             for edge in crop.bounds {
-                // Bits, so that no two numbers share a spelling; plus zero, so that -0 is 0.
+                // The bit pattern is exact, where decimal text may round; adding zero turns -0 into 0.
                 let _ = write!(text, "{:016x},", (edge + 0.0).to_bits());
             }
             match crop.epsg {
@@ -115,14 +115,14 @@ fn ending_of(name: &str) -> String {
         .filter(|ending| {
             (1..=LONGEST_ENDING).contains(&ending.len())
                 && ending.chars().all(|c| c.is_ascii_alphanumeric())
-                // The name of the entry's own record.
+                // A file of this ending would have the name of its own record.
                 && ending != "record"
         })
         .unwrap_or_else(|| "bin".to_owned())
 }
 
-/// Returns one spelling for all hrefs of one file: no signature, token, user name, fragment or
-/// default port; host in lower case; an `https` URL of S3 as its bucket and key.
+/// Returns the canonical URL, equal for all hrefs of one file: no signature, token, user name,
+/// fragment or default port; host in lower case; an `https` URL of S3 as its bucket and key.
 fn canonical(location: &Location, authority: Option<&str>) -> String {
     if let Some(s3) = location.as_s3() {
         let authority = authority.unwrap_or_default();
@@ -132,7 +132,7 @@ fn canonical(location: &Location, authority: Option<&str>) -> String {
         Location::Http(url) => without_secrets(url).to_string(),
         Location::Local(path) => {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            // A local file has no tag: its size and time stand for its content.
+            // A local file has no ETag: its size and mtime identify the version.
             let version = absolute
                 .metadata()
                 .ok()
@@ -156,11 +156,11 @@ pub(crate) fn has_secrets(url: &Url) -> bool {
         || url.query_pairs().any(|(name, _)| is_secret(&name, signed))
 }
 
-/// Returns a URL without signature, token, user name and fragment: what may be kept on disk.
+/// Returns a URL without signature, token, user name and fragment: it may be written to disk.
 pub(crate) fn without_secrets(url: &Url) -> Url {
     let mut url = url.clone();
     url.set_fragment(None);
-    // Both fail for URLs without a host only, which `http` ones have.
+    // Both fail only for URLs without a host; `http` URLs have one.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     let signed = is_signed(&url);
@@ -180,8 +180,8 @@ pub(crate) fn without_secrets(url: &Url) -> Url {
     url
 }
 
-/// Returns true for a query parameter that signs or authorises a request. Short names, as Azure
-/// has them, count beside a signature only.
+/// Returns true for a query parameter that signs or authorises a request. The short names of Azure's
+/// SAS count only beside a signature: elsewhere `se` or `expires` may select the content.
 fn is_secret(name: &str, signed: bool) -> bool {
     let name = name.to_ascii_lowercase();
     let always = [

@@ -1,15 +1,19 @@
-//! Files kept on disk, each fetched once however many tasks and processes ask for it.
+//! The file cache on disk: each file is fetched once, however many tasks and processes request it.
 //!
 //! ```text
 //! root/entries/ab/<sha256>.tif     a finished file, read-only
 //! root/entries/ab/<sha256>.record  its length, checksum, age; written last
-//! root/locks/<sha256>              held by the process that makes the file
+//! root/locks/<sha256>              held by the process that writes the file
 //! root/tmp/<session>/              unfinished files, and the names of those in use
 //! root/lock                        held for moments: shared to use, alone to evict
 //! ```
 //!
-//! A file appears under its name by a rename, after it is whole and on the disk. A process may be
-//! killed at any moment: what it leaves lies in its session's folder, and is swept by the next.
+//! A file appears under its name by a rename, after it is complete and on the disk. A killed process
+//! may leave its session's folder (the next session's first use removes it), a data file without a
+//! record (counts as missing; fetched again, or removed by `cleanup` or `clear`), and an empty lock
+//! file, whose lock ended with the process.
+//!
+//! The protocol (locks, order of writes, crashes) is in `docs/decisions/004-file-cache.md`.
 
 mod entry;
 mod key;
@@ -40,10 +44,11 @@ use crate::{
     location::Location,
 };
 
+// Pauses between two attempts to take a lock that another process holds.
 const FIRST_POLL: Duration = Duration::from_millis(10);
 const SLOWEST_POLL: Duration = Duration::from_millis(200);
 
-/// How a cache is set up.
+/// Settings of a cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CacheSettings {
     pub(crate) root: Option<PathBuf>,
@@ -70,11 +75,12 @@ struct Inner {
     options: StoreOptions,
     scratch: Mutex<Option<Arc<Scratch>>>,
     flights: Mutex<HashMap<String, Weak<Flight>>>,
-    /// The bytes in the cache at the last count and since; none before the first count.
+    /// The bytes counted at the last eviction, plus what this session wrote since; none before the
+    /// first count and after a removal. What other processes add is not in it.
     used: Mutex<Option<u64>>,
 }
 
-/// One file in the making, and those who wait for it.
+/// One file that is being written, and the tasks of this process that wait for it.
 #[derive(Debug, Default)]
 struct Flight {
     turn: tokio::sync::Mutex<()>,
@@ -87,7 +93,7 @@ struct Failures {
     last: Option<(ErrorKind, String, Option<String>)>,
 }
 
-/// What [`FileCache::stats`] counts.
+/// The counts that [`FileCache::stats`] returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
@@ -95,7 +101,7 @@ pub struct CacheStats {
     pub entries: u64,
     /// Bytes of finished files.
     pub bytes: u64,
-    /// Finished files past their time.
+    /// Finished files past their TTL.
     pub expired: u64,
     /// Files that dead processes left unfinished.
     pub leftovers: u64,
@@ -103,40 +109,40 @@ pub struct CacheStats {
     pub leftover_bytes: u64,
 }
 
-/// What was removed.
+/// Counts of removed files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Removed {
     /// Finished files removed.
     pub entries: u64,
-    /// Bytes freed, leftovers counted.
+    /// Bytes freed, those of leftovers included.
     pub bytes: u64,
-    /// Files that dead processes left unfinished.
+    /// Files that dead processes left: unfinished ones, and those without a record.
     pub leftovers: u64,
     /// Files that stay because a running call uses them.
     pub in_use: u64,
 }
 
-/// What a maker is asked for.
+/// A request to write one file of the cache.
 #[derive(Debug)]
 pub(crate) struct FillRequest {
     /// Where the file is to be written.
     pub(crate) path: PathBuf,
-    /// The entity tag of a file past its time: the source may say that it is still good.
+    /// The ETag of an expired file, for a conditional request.
     pub(crate) etag: Option<String>,
 }
 
-/// What a maker did.
+/// The result of a [`FillRequest`].
 #[derive(Debug)]
 pub(crate) enum Made {
     /// The file is written.
     Written {
-        /// The source's entity tag.
+        /// The source's ETag.
         etag: Option<String>,
-        /// The checksum in hexadecimal digits, if it was taken on the way.
+        /// The SHA-256 in hexadecimal digits, if it was computed while writing.
         sha256: Option<String>,
     },
-    /// The file past its time is still what the source has.
+    /// The source still has the version of the expired file (HTTP 304).
     Unchanged,
 }
 
@@ -147,7 +153,7 @@ pub(crate) struct CachedFile {
     pub(crate) bytes: u64,
     /// The checksum in hexadecimal digits.
     pub(crate) sha256: String,
-    /// True if the file was there and nothing was fetched.
+    /// True for a cache hit: nothing was fetched.
     pub(crate) hit: bool,
     _pin: Pin,
 }
@@ -187,12 +193,12 @@ impl FileCache {
         CacheKey::new(location, authority.as_deref(), crop, mode)
     }
 
-    /// Returns the file of `key`: the one that is there, or the one that `make` writes. However
-    /// many tasks and processes ask at once, one of them makes it.
+    /// Returns the file of `key`: the cached one, or the one that `make` writes. However many tasks
+    /// and processes request it at once, one of them writes it.
     ///
     /// # Errors
     ///
-    /// Those of `make`, which all who waited for it get; [`ErrorKind::Denied`],
+    /// Those of `make`, which all waiting tasks of this process get; [`ErrorKind::Denied`],
     /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Unavailable`] for a folder that cannot be
     /// written, is a file, or is full.
     pub(crate) async fn get_or_make<F, M>(&self, key: &CacheKey, make: F) -> Result<CachedFile>
@@ -203,14 +209,18 @@ impl FileCache {
         if let Some(file) = self.blocking(key, Self::hit).await? {
             return Ok(file);
         }
+        // Locks are taken in one order: tasks of this process, `locks/<key>`, `root/lock`. See "Who may
+        // do what, in which order" in docs/decisions/004-file-cache.md.
         let flight = self.flight(key);
+        // Counted before the wait: a failure in the meantime is the result for all who waited, so that
+        // a file that cannot be fetched is not requested once for each of them.
         let failures = flight.failures();
         let _turn = flight.turn.lock().await;
         if let Some(err) = flight.failed_since(failures) {
             return Err(err);
         }
         let lock = MakeLock::take(&self.root()?.join("locks"), key.digest()).await?;
-        // Another task or process may have made it in the meantime.
+        // Another task or process may have written it in the meantime.
         if let Some(file) = self.blocking(key, Self::hit).await? {
             return Ok(file);
         }
@@ -226,18 +236,22 @@ impl FileCache {
         F: FnOnce(FillRequest) -> M,
         M: Future<Output = Result<Made>>,
     {
-        let (place, stale, desk, pin) = self
+        let (paths, stale, desk, pin) = self
             .blocking(key, |cache, key| {
                 let scratch = cache.scratch()?;
-                let desk = scratch.desk().map_err(|err| cache.wrong(&err))?;
+                let desk = scratch.desk().map_err(|err| cache.io_error(&err))?;
+                // An eviction holds the lock alone while it reads the pins: it sees this pin, or ends
+                // before this entry is looked at.
                 let _using = cache.lock_shared()?;
-                let pin = scratch.pin(key.digest()).map_err(|err| cache.wrong(&err))?;
-                let place = EntryPaths::of(&cache.root()?.join("entries"), key);
-                let stale = match place.look(key, cache.0.settings.ttl) {
+                let pin = scratch
+                    .pin(key.digest())
+                    .map_err(|err| cache.io_error(&err))?;
+                let paths = EntryPaths::of(&cache.root()?.join("entries"), key);
+                let stale = match paths.look(key, cache.0.settings.ttl) {
                     Found::Stale(record) => Some(record),
                     Found::Fresh(_) | Found::Missing => None,
                 };
-                Ok((place, stale, desk, pin))
+                Ok((paths, stale, desk, pin))
             })
             .await?;
         let order = FillRequest {
@@ -248,47 +262,50 @@ impl FileCache {
         let made = match make(order).await {
             Ok(made) => made,
             Err(err) => {
+                // The error need not name a full disk as its cause: the disk is probed while the unfinished
+                // file still takes its space.
                 let full = self
                     .blocking(key, move |_, _| Ok(desk.disk_is_full()))
                     .await?;
                 return Err(match full {
-                    true => self.wrong(&io::Error::from(io::ErrorKind::StorageFull)),
+                    true => self.io_error(&io::Error::from(io::ErrorKind::StorageFull)),
                     false => err,
                 });
             }
         };
         let file = self
             .blocking(key, move |cache, key| {
-                // Both are held to the end of this, even if nobody waits for it any more.
+                // Both are held until this thread ends, even if the caller's future was dropped: an
+                // entry is published completely or not at all, by the holder of its lock.
                 let _lock = lock;
                 let desk: Desk = desk;
                 let record = match (made, stale) {
                     (Made::Written { etag, sha256 }, _) => {
                         let record = Record::of_made(key, &path, sha256, etag)
-                            .map_err(|err| cache.wrong(&err))?;
-                        place
+                            .map_err(|err| cache.io_error(&err))?;
+                        paths
                             .publish(&path, desk.path(), &record)
-                            .map_err(|err| cache.wrong(&err))?;
+                            .map_err(|err| cache.io_error(&err))?;
                         cache.count(record.bytes);
                         record
                     }
                     (Made::Unchanged, Some(stale)) => {
                         let record = stale.renewed();
-                        place
+                        paths
                             .write_record(desk.path(), &record)
-                            .map_err(|err| cache.wrong(&err))?;
+                            .map_err(|err| cache.io_error(&err))?;
                         record
                     }
                     (Made::Unchanged, None) => {
                         return Err(Error::new(
                             ErrorKind::Corrupt,
-                            "the server calls a file unchanged that was never sent",
+                            "the server reports `not modified` for a request without an ETag",
                         ));
                     }
                 };
                 cache.evict_to_fit();
                 Ok(CachedFile {
-                    path: place.data,
+                    path: paths.data,
                     bytes: record.bytes,
                     sha256: record.sha256,
                     hit: false,
@@ -299,19 +316,22 @@ impl FileCache {
         Ok(file)
     }
 
-    /// Returns the file of `key` if it is there, whole and young enough.
+    /// Returns the file of `key` if it is there, complete and within its TTL.
     fn hit(&self, key: &CacheKey) -> Result<Option<CachedFile>> {
         let scratch = self.scratch()?;
-        let place = EntryPaths::of(&self.root()?.join("entries"), key);
+        let paths = EntryPaths::of(&self.root()?.join("entries"), key);
+        // The pin comes before the look: an entry that was found first could be evicted in between.
         let pin = {
             let _using = self.lock_shared()?;
-            scratch.pin(key.digest()).map_err(|err| self.wrong(&err))?
+            scratch
+                .pin(key.digest())
+                .map_err(|err| self.io_error(&err))?
         };
-        Ok(match place.look(key, self.0.settings.ttl) {
+        Ok(match paths.look(key, self.0.settings.ttl) {
             Found::Fresh(record) => {
-                place.touch();
+                paths.touch();
                 Some(CachedFile {
-                    path: place.data,
+                    path: paths.data,
                     bytes: record.bytes,
                     sha256: record.sha256,
                     hit: true,
@@ -322,7 +342,7 @@ impl FileCache {
         })
     }
 
-    /// Counts what the cache holds. Reads the folder; makes no request.
+    /// Counts the files of the cache. Reads the folder; sends no request.
     ///
     /// # Errors
     ///
@@ -338,7 +358,7 @@ impl FileCache {
             stats.bytes += entry.record.bytes;
             stats.expired += u64::from(self.is_expired(&entry.record));
         }
-        let found = sessions(&self.tmp()?).map_err(|err| self.wrong(&err))?;
+        let found = sessions(&self.tmp()?).map_err(|err| self.io_error(&err))?;
         for dead in found.dead {
             let (files, bytes) = weigh(&dead);
             stats.leftovers += files;
@@ -347,7 +367,7 @@ impl FileCache {
         Ok(stats)
     }
 
-    /// Removes every file made from `location`, whatever its crop and mode.
+    /// Removes every file of `location`, whatever its crop and mode.
     ///
     /// # Errors
     ///
@@ -364,7 +384,7 @@ impl FileCache {
             .map(|_| ())
     }
 
-    /// Removes what is past its time, what is damaged, and what dead processes left.
+    /// Removes expired and damaged files, and what dead processes left.
     ///
     /// # Errors
     ///
@@ -377,7 +397,7 @@ impl FileCache {
         Ok(removed)
     }
 
-    /// Removes everything but what a running call uses.
+    /// Removes all files except those that a running call uses.
     ///
     /// # Errors
     ///
@@ -395,7 +415,7 @@ impl FileCache {
         match fs::metadata(self.root()?.join("entries")) {
             Ok(found) => Ok(found.is_dir()),
             Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(err) => Err(self.wrong(&err)),
+            Err(err) => Err(self.io_error(&err)),
         }
     }
 
@@ -410,8 +430,8 @@ impl FileCache {
             .is_some_and(|ttl| record.is_expired(ttl, SystemTime::now()))
     }
 
-    /// Removes the entries that `unwanted` picks and nobody uses (`pinned`: even if used), and
-    /// files without a record.
+    /// Removes the entries that `unwanted` picks and no session pins (with `pinned`: pinned ones too).
+    /// Files without a record are not entries: [`FileCache::sweep`] removes them.
     fn remove_if(&self, unwanted: impl Fn(&FolderEntry) -> bool, pinned: bool) -> Result<Removed> {
         let mut removed = Removed::default();
         if !self.exists()? {
@@ -419,7 +439,7 @@ impl FileCache {
         }
         let _alone = self.lock_alone()?;
         let in_use = sessions(&self.tmp()?)
-            .map_err(|err| self.wrong(&err))?
+            .map_err(|err| self.io_error(&err))?
             .pinned;
         for entry in self.entries()? {
             if !unwanted(&entry) {
@@ -429,10 +449,11 @@ impl FileCache {
                 removed.in_use += 1;
                 continue;
             }
-            entry.place.remove().map_err(|err| self.wrong(&err))?;
+            entry.paths.remove().map_err(|err| self.io_error(&err))?;
             removed.entries += 1;
             removed.bytes += entry.record.bytes;
         }
+        // The next eviction counts again.
         *lock(&self.0.used) = None;
         Ok(removed)
     }
@@ -444,28 +465,30 @@ impl FileCache {
             return Ok(removed);
         }
         let _alone = self.lock_alone()?;
-        let found = sessions(&self.tmp()?).map_err(|err| self.wrong(&err))?;
+        let found = sessions(&self.tmp()?).map_err(|err| self.io_error(&err))?;
         for dead in found.dead {
             let (files, bytes) = weigh(&dead);
-            fs::remove_dir_all(&dead).map_err(|err| self.wrong(&err))?;
+            fs::remove_dir_all(&dead).map_err(|err| self.io_error(&err))?;
             removed.leftovers += files;
             removed.bytes += bytes;
         }
         for path in self.files()? {
             let digest = path.file_stem().and_then(|stem| stem.to_str());
+            // A live session that pins the key may be between the two renames of `publish`.
             let Some(digest) = digest.filter(|digest| !found.pinned.contains(*digest)) else {
                 continue;
             };
+            // Data and record belong together by key, name and length; neither counts alone.
             let is_whole =
                 Record::read(&path.with_extension(RECORD_ENDING)).is_some_and(|record| {
-                    let place = EntryPaths::new(&self.0.entries_dir(), digest, &record.file);
-                    fs::metadata(&place.data).is_ok_and(|meta| meta.len() == record.bytes)
-                        && (path == place.data || path == place.record)
+                    let paths = EntryPaths::new(&self.0.entries_dir(), digest, &record.file);
+                    fs::metadata(&paths.data).is_ok_and(|meta| meta.len() == record.bytes)
+                        && (path == paths.data || path == paths.record)
                 });
             if !is_whole {
                 removed.bytes += path.metadata().map_or(0, |meta| meta.len());
                 removed.leftovers += 1;
-                entry::remove(&path).map_err(|err| self.wrong(&err))?;
+                entry::remove(&path).map_err(|err| self.io_error(&err))?;
             }
         }
         Ok(removed)
@@ -480,8 +503,8 @@ impl FileCache {
             }
         };
         let mut files = Vec::new();
-        for dir in list(&self.0.entries_dir()).map_err(|err| self.wrong(&err))? {
-            files.extend(list(&dir).map_err(|err| self.wrong(&err))?);
+        for dir in list(&self.0.entries_dir()).map_err(|err| self.io_error(&err))? {
+            files.extend(list(&dir).map_err(|err| self.io_error(&err))?);
         }
         Ok(files)
     }
@@ -498,9 +521,9 @@ impl FileCache {
             .filter_map(|path| {
                 let record = Record::read(&path)?;
                 let used = path.metadata().and_then(|meta| meta.modified()).ok()?;
-                let place = EntryPaths::new(&entries, &record.key, &record.file);
-                (place.record == path && place.data.is_file()).then_some(FolderEntry {
-                    place,
+                let paths = EntryPaths::new(&entries, &record.key, &record.file);
+                (paths.record == path && paths.data.is_file()).then_some(FolderEntry {
+                    paths,
                     record,
                     used,
                 })
@@ -514,7 +537,8 @@ impl FileCache {
         }
     }
 
-    /// Evicts the files used longest ago until the rest fits. A file that cannot be removed stays.
+    /// Evicts the least recently used files until the rest fits. Pinned files, and files that cannot be
+    /// removed, stay: the bound is not a hard one.
     fn evict_to_fit(&self) {
         let Some(most) = self.0.settings.max_bytes else {
             return;
@@ -522,14 +546,15 @@ impl FileCache {
         if lock(&self.0.used).is_some_and(|used| used <= most) {
             return;
         }
-        // A cache over its bound is no reason to fail the call that filled it.
+        // A failed eviction must not fail the call: its file is complete.
         let _ = self.evict(most);
     }
 
     fn evict(&self, most: u64) -> Result<()> {
+        // Alone from the read of the pins to the last removal: nobody can pin an entry in between.
         let _alone = self.lock_alone()?;
         let in_use = sessions(&self.tmp()?)
-            .map_err(|err| self.wrong(&err))?
+            .map_err(|err| self.io_error(&err))?
             .pinned;
         let mut entries = self.entries()?;
         entries.sort_by_key(|entry| entry.used);
@@ -538,7 +563,7 @@ impl FileCache {
             if used <= most {
                 break;
             }
-            if !in_use.contains(&entry.record.key) && entry.place.remove().is_ok() {
+            if !in_use.contains(&entry.record.key) && entry.paths.remove().is_ok() {
                 used = used.saturating_sub(entry.record.bytes);
             }
         }
@@ -546,8 +571,8 @@ impl FileCache {
         Ok(())
     }
 
-    /// Returns this session's folder for unfinished files, making it and sweeping those of dead
-    /// sessions at first use.
+    /// Returns this session's folder for unfinished files. The first use creates it, and removes the
+    /// folders of dead sessions.
     fn scratch(&self) -> Result<Arc<Scratch>> {
         let mut scratch = lock(&self.0.scratch);
         if let Some(scratch) = scratch.as_ref() {
@@ -555,28 +580,28 @@ impl FileCache {
         }
         let root = self.root()?;
         for dir in ["entries", "locks", "tmp"] {
-            fs::create_dir_all(root.join(dir)).map_err(|err| self.wrong(&err))?;
+            fs::create_dir_all(root.join(dir)).map_err(|err| self.io_error(&err))?;
         }
         let _alone = self.lock_alone()?;
         let tmp = root.join("tmp");
-        for dead in sessions(&tmp).map_err(|err| self.wrong(&err))?.dead {
-            // Another user's leftovers may not be ours to remove.
+        for dead in sessions(&tmp).map_err(|err| self.io_error(&err))?.dead {
+            // The folder may belong to another user, who alone may remove it.
             let _ = fs::remove_dir_all(dead);
         }
-        let made = Arc::new(Scratch::create(&tmp).map_err(|err| self.wrong(&err))?);
+        let made = Arc::new(Scratch::create(&tmp).map_err(|err| self.io_error(&err))?);
         *scratch = Some(Arc::clone(&made));
         Ok(made)
     }
 
     fn lock_alone(&self) -> Result<File> {
         let file = self.lock_file()?;
-        supported(file.lock()).map_err(|err| self.wrong(&err))?;
+        supported(file.lock()).map_err(|err| self.io_error(&err))?;
         Ok(file)
     }
 
     fn lock_shared(&self) -> Result<File> {
         let file = self.lock_file()?;
-        supported(file.lock_shared()).map_err(|err| self.wrong(&err))?;
+        supported(file.lock_shared()).map_err(|err| self.io_error(&err))?;
         Ok(file)
     }
 
@@ -586,7 +611,7 @@ impl FileCache {
             .truncate(false)
             .write(true)
             .open(self.root()?.join("lock"))
-            .map_err(|err| self.wrong(&err))
+            .map_err(|err| self.io_error(&err))
     }
 
     fn flight(&self, key: &CacheKey) -> Arc<Flight> {
@@ -594,6 +619,7 @@ impl FileCache {
         if let Some(flight) = flights.get(key.digest()).and_then(Weak::upgrade) {
             return flight;
         }
+        // The map holds weak references: entries of finished files are removed here.
         flights.retain(|_, flight| flight.strong_count() > 0);
         let flight = Arc::new(Flight::default());
         flights.insert(key.digest().to_owned(), Arc::downgrade(&flight));
@@ -609,11 +635,11 @@ impl FileCache {
         let (cache, key) = (self.clone(), key.clone());
         tokio::task::spawn_blocking(move || work(&cache, &key))
             .await
-            .map_err(|_| Error::new(ErrorKind::Unavailable, "the cache lost a task"))?
+            .map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the cache ended early"))?
     }
 
-    /// Names the cache's folder in an error of the file system.
-    fn wrong(&self, err: &io::Error) -> Error {
+    /// Turns an I/O error into ours, with the cache's folder as its location.
+    fn io_error(&self, err: &io::Error) -> Error {
         let message = match err.kind() {
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
                 "the cache folder is a file, expected a directory".to_owned()
@@ -624,7 +650,7 @@ impl FileCache {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 "no space left for the file cache".to_owned()
             }
-            _ => format!("the file cache: {err}"),
+            _ => format!("cannot access the file cache: {err}"),
         };
         let kind = match err.kind() {
             io::ErrorKind::AlreadyExists => ErrorKind::InvalidInput,
@@ -674,12 +700,12 @@ impl Flight {
 
 /// One entry of the folder.
 struct FolderEntry {
-    place: EntryPaths,
+    paths: EntryPaths,
     record: Record,
     used: SystemTime,
 }
 
-/// The right to make one file, among all processes.
+/// The lock of one key, among all processes: its holder writes the file.
 #[derive(Debug)]
 struct MakeLock {
     path: PathBuf,
@@ -687,26 +713,28 @@ struct MakeLock {
 }
 
 impl MakeLock {
-    /// Waits for the right. Polls, so that dropping the future ends the wait at once.
+    /// Waits for the lock. Polls: a blocking `lock` would go on in its thread after the future is
+    /// dropped.
     async fn take(dir: &Path, digest: &str) -> Result<Self> {
         let path = dir.join(digest);
         let mut pause = FIRST_POLL;
         loop {
-            let wrong = |err: &io::Error| of_io(err).at(path.display());
+            let io_error = |err: &io::Error| of_io(err).at(path.display());
             let file = OpenOptions::new()
                 .create(true)
                 .truncate(false)
                 .write(true)
                 .open(&path)
-                .map_err(|err| wrong(&err))?;
+                .map_err(|err| io_error(&err))?;
             match file.try_lock() {
-                // The holder before may have removed the file: then the lock is on nothing.
+                // The previous holder may have removed the file after this `open`: then the lock is on
+                // a file without a name, and another process can lock a new one.
                 Ok(()) if is_same(&file, &path) => return Ok(Self { path, _file: file }),
                 Ok(()) => continue,
                 Err(TryLockError::Error(err)) if err.kind() == io::ErrorKind::Unsupported => {
                     return Ok(Self { path, _file: file });
                 }
-                Err(TryLockError::Error(err)) => return Err(wrong(&err)),
+                Err(TryLockError::Error(err)) => return Err(io_error(&err)),
                 Err(TryLockError::WouldBlock) => {}
             }
             tokio::time::sleep(pause).await;
@@ -717,6 +745,7 @@ impl MakeLock {
 
 impl Drop for MakeLock {
     fn drop(&mut self) {
+        // Removed before it is unlocked (fields drop after this). Windows refuses to remove an open file.
         if cfg!(unix) {
             let _ = fs::remove_file(&self.path);
         }
@@ -738,7 +767,8 @@ fn is_same(_: &File, _: &Path) -> bool {
     true
 }
 
-/// Lets a file system without locks pass: it serves one process at a time.
+/// Accepts a file system without locks: processes that share a cache there are not protected from
+/// each other (docs/decisions/004-file-cache.md, "File systems without locks").
 fn supported(locked: io::Result<()>) -> io::Result<()> {
     match locked {
         Err(err) if err.kind() == io::ErrorKind::Unsupported => Ok(()),

@@ -1,9 +1,9 @@
-//! Where a session writes what is not finished, and how others tell that it is dead.
+//! A session's folder for unfinished files, and how others find out that the session is dead.
 //!
 //! Each session has a folder of its own, and holds a lock on a file in it for as long as it lives.
-//! The system drops the lock with the process, however it ends: a folder whose lock can be taken
-//! is a leftover. The folder also names the entries that the session uses, so that no one evicts
-//! them.
+//! The system releases the lock with the process, however it ends: a folder whose lock can be taken
+//! is a leftover. The folder also names the entries that the session uses (pins), so that no one
+//! evicts them. See `docs/decisions/004-file-cache.md`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,7 +30,8 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the folder under `tmp`. The caller holds the cache's lock.
+    /// Creates the folder under `tmp`. The caller holds the cache's lock alone: between `create` and
+    /// `try_lock` the folder looks like one of a dead session.
     pub(super) fn create(tmp: &Path) -> io::Result<Self> {
         fs::create_dir_all(tmp)?;
         let dir = tempfile::Builder::new().prefix("s").tempdir_in(tmp)?.keep();
@@ -38,7 +39,7 @@ impl Scratch {
         match alive.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {}
-            // A file system without locks: leftovers are never swept there.
+            // On a file system without locks all sessions count as alive: leftovers stay.
             Err(TryLockError::Error(err)) if err.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(err)) => return Err(err),
         }
@@ -51,7 +52,7 @@ impl Scratch {
         })
     }
 
-    /// Makes an empty folder for one file in the making.
+    /// Creates an empty folder for one unfinished file.
     pub(super) fn desk(&self) -> io::Result<Desk> {
         let n = self.made.fetch_add(1, Ordering::Relaxed);
         let dir = self.dir.join(format!("d{n}"));
@@ -59,9 +60,10 @@ impl Scratch {
         Ok(Desk(dir))
     }
 
-    /// Keeps an entry from being evicted until the pin is dropped. The caller holds the cache's
+    /// Pins an entry: it is not evicted until the pin is dropped. The caller holds the cache's
     /// lock, shared.
     pub(super) fn pin(self: &Arc<Self>, digest: &str) -> io::Result<Pin> {
+        // Several calls of this session may use one entry: its pin file goes with the last of them.
         let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
         let count = pins.entry(digest.to_owned()).or_default();
         if *count == 0 {
@@ -77,12 +79,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now is swept later: the lock goes with this process.
+        // A folder that cannot be removed now is removed by a later session: the lock ends with this
+        // process.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// A folder that goes when it is dropped, with what is in it.
+/// A folder that is removed with its contents when this is dropped.
 #[derive(Debug)]
 pub(super) struct Desk(PathBuf);
 
@@ -91,7 +94,7 @@ impl Desk {
         &self.0
     }
 
-    /// Returns true if the disk takes no more: asked while the unfinished file still fills it.
+    /// Returns true if the disk is full. Called while the unfinished file still takes its space.
     pub(super) fn disk_is_full(&self) -> bool {
         let is_full = |err: io::Error| {
             matches!(
@@ -109,7 +112,7 @@ impl Drop for Desk {
     }
 }
 
-/// Keeps one entry from being evicted.
+/// A pin: its entry is not evicted.
 #[derive(Debug)]
 pub(super) struct Pin {
     scratch: Arc<Scratch>,
@@ -133,7 +136,7 @@ impl Drop for Pin {
     }
 }
 
-/// What the folders of all sessions tell.
+/// The sessions found under `tmp`.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     /// Digests of the entries in use by live sessions.
@@ -173,6 +176,7 @@ fn is_alive(dir: &Path) -> bool {
             Err(TryLockError::WouldBlock) => true,
             Err(TryLockError::Error(_)) => true,
         },
+        // No permission to open it: another user's session, which may be alive.
         Err(err) => err.kind() != io::ErrorKind::NotFound && dir.is_dir(),
     }
 }
@@ -192,7 +196,7 @@ mod tests {
         drop(two);
         assert!(sessions(tmp.path()).unwrap().pinned.is_empty());
 
-        // What a killed process leaves: a folder, its files, and no lock.
+        // A killed process leaves a folder, its files, and no lock.
         let dead = tmp.path().join("dead");
         fs::create_dir_all(dead.join(PINS)).unwrap();
         fs::write(dead.join(ALIVE), "").unwrap();

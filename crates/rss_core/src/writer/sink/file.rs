@@ -1,4 +1,4 @@
-//! A file of this machine, under a temporary name until it is whole.
+//! A file of this machine, under a temporary name until it is complete.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ use crate::{
 pub(in crate::writer) struct FileSink {
     /// Removed when it is dropped.
     temporary: NamedTempFile,
-    /// The same file, for threads that may wait.
+    /// The same file, for the threads that write.
     file: Arc<File>,
     path: PathBuf,
     gauge: Arc<Gauge>,
@@ -66,6 +66,7 @@ impl FileSink {
         } = self;
         let name = path.display().to_string();
         let write = move || {
+            // The rename comes after the header: a file that can be seen is complete.
             (&*file).seek(SeekFrom::Start(0))?;
             (&*file).write_all(&header)?;
             gauge.remove(header.len());
@@ -76,7 +77,7 @@ impl FileSink {
     }
 }
 
-/// Runs what may wait for the file system.
+/// Runs file IO off the runtime's threads.
 async fn waiting(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Result<()> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the file system was lost"))?

@@ -1,7 +1,7 @@
-//! Where the bytes of a file go: a file of this machine, or an object of a bucket.
+//! Sinks for the bytes of a file: a file of this machine, or an object of a bucket.
 //!
-//! Bytes come one after another, but for the header, which comes first in the file and is known last. Who gives
-//! them has counted them; a sink takes them off the count when they are gone.
+//! Bytes are appended, except the header, which is first in the file and known last. The caller has added them to
+//! the gauge; a sink removes them when they are written.
 
 mod file;
 mod object;
@@ -14,7 +14,7 @@ use self::{file::FileSink, object::ObjectSink};
 use super::{plan::invalid, tile_store::Gauge};
 use crate::{error::Result, location::Location, session::Session};
 
-/// A file that is being written. Dropped before its end it leaves nothing behind.
+/// A file that is being written. Dropped before [`Sink::finish`] it leaves nothing behind.
 #[derive(Debug)]
 pub(super) enum Sink {
     File(FileSink),
@@ -22,7 +22,8 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// Opens a sink for a file of `most_bytes` at most, which starts with so many bytes of header.
+    /// Opens a sink for a file that starts with a header of `header_bytes`, and has at most `most_bytes` of
+    /// tiles.
     pub(super) fn create(
         session: &Session,
         location: &Location,
@@ -35,9 +36,10 @@ impl Sink {
                 let sink = FileSink::create(path, header_bytes, gauge)?;
                 Ok(Self::File(sink))
             }
-            Location::Http(_) => {
-                Err(invalid("an address that can only be read; name the bucket").at(location))
-            }
+            Location::Http(_) => Err(invalid(
+                "an http(s) URL is read-only, expected a bucket or a path",
+            )
+            .at(location)),
             Location::S3 { .. } | Location::Gcs { .. } | Location::Azure { .. } => {
                 let sink = ObjectSink::create(session, location, header_bytes, most_bytes, gauge)?;
                 Ok(Self::Object(Box::new(sink)))
@@ -53,7 +55,7 @@ impl Sink {
         }
     }
 
-    /// Writes the header, and gives the file its name.
+    /// Writes the header, and publishes the file.
     pub(super) async fn finish(self, header: Bytes) -> Result<()> {
         match self {
             Self::File(file) => file.finish(header).await,
@@ -61,7 +63,7 @@ impl Sink {
         }
     }
 
-    /// Removes what was written.
+    /// Removes the written bytes.
     pub(super) async fn abort(self) -> Result<()> {
         match self {
             Self::File(file) => {

@@ -1,7 +1,7 @@
 //! An object of a bucket, uploaded in parts while it grows.
 //!
-//! The header is part of the first part, which therefore goes last; the others go as they fill. All but the
-//! last are of one size, as some servers want it. Nothing is seen in the bucket before the end.
+//! The header is in the first part, which is therefore uploaded last; the others are uploaded as they fill. All
+//! but the last have one size, which some servers require. The object appears only when the upload is completed.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -21,37 +21,38 @@ use crate::{
     writer::tile_store::Gauge,
 };
 
-/// The size of a part, unless the object has too many. S3 wants 5 MiB at least.
+/// The size of a part, unless the object would have too many. S3 requires 5 MiB at least.
 const PART_BYTES: u64 = 8 << 20;
-/// Parts of an object: S3 takes 10,000.
+/// Parts of an object: S3 allows 10,000.
 const MOST_PARTS: u64 = 9_000;
-/// Parts that are on their way at once.
+/// Concurrent uploads of parts.
 const UNDER_WAY: usize = 4;
 
 #[derive(Debug)]
 pub(in crate::writer) struct ObjectSink {
     target: ObjectTarget,
     part_bytes: usize,
-    /// What follows the header in the parts that it reaches into, and how much is missing of it.
+    /// The bytes after the header in the parts that the header reaches into: they wait for it.
     held: Vec<Bytes>,
+    /// The bytes that these parts still take.
     held_room: usize,
-    /// How many parts these are.
+    /// The number of these parts.
     held_parts: usize,
-    /// The part that is filled.
+    /// The part that is being filled.
     part: Vec<Bytes>,
     filled: usize,
     upload: Option<Upload>,
     gauge: Arc<Gauge>,
 }
 
-/// Where the object goes.
+/// The store and path of the object.
 #[derive(Clone)]
 struct ObjectTarget {
     parts: Arc<dyn MultipartStore>,
     whole: Arc<dyn ObjectStore>,
     path: Path,
     location: Location,
-    /// Runs what is left to do when a write is dropped.
+    /// Runs the abort of an upload that is dropped outside a runtime.
     runtime: Option<Handle>,
 }
 
@@ -96,6 +97,7 @@ impl ObjectSink {
         most_bytes: u64,
         gauge: &Arc<Gauge>,
     ) -> Result<Self> {
+        // The size of the object is not known yet, only its bound: parts are sized by the bound.
         let most = (header_bytes.saturating_add(most_bytes)).div_ceil(MOST_PARTS);
         let part_bytes = PART_BYTES.max(most.next_multiple_of(1 << 20));
         let held_parts = header_bytes.div_ceil(part_bytes).max(1);
@@ -126,7 +128,8 @@ impl ObjectSink {
                 self.held.push(held);
             }
             while !piece.is_empty() {
-                // A full part goes when it is sure not to be the last one, which may be short.
+                // A full part is sent when more bytes follow: only the last part may be short, and an object
+                // of one part needs no multipart upload.
                 if self.filled == self.part_bytes {
                     self.send().await?;
                 }
@@ -171,11 +174,11 @@ impl ObjectSink {
         let Some(mut upload) = self.upload.take() else {
             return Ok(());
         };
-        // An upload that fails is aborted here and waited for; one that is dropped meanwhile, by itself.
+        // A failed upload is aborted here, and waited for; one whose future is dropped is aborted by `Drop`.
         match complete(&mut upload, start, self.part_bytes, &self.gauge).await {
             Ok(()) => Ok(()),
             Err(err) => {
-                // The first error says more.
+                // The first error is the cause: an error of the abort is dropped.
                 let _ = upload.abort().await;
                 Err(err)
             }
@@ -190,7 +193,7 @@ impl ObjectSink {
     }
 }
 
-/// Uploads the first parts, waits for all, and shows the object.
+/// Uploads the first parts, waits for all, and completes the upload, which makes the object appear.
 async fn complete(
     upload: &mut Upload,
     start: impl Iterator<Item = Bytes>,
@@ -224,7 +227,7 @@ impl ObjectTarget {
 }
 
 impl Upload {
-    /// Begins an upload of which the first parts come last.
+    /// Begins an upload whose first parts are uploaded last.
     async fn begin(target: &ObjectTarget, first_parts: usize) -> Result<Self> {
         let id = target.parts.create_multipart(&target.path).await;
         Ok(Self {
@@ -236,7 +239,7 @@ impl Upload {
         })
     }
 
-    /// Starts to upload a part, once few enough are under way.
+    /// Starts the upload of a part, once fewer than [`UNDER_WAY`] are running.
     async fn put(&mut self, number: usize, part: Vec<Bytes>, gauge: &Arc<Gauge>) -> Result<()> {
         while self.under_way.len() >= UNDER_WAY {
             self.wait().await?;
@@ -256,15 +259,15 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits for one of the parts that are under way.
+    /// Waits for one of the running uploads of parts.
     async fn wait(&mut self) -> Result<()> {
         let Some(done) = self.under_way.join_next().await else {
             return Ok(());
         };
-        let lost = |_| Error::new(ErrorKind::Unavailable, "an upload was lost");
+        let lost = |_| Error::new(ErrorKind::Unavailable, "the upload of a part ended early");
         let (number, part) = done.map_err(lost)??;
-        if let Some(place) = self.done.get_mut(number) {
-            *place = Some(part);
+        if let Some(slot) = self.done.get_mut(number) {
+            *slot = Some(part);
         }
         Ok(())
     }
@@ -286,17 +289,18 @@ impl Upload {
     }
 
     async fn abort(mut self) -> Result<()> {
-        // From here on it is not tried again.
+        // `Drop` must not abort a second time.
         self.is_complete = true;
         let under_way = std::mem::take(&mut self.under_way);
-        // A task of its own: it goes on where nobody waits for it any more.
+        // A task of its own: the abort runs to its end, also if this future is dropped.
         let task = tokio::spawn(forget(under_way, self.target.clone(), Arc::clone(&self.id)));
-        let lost = |_| Error::new(ErrorKind::Unavailable, "a task was lost");
+        let lost = |_| Error::new(ErrorKind::Unavailable, "the abort of an upload ended early");
         task.await.map_err(lost)?
     }
 }
 
-/// Removes the parts of an upload. Those under way must have ended: they would stay.
+/// Aborts an upload, which removes its parts. Running uploads of parts are ended first: a part that arrives
+/// after the abort may stay in the bucket, and is paid for.
 async fn forget(
     mut under_way: JoinSet<Result<(usize, PartId)>>,
     target: ObjectTarget,
@@ -314,11 +318,12 @@ impl Drop for Upload {
         }
         let under_way = std::mem::take(&mut self.under_way);
         let (target, id) = (self.target.clone(), Arc::clone(&self.id));
+        // `drop` cannot wait for a request: the abort runs as a task.
         let runtime = Handle::try_current()
             .ok()
             .or_else(|| target.runtime.clone());
         if let Some(runtime) = runtime {
-            // Nobody is there any more to be told of an error.
+            // No caller is left to get an error.
             runtime.spawn(forget(under_way, target, id));
         }
     }
@@ -332,7 +337,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_are_counted_once_until_they_are_gone() {
-        // In one request, and in parts: the first one goes last, and the last one is short.
+        // In one request, and in parts: the first one is uploaded last, and the last one is short.
         for megabytes in [3, 43] {
             let store = Arc::new(InMemory::new());
             let gauge = Arc::new(Gauge::default());

@@ -138,7 +138,8 @@ fn whole_numbers_have_one_nodata_value_or_none() {
     let cube = files.cube(&ImageCubeOptions::new()).unwrap();
     let err = all::<i16>(&cube, ApplyOptions::new()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::InvalidInput);
-    let said = "item day-2, asset red: its nodata value is -2, the cube's is -1: load float32";
+    let said =
+        "item day-2, asset red: its nodata value is -2, that of the cube is -1: load float32";
     assert!(err.message().contains(said), "{err}");
     let made = all::<f32>(&cube, ApplyOptions::new()).unwrap();
     assert!(made[(0, 5, 9)].is_nan() && made[(1, 5, 9)].is_nan());
@@ -268,7 +269,7 @@ fn samples_that_nobody_explains_are_no_reflectance() {
     let cube = files.cube(&ImageCubeOptions::new().reflectance()).unwrap();
     let err = all::<f32>(&cube, ApplyOptions::new()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::InvalidInput);
-    let said = "no item, manifest or file states what samples of int16 mean";
+    let said = "no item, manifest or file states the scale of int16 samples";
     assert!(err.message().contains("item day-1, asset red"), "{err}");
     assert!(err.message().contains(said), "{err}");
     // Floats are values already.

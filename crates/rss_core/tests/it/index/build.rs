@@ -10,7 +10,7 @@ use std::{
 
 use rss_core::{
     Backend, Bbox, Error, ErrorKind, Location, ReadRequest, Session, Trust,
-    index::{self, BuildReport, Builder, Index, Select, Source},
+    index::{self, BuildReport, BuildSource, Builder, Index, Select},
     reader,
 };
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
@@ -33,8 +33,8 @@ pub(super) fn items(bed: &Testbed) -> ItemCollection {
     items.collect::<Vec<Item>>().into()
 }
 
-pub(super) fn source(bed: &Testbed) -> Source {
-    Source::items(items(bed), Trust::User)
+pub(super) fn source(bed: &Testbed) -> BuildSource {
+    BuildSource::items(items(bed), Trust::User)
 }
 
 const BANDS: [&str; 2] = ["nbart_nir_1", "nbart_red"];
@@ -252,7 +252,7 @@ async fn files_without_a_catalogue_become_items() {
         Location::parse(&format!("s3://{BUCKET}/{first}")).unwrap()
     });
     let report = Builder::new(&session(&bed))
-        .build(Source::prefix(prefix), &path)
+        .build(BuildSource::prefix(prefix), &path)
         .await
         .unwrap();
     let listings = bed.log().iter().filter(|one| one.query.is_some()).count();
@@ -289,7 +289,7 @@ async fn files_without_a_catalogue_become_items() {
     ))
     .unwrap();
     let report = Builder::new(&session(&bed))
-        .build(Source::prefix(folder), &path)
+        .build(BuildSource::prefix(folder), &path)
         .await
         .unwrap();
     assert!(report.ok > 50);
@@ -299,7 +299,7 @@ async fn files_without_a_catalogue_become_items() {
     );
 
     let nothing = Builder::new(&session(&bed))
-        .build(Source::locations([]), &path)
+        .build(BuildSource::locations([]), &path)
         .await;
     assert_eq!(nothing.unwrap_err().kind(), ErrorKind::NotFound);
 }
@@ -312,7 +312,7 @@ async fn an_index_grows_and_asks_only_for_what_is_new() {
     let mut some = items(&bed);
     some.items.truncate(2);
     let red = Builder::new(&session(&bed)).assets(["nbart_red"]);
-    red.build(Source::items(some, Trust::User), &path)
+    red.build(BuildSource::items(some, Trust::User), &path)
         .await
         .unwrap();
     bed.clear_log();
@@ -355,7 +355,7 @@ async fn a_file_of_stac_geoparquet_keeps_its_columns() {
     built(&bed, &first).await;
     bed.clear_log();
     let report = builder(&bed)
-        .build(Source::parquet(&first), &second)
+        .build(BuildSource::parquet(&first), &second)
         .await
         .unwrap();
     assert_eq!((report.files, report.requests, report.items), (8, 8, 4));
@@ -363,7 +363,7 @@ async fn a_file_of_stac_geoparquet_keeps_its_columns() {
 
     std::fs::write(&first, "no parquet").unwrap();
     let err = builder(&bed)
-        .build(Source::parquet(&first), &second)
+        .build(BuildSource::parquet(&first), &second)
         .await
         .unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Corrupt);
@@ -404,7 +404,7 @@ async fn failures_are_listed_in_the_order_of_their_locations() {
     let path = dir.path().join("a.parquet");
     let mut items = items(&bed).items;
     items.reverse();
-    let source = Source::items(items.into(), Trust::User);
+    let source = BuildSource::items(items.into(), Trust::User);
     let builder = builder(&bed).concurrency(1);
     builder.build(source.clone(), &path).await.unwrap();
     bed.fault(Rule::new(Fault::status(403)));

@@ -71,7 +71,8 @@ fn what_is_no_index_is_named() {
         let err = Index::open(&path).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Corrupt);
         assert!(
-            err.to_string().contains("a.parquet: not a Parquet file"),
+            err.to_string()
+                .contains("a.parquet: not a readable Parquet file"),
             "{err}"
         );
         assert!(err.message().contains("expected"), "{err}");

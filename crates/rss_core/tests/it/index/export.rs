@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use rss_core::{
     Crs, Entry, GeoTransform, Location, Session, Size,
-    index::{self, Builder, ExportFormat, Exported, Index, Select, Source},
+    index::{self, BuildSource, Builder, ExportFormat, Exported, Index, Select},
 };
 use serde_json::{Value, json};
 
@@ -181,15 +181,15 @@ fn a_mosaic_takes_files_of_one_grid_and_says_why_not_the_others() {
         [
             (
                 "coarse",
-                "its pixels are 20 x -20, those of most files 10 x -10"
+                "its pixels are 20 x -20, those of most files are 10 x -10"
             ),
             (
                 "else<where>",
-                "its CRS is EPSG:32755, that of most files EPSG:32756"
+                "its CRS is EPSG:32755, that of most files is EPSG:32756"
             ),
             (
                 "half",
-                "its pixels lie 0.5 x 0 pixels from those of most files, expected whole ones"
+                "its grid is shifted by 0.5 x 0 pixels from that of most files, expected integers"
             ),
             ("nowhere", "no CRS"),
         ]
@@ -231,7 +231,7 @@ fn an_export_of_nothing_leaves_what_was_there() {
     assert_eq!(err.kind(), rss_core::ErrorKind::Unsupported);
     assert_eq!(
         err.message(),
-        "none of 1 files can be exported: no codec of Zarr is exact for CCITT compression"
+        "none of 1 files can be exported: no Zarr codec decodes CCITT compression exactly"
     );
     assert_eq!(fs::read_to_string(&out).unwrap(), "before");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
@@ -307,7 +307,7 @@ async fn all_but_fax_of_the_small_files_can_be_said() {
     let path = dir.path().join("i.parquet");
     let session = Session::builder().build().unwrap();
     let report = Builder::new(&session)
-        .build(Source::locations(locations), &path)
+        .build(BuildSource::locations(locations), &path)
         .await
         .unwrap();
     let index = Index::open(&path).unwrap();
@@ -316,7 +316,7 @@ async fn all_but_fax_of_the_small_files_can_be_said() {
     for one in &done.left_out {
         assert_eq!(
             one.error.message(),
-            "no codec of Zarr is exact for CCITT compression",
+            "no Zarr codec decodes CCITT compression exactly",
             "{one:?}"
         );
     }
@@ -349,7 +349,7 @@ fn a_cube_makes_no_axes_of_absurd_length() {
     assert_eq!((done.written, done.left_out.len()), (1, 1));
     assert_eq!(
         done.left_out[0].error.message(),
-        "its id has 5000 letters, expected at most 1024"
+        "its id has 5000 characters, expected at most 1024"
     );
     let refs: Value = serde_json::from_str(&text).unwrap();
     assert!(refs["refs"]["red/0/0/y/0"].is_null() && refs["refs"]["red/0/0/time/0"].is_string());
@@ -382,6 +382,6 @@ fn strips_that_would_be_very_many_chunks_are_left_out() {
         index::export(files, ExportFormat::Kerchunk, dir.path().join("out.json")).unwrap_err();
     assert_eq!(
         err.message(),
-        "none of 1 files can be exported: strips that would be more than 1048576 chunks"
+        "none of 1 files can be exported: strips that would need more than 1048576 chunks"
     );
 }

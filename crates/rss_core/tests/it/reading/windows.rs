@@ -59,7 +59,6 @@ fn cut(whole: &Pixels, window: &Window) -> Pixels {
                 $(Pixels::$kind(array) => Pixels::$kind(
                     array.slice(s![.., row..row + height, col..col + width]).to_owned(),
                 ),)*
-                _ => unreachable!(),
             }
         };
     }

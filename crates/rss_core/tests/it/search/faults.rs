@@ -93,17 +93,17 @@ async fn a_lasting_fault_is_one_clear_error() {
             "ends in the middle of the JSON",
             TRIES,
         ),
-        (Fault::Cut, ErrorKind::Unavailable, " broke off", TRIES),
+        (Fault::Cut, ErrorKind::Unavailable, "was interrupted", TRIES),
         (
             Fault::Hang,
             ErrorKind::Unavailable,
-            "no answer in time",
+            "no response in time",
             TRIES,
         ),
         (
             Fault::HangInBody,
             ErrorKind::Unavailable,
-            "no answer in time",
+            "no response in time",
             TRIES,
         ),
     ] {
@@ -197,7 +197,7 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     let err = query.search_async().await.unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(10));
     assert_eq!(err.kind(), ErrorKind::Unavailable);
-    assert_eq!(err.message(), "no answer before the deadline");
+    assert_eq!(err.message(), "no response before the deadline");
     assert_names(&err, &bed);
     assert_eq!(bed.log().len(), 1);
 }
@@ -321,7 +321,7 @@ async fn what_came_before_a_fault_is_kept_if_that_is_asked() {
     for (fault, words) in [
         (Fault::status(404), "404"),
         (Fault::status(500), "500"),
-        (Fault::Cut, "broke off"),
+        (Fault::Cut, "was interrupted"),
         (Fault::Html, "text/html"),
     ] {
         let break_second_page = || {
@@ -383,12 +383,12 @@ async fn an_answer_of_another_kind_is_an_error() {
         ),
         (
             json!({"message": "Forbidden"}),
-            "the server answered `Forbidden`",
+            "the server responded with `Forbidden`",
         ),
         (json!({}), "expected a STAC document, got other JSON"),
         (
             json!([]),
-            "expected STAC JSON, the server answered 200 with application/geo+json: []",
+            "expected STAC JSON, the server responded 200 with application/geo+json: []",
         ),
     ] {
         let server = Server::start(move |_, _| answer.clone()).await;
@@ -439,7 +439,7 @@ async fn a_broken_item_does_not_lose_its_page() {
         skipped.contains(&("", None, "an item without an id")),
         "{skipped:?}"
     );
-    assert!(skipped.contains(&("", None, "a feature that is no object")));
+    assert!(skipped.contains(&("", None, "a feature that is not an object")));
     assert!(
         skipped
             .iter()
@@ -547,7 +547,7 @@ async fn a_filter_that_a_server_ignores_is_reported() {
     assert_eq!(
         report.filters_ignored,
         [
-            "`filter`, which the next page's request leaves out",
+            "`filter`, which is missing from the request for the next page",
             "eo:cloud_cover < 30",
         ]
     );

@@ -63,7 +63,7 @@ fn a_scene_that_cannot_be_is_refused() {
     }
     assert_eq!(
         refused(at(Intersects::scenes([""; 0]))),
-        "no scene is named"
+        "no scene was given"
     );
 }
 

@@ -353,7 +353,7 @@ async fn a_next_link_that_repeats_is_an_error_and_ends() {
     assert_eq!(err.kind(), ErrorKind::Corrupt);
     assert_eq!(
         err.message(),
-        "the link to the next page leads to a page that was there before"
+        "the link to the next page leads to a page that was fetched before"
     );
     assert_eq!(server.log().len(), 2);
 
@@ -363,7 +363,7 @@ async fn a_next_link_that_repeats_is_an_error_and_ends() {
     assert!(!found.report().complete);
     let stopped = found.report().stopped.as_deref().unwrap();
     assert!(
-        stopped.ends_with("a page that was there before"),
+        stopped.ends_with("a page that was fetched before"),
         "{stopped}"
     );
 }

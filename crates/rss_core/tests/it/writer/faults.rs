@@ -58,7 +58,7 @@ async fn a_block_that_does_not_fit_is_refused_and_changes_nothing() {
         (
             at(128, 0, 100, 128),
             of(DataType::I16, 1, 100, 128),
-            "window 128,0,100,128 is not made of whole tiles of 128 x 128 pixels",
+            "window 128,0,100,128 is not aligned to tiles of 128 x 128 pixels",
         ),
         (
             at(256, 0, 128, 128),
@@ -162,7 +162,7 @@ async fn what_cannot_be_written_is_refused_before_anything_is() {
             local(dir.path()),
             options(),
             utm.clone(),
-            (ErrorKind::InvalidInput, "a folder is in the way"),
+            (ErrorKind::InvalidInput, "a folder has this name"),
         ),
         (
             Location::parse("https://example.com/a.tif").unwrap(),
@@ -170,7 +170,7 @@ async fn what_cannot_be_written_is_refused_before_anything_is() {
             utm.clone(),
             (
                 ErrorKind::InvalidInput,
-                "an address that can only be read; name the bucket",
+                "an http(s) URL is read-only, expected a bucket or a path",
             ),
         ),
         (
@@ -206,7 +206,7 @@ async fn what_cannot_be_written_is_refused_before_anything_is() {
             Some(Crs::Epsg(102_033)),
             (
                 ErrorKind::Unsupported,
-                "a GeoTIFF cannot name EPSG:102033, expected a code from 1024 to 32766",
+                "EPSG:102033 cannot be written to a GeoTIFF; expected a code from 1024 to 32766",
             ),
         ),
     ];
@@ -302,7 +302,7 @@ async fn a_bucket_that_refuses_ends_the_write() {
                 let later = cog.write(again.0, again.1).await.unwrap_err();
                 assert_eq!(
                     later.message(),
-                    "a write of this file has failed or was cut short"
+                    "an earlier write of this file failed or was interrupted"
                 );
                 cog.finish().await.unwrap_err();
                 err

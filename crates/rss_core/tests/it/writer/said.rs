@@ -276,6 +276,6 @@ fn a_crs_is_written_without_a_transform() {
     assert_eq!(err.kind(), ErrorKind::Unsupported);
     assert_eq!(
         err.message(),
-        "EPSG:1024 is not known, and without a transform nothing says whether it is in degrees"
+        "EPSG:1024 is unknown, and without a geotransform it is undetermined whether its units are degrees"
     );
 }

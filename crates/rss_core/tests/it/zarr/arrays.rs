@@ -129,7 +129,7 @@ async fn a_box_that_cannot_be_is_refused() {
         (vec![0..8; 1], "1 ranges for an array of 2 axes"),
         (
             vec![0..8, 0..9],
-            "0..9 of axis 1 is not a part of its 8 samples",
+            "0..9 of axis 1 is empty or outside of its 8 samples",
         ),
         (vec![3..3, 0..8], "3..3 of axis 0"),
     ] {
@@ -140,26 +140,26 @@ async fn a_box_that_cannot_be_is_refused() {
     let err = array.read::<u8>(&all(&array)).await.unwrap_err();
     assert!(
         err.message()
-            .contains("its samples are int16, asked for as uint8"),
+            .contains("its samples are int16, requested as uint8"),
         "{err}"
     );
     let err = array.write(&[2, 0], samples(&[4, 8])).await.unwrap_err();
     assert!(
         err.message()
-            .contains("samples 2..6 of axis 0 are not whole shards of 4"),
+            .contains("samples 2..6 of axis 0 are not complete shards of 4"),
         "{err}"
     );
     let err = Array::create(&session(), &place(&dir), &spec)
         .await
         .unwrap_err();
     assert!(
-        err.message().contains("something is there already"),
+        err.message().contains("an array or group exists already"),
         "{err}"
     );
     let small = Session::builder().read_bytes(100).build().unwrap();
     let limited = Array::open(&small, &place(&dir)).await.unwrap();
     let err = limited.read::<i16>(&all(&limited)).await.unwrap_err();
-    let said = "a read of 8 x 8 int16 samples is past the session's limit of 100 bytes";
+    let said = "a read of 8 x 8 int16 samples exceeds the session's limit of 100 bytes";
     assert!(err.message().contains(said), "{err}");
     let bad = ArraySpec::new([8], DataType::U8, [3]).with_shard([4]);
     let err = Array::create(&session(), &place(&dir), &bad)
@@ -167,14 +167,15 @@ async fn a_box_that_cannot_be_is_refused() {
         .unwrap_err();
     assert!(
         err.message()
-            .contains("a shard of 4 along axis 0 is no whole number of chunks of 3"),
+            .contains("a shard of 4 along axis 0 is not a whole number of chunks of 3"),
         "{err}"
     );
     let bad = ArraySpec::new([8], DataType::U8, [3]).with_fill(-1.0);
     let err = Array::create(&session(), &place(&dir), &bad)
         .await
         .unwrap_err();
-    assert!(err.message().contains("fill value -1 is no uint8"), "{err}");
+    let expected = "fill value -1 is not a value of uint8";
+    assert!(err.message().contains(expected), "{err}");
 }
 
 /// Every byte of a shard, flipped: an error that names shard and chunk, or the right samples, never
@@ -242,21 +243,18 @@ async fn metadata_that_is_torn_is_an_error() {
         whole.replacen(from, to, 1)
     };
     for (text, said) in [
-        (
-            whole[..whole.len() / 2].to_owned(),
-            "metadata that is no JSON",
-        ),
+        (whole[..whole.len() / 2].to_owned(), "metadata is not JSON"),
         (
             with("\"zarr_format\": 3", "\"zarr_format\": 4"),
             "`zarr_format` is not 3",
         ),
-        (with("int16", "int17"), "samples of type \"int17\""),
+        (with("int16", "int17"), "dtype \"int17\""),
         (with("\"regular\"", "\"other\""), "chunk grid `other`"),
         (with("sharding_indexed", "sharding"), "codec `sharding`"),
         (with("\"blosc\"", "\"zfp\""), "codec `zfp`"),
         (
             with("\"fill_value\": 0", "\"fill_value\": 1.5"),
-            "fill value 1.5 is no int16",
+            "fill value 1.5 is not a value of int16",
         ),
     ] {
         fs::write(&path, text).unwrap();

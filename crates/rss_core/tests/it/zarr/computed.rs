@@ -207,7 +207,7 @@ async fn a_computed_write_that_stops_goes_on_and_ends_with_the_same_bytes() {
     let err = other.zarr(place(&torn), &options()).await.unwrap_err();
     assert!(
         err.message()
-            .contains("a stopped write of other images or options"),
+            .contains("an interrupted write of other images or options"),
         "{err}"
     );
     let written = stop(&cube, u64::MAX).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_computed_write_that_stops_goes_on_and_ends_with_the_same_bytes() {
     // Nor is a cube that is whole taken for one of them.
     let err = other.zarr(place(&torn), &options()).await.unwrap_err();
     assert!(
-        err.message().contains("a group or array is there already"),
+        err.message().contains("a group or array exists already"),
         "{err}"
     );
 }
@@ -244,18 +244,18 @@ async fn later_dates_are_added_if_they_are_made_alike() {
     };
     let options = albers().with_grid(Grid::Projected(Crs::Epsg(3577), 50.0.into()));
     let other = apply::ImageCube::of(&found, &options).await.unwrap();
-    refused(other.into(), "the cube lies on").await;
+    refused(other.into(), "the cube is on").await;
     let options = fixed.clone().with_resampling(Resampling::Nearest);
     let other = apply::ImageCube::of(&found, &options).await.unwrap();
-    refused(other.into(), "the cube's samples are made by {").await;
+    refused(other.into(), "the cube's samples were computed by {").await;
     let other = apply::ImageCube::of(&found, &fixed.clone().reflectance())
         .await
         .unwrap();
-    refused(other.into(), "the images make red of float32").await;
+    refused(other.into(), "the bands of the images are red (float32").await;
     // Of a date that is there only whole is the same.
     let options = fixed.clone().with_grouping(Grouping::All);
     let other = apply::ImageCube::of(&found, &options).await.unwrap();
-    refused(other.into(), "a date is written at once").await;
+    refused(other.into(), "a time step is written at once").await;
     let raster = Raster {
         pixels: Pixels::I16(Array3::zeros((1, 10, 10))),
         geobox: GeoBox {
@@ -270,7 +270,7 @@ async fn later_dates_are_added_if_they_are_made_alike() {
     };
     let copied =
         CubeImage::new("new", "2021-03-01T00:00:00Z".parse().unwrap()).with_band("red", raster);
-    refused(vec![copied].into(), "the cube's samples are made by {").await;
+    refused(vec![copied].into(), "the cube's samples were computed by {").await;
 
     let all = apply::ImageCube::of(&found, &fixed).await.unwrap();
     let written = Cube::append(&session, &location, &all, &small())
@@ -311,16 +311,21 @@ async fn what_cannot_be_stored_is_refused_before_anything_is_written() {
     refused(
         &raw,
         small().with_nodata(70_000.0),
-        "band red: nodata 70000 is no int16",
+        "band red: nodata 70000 is not a value of int16",
     )
     .await;
     refused(
         &raw,
         small().with_nodata(f64::NAN),
-        "band red: nodata NaN is no int16",
+        "band red: nodata NaN is not a value of int16",
     )
     .await;
-    refused(&scaled, small().with_nodata(1e300), "is no float32").await;
+    refused(
+        &scaled,
+        small().with_nodata(1e300),
+        "is not a value of float32",
+    )
+    .await;
     refused(
         &scaled,
         small().with_overviews(20, Resampling::Average),
@@ -376,7 +381,7 @@ async fn what_cannot_be_stored_is_refused_before_anything_is_written() {
         .zarr(&location, &small())
         .await
         .unwrap_err();
-    assert!(err.message().contains("two bands are called `a`"), "{err}");
+    assert!(err.message().contains("two bands are named `a`"), "{err}");
     assert!(!dir.path().join("cube").exists());
     let err = work()
         .each_date(["a", "b"])

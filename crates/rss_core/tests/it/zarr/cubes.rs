@@ -167,7 +167,7 @@ async fn an_image_that_does_not_fit_is_named() {
         ),
         (
             other(&|raster| raster.geobox.transform.as_mut().unwrap().0[0] += 10.0),
-            "image scene-02, band red: its pixels lie 0.333 columns",
+            "image scene-02, band red: its pixels are offset by 0.333 columns",
         ),
         (
             other(&|raster| raster.pixels = Pixels::U8(Array3::zeros((1, 40, 50)))),
@@ -176,7 +176,7 @@ async fn an_image_that_does_not_fit_is_named() {
         (Vec::new(), "no images to write"),
         (
             vec![CubeImage::new("a", day(1)).with_band("time", raster(1, 0, 0, 4, 4))],
-            "band `time` is called as a coordinate is",
+            "band `time` has the name of a coordinate",
         ),
         (
             vec![CubeImage::new("a", day(1)).with_band("../red", raster(1, 0, 0, 4, 4))],
@@ -395,7 +395,7 @@ async fn dates_are_added_and_what_was_there_stays() {
             .unwrap_err();
         assert!(
             err.message()
-                .contains("append to it, or choose another place"),
+                .contains("append to it, or choose another location"),
             "{err}"
         );
     }
@@ -500,7 +500,8 @@ async fn a_stopped_write_is_not_gone_on_with_by_other_images() {
         .await
         .unwrap_err();
     assert!(
-        err.message().contains("a stopped write of other images"),
+        err.message()
+            .contains("an interrupted write of other images"),
         "{err}"
     );
     Cube::create(&session, &location, images(1), &small())
@@ -522,7 +523,8 @@ async fn a_choice_that_cannot_be_is_refused_before_anything_is_written() {
     let err = Cube::create(&session(), &location, images.clone(), &options)
         .await
         .unwrap_err();
-    assert!(err.message().contains("nodata 70000 is no int16"), "{err}");
+    let expected = "nodata 70000 is not a value of int16";
+    assert!(err.message().contains(expected), "{err}");
     let options = small().with_overviews(9, Resampling::Average);
     let err = Cube::create(&session(), &location, images, &options)
         .await

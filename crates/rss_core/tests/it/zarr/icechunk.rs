@@ -253,7 +253,7 @@ async fn a_cube_is_one_commit_and_an_append_one_more() {
         let err = Cube::create(session, repository, images(1..=1), &options)
             .await
             .unwrap_err();
-        assert!(err.message().contains("is there already"), "{err}");
+        assert!(err.message().contains("exists already"), "{err}");
     }
 }
 

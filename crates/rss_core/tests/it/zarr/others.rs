@@ -67,7 +67,6 @@ async fn bytes(array: &Array, ranges: &[Range<u64>]) -> Result<Vec<u8>> {
             };
             of(array, ranges, bytes).await
         }
-        _ => Ok(Vec::new()),
     }
 }
 
@@ -123,7 +122,7 @@ async fn arrays_of_others_are_read_right_or_refused_by_name() {
         wrong.join("\n")
     );
     // There is no type for these here.
-    let float16 = "samples of type \"float16\"".to_owned();
+    let float16 = "dtype \"float16\"".to_owned();
     assert_eq!(refused, [("float16, not all stored", float16)]);
     assert!(truths.len() > 100);
 }

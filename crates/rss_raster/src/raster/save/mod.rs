@@ -1,7 +1,7 @@
-//! A raster as a file: GeoTIFF, numpy array, plain samples, or a picture to look at.
+//! Writes a raster to a file: GeoTIFF, numpy array, raw samples, or a PNG for viewing.
 //!
-//! A file appears whole under its name or not at all. Grids, scales and pyramids of a product to
-//! publish are not the business here.
+//! A file is written under a temporary name and renamed when it is complete, so that readers never see a part of it.
+//! Tiling, overviews and scaling are the business of `rss_core`'s writer.
 
 mod npy;
 mod npy_stack;
@@ -23,19 +23,19 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// GeoTIFF: strips, DEFLATE, with CRS (by EPSG code), transform and nodata. Ending `.tif`.
+    /// GeoTIFF: strips, DEFLATE, with CRS (by EPSG code), geotransform and nodata. Extension `.tif`.
     GeoTiff,
-    /// A numpy array of shape (band, y, x). Ending `.npy`.
+    /// A numpy array of shape (band, y, x). Extension `.npy`.
     Npy,
-    /// Little-endian samples, band then row then column. Ending `.bin`.
+    /// Little-endian samples, band then row then column. Extension `.bin`.
     Bin,
-    /// A picture stretched from the 2nd to the 98th percentile; nodata is transparent: the first
-    /// three bands as red, green and blue, or the first band as grey. Ending `.png`.
+    /// An image stretched from the 2nd to the 98th percentile, with nodata transparent: the first three bands as
+    /// red, green and blue, or the first band as grey. Extension `.png`.
     Png,
 }
 
 impl Format {
-    /// Returns the format that a file's ending names.
+    /// Returns the format of a file's extension.
     ///
     /// ```
     /// use rss_raster::Format;
@@ -46,7 +46,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] naming the endings there are.
+    /// [`ErrorKind::InvalidInput`] naming the supported extensions.
     pub fn of_path(path: &Path) -> Result<Self> {
         let ending = path.extension().and_then(|ending| ending.to_str());
         match ending.map(str::to_ascii_lowercase).as_deref() {
@@ -56,7 +56,7 @@ impl Format {
             Some("png") => Ok(Self::Png),
             _ => Err(Error::new(
                 ErrorKind::InvalidInput,
-                "the ending of an output file is one of .tif, .npy, .bin, .png",
+                "the extension of an output file must be one of .tif, .npy, .bin, .png",
             )
             .at(path.display())),
         }
@@ -64,25 +64,23 @@ impl Format {
 }
 
 impl Raster {
-    /// Writes a file in the format its ending names. An existing file is replaced when the new one
-    /// is whole.
+    /// Writes a file in the format of its extension. An existing file is replaced when the new one is complete.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for an unknown ending or a folder that is not there;
-    /// [`ErrorKind::Denied`] if the folder cannot be written; [`ErrorKind::Unavailable`] if the
-    /// disk is full. Nothing is left behind.
+    /// [`ErrorKind::InvalidInput`] for an unknown extension or a missing folder; [`ErrorKind::Denied`] if the folder is
+    /// not writable; [`ErrorKind::Unavailable`] if the disk is full. No temporary file remains.
     pub fn save(&self, path: &Path) -> Result<()> {
         let format = Format::of_path(path)?;
         whole(path, |out| self.write_as(out, format))
     }
 
-    /// Writes a picture with a stretch of your own; see [`Format::Png`]. Returns what is black and white in each
-    /// band that shows.
+    /// Writes a PNG with a given stretch; see [`Format::Png`]. Returns the values of black and white for each band of
+    /// the image.
     ///
     /// # Errors
     ///
-    /// As [`Raster::save`]; [`ErrorKind::InvalidInput`] if the stretch has no width.
+    /// Those of [`Raster::save`]; also [`ErrorKind::InvalidInput`] if the stretch has no width.
     pub fn save_png(&self, path: &Path, stretch: Stretch) -> Result<Vec<[f64; 2]>> {
         whole(path, |out| png::write(self, stretch, out))
     }
@@ -91,8 +89,8 @@ impl Raster {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Denied`] as the writer says;
-    /// [`ErrorKind::Unsupported`] for a GeoTIFF past 4 GiB.
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Denied`] from the error of `out`; [`ErrorKind::Unsupported`] for a
+    /// GeoTIFF past 4 GiB.
     pub fn write_as(&self, out: &mut impl Write, format: Format) -> Result<()> {
         match format {
             Format::GeoTiff => tiff::write(self, out),
@@ -103,7 +101,7 @@ impl Raster {
     }
 }
 
-/// Writes a file that has its name when it is whole.
+/// Writes a temporary file and renames it to `path` when it is complete.
 fn whole<T>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&mut std::fs::File>) -> Result<T>,
@@ -112,23 +110,29 @@ fn whole<T>(
     let mut file = temporary(path)?;
     let mut out = BufWriter::new(file.as_file_mut());
     let written = write(&mut out).map_err(|err| err.at(path.display()))?;
+    // A drop would flush too, but ignore the error of the last write.
     out.flush().map_err(at)?;
     drop(out);
     file.persist(path).map_err(|err| at(err.error))?;
     Ok(written)
 }
 
-/// Makes a file beside `path` that may take its name.
+/// Creates a temporary file in the folder of `path`: a rename is atomic only within one file system.
+///
+/// # Errors
+///
+/// As [`io_error`]: the folder is missing, or cannot be written.
 pub fn temporary(path: &Path) -> Result<NamedTempFile> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let made = ordinary_file().prefix(".rss-").tempfile_in(folder);
-    made.map_err(|err| io_error(err).at(path.display()))
+    let file = ordinary_file().prefix(".rss-").tempfile_in(folder);
+    file.map_err(|err| io_error(err).at(path.display()))
 }
 
-/// Makes temporary files that become ordinary ones: not their owner's alone, as temporary files are.
+/// Returns a builder of temporary files with the permissions of ordinary ones; by default they are 0600, and the
+/// rename would keep that.
 pub fn ordinary_file<'prefix, 'suffix>() -> tempfile::Builder<'prefix, 'suffix> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -136,12 +140,12 @@ pub fn ordinary_file<'prefix, 'suffix>() -> tempfile::Builder<'prefix, 'suffix> 
     builder
 }
 
-/// Maps what went wrong while writing.
+/// Maps an IO error of a write.
 pub fn io_error(err: io::Error) -> Error {
     let (kind, message) = match err.kind() {
         io::ErrorKind::NotFound => (ErrorKind::InvalidInput, "the folder does not exist"),
         io::ErrorKind::NotADirectory => (ErrorKind::InvalidInput, "not a folder"),
-        io::ErrorKind::IsADirectory => (ErrorKind::InvalidInput, "a folder is in the way"),
+        io::ErrorKind::IsADirectory => (ErrorKind::InvalidInput, "a folder has this name"),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             (ErrorKind::Denied, "no permission to write here")
         }

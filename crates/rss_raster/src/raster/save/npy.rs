@@ -9,7 +9,7 @@ use crate::{
 };
 
 const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
-/// The header ends at a multiple of this, so that the samples can be mapped.
+/// The alignment of the samples in bytes, so that the file can be memory-mapped; required by the format.
 const ALIGNMENT: usize = 64;
 
 pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
@@ -19,7 +19,7 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
         .map_err(io_error)
 }
 
-/// Returns what stands before samples of a type and shape.
+/// Returns the header for samples of a dtype and shape.
 pub(super) fn header(dtype: DataType, shape: &[usize]) -> Vec<u8> {
     let descr = match dtype {
         DataType::U8 => "|u1",

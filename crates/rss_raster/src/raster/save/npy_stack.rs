@@ -1,4 +1,4 @@
-//! Rasters of one shape, one after another, in one numpy file.
+//! Rasters of one shape, stacked into one numpy file.
 
 use std::{
     io::{BufWriter, Write},
@@ -13,8 +13,8 @@ use crate::{
     raster::{DataType, Pixels, Raster, Sample, Sealed as _, with_type},
 };
 
-/// Writes rasters of one shape and type as one numpy array, (raster, band, y, x), without holding more
-/// than one of them. The file appears whole under its name, or not at all.
+/// Writes rasters of one shape and dtype as one numpy array, (raster, band, y, x), with at most one of them in memory.
+/// The file is renamed to its path when it is complete.
 #[derive(Debug)]
 pub struct NpyStack {
     path: PathBuf,
@@ -25,26 +25,26 @@ pub struct NpyStack {
     done: usize,
 }
 
-/// What the first raster says of all.
+/// The properties that all rasters share, from the first one.
 #[derive(Debug)]
 struct First {
     dtype: DataType,
     shape: [usize; 3],
-    /// What stands in the place of a raster that is not there.
+    /// The bytes written for a missing raster: nodata, or zeros.
     filler: Vec<u8>,
 }
 
 impl NpyStack {
-    /// Begins a file for `count` rasters. Its name ends in `.npy`.
+    /// Starts a file for `count` rasters. Its extension is `.npy`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for another ending or a folder that is not there;
-    /// [`ErrorKind::Denied`] if the folder cannot be written.
+    /// [`ErrorKind::InvalidInput`] for another extension or a missing folder; [`ErrorKind::Denied`] if the folder is
+    /// not writable.
     pub fn create(path: impl Into<PathBuf>, count: usize) -> Result<Self> {
         let path = path.into();
         if Format::of_path(&path).ok() != Some(Format::Npy) {
-            let message = "the ending of a file of many rasters is .npy";
+            let message = "the extension of a file of many rasters must be .npy";
             return Err(Error::new(ErrorKind::InvalidInput, message).at(path.display()));
         }
         Ok(Self {
@@ -60,8 +60,8 @@ impl NpyStack {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for a raster of another shape or type than the first: its place is
-    /// filled as [`NpyStack::skip`] does. [`ErrorKind::Unavailable`] if the disk is full.
+    /// [`ErrorKind::InvalidInput`] for a raster of another shape or dtype than the first: it is filled as
+    /// [`NpyStack::skip`] does. [`ErrorKind::Unavailable`] if the disk is full.
     pub fn add(&mut self, raster: &Raster) -> Result<()> {
         let (dtype, shape) = (raster.pixels.dtype(), raster.pixels.shape());
         let Some(first) = &self.first else {
@@ -83,7 +83,7 @@ impl NpyStack {
         self.write(&raster.pixels.to_le_bytes())
     }
 
-    /// Leaves out the next raster: its place holds the nodata value of the first one, or zero.
+    /// Skips the next raster: it is filled with the nodata value of the first one, or zero.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl NpyStack {
         written.map_err(|err| io_error(err).at(self.path.display()))
     }
 
-    /// Gives the file its name. What was neither added nor skipped is left out.
+    /// Completes the file and renames it to its path. Rasters neither added nor skipped are filled.
     ///
     /// # Errors
     ///
@@ -115,12 +115,12 @@ impl NpyStack {
         }
         let file = self.out.into_inner();
         let file = file.map_err(|err| at(io_error(err.into_error())))?;
-        let kept = file.persist(&self.path);
-        kept.map_err(|err| at(io_error(err.error)))?;
+        let renamed = file.persist(&self.path);
+        renamed.map_err(|err| at(io_error(err.error)))?;
         Ok(())
     }
 
-    /// Writes what stands before the first raster, and it.
+    /// Writes the header, fillers for rasters skipped so far, and the first raster.
     fn begin(&mut self, raster: &Raster) -> Result<()> {
         let (dtype, shape) = (raster.pixels.dtype(), raster.pixels.shape());
         let [bands, height, width] = shape;
@@ -130,6 +130,7 @@ impl NpyStack {
             let pixels: Pixels = T::wrap(pixels);
             pixels.to_le_bytes()
         });
+        // The header needs dtype and shape, so it waits for the first raster; those skipped before it are written here.
         self.write(&npy::header(dtype, &[self.count, bands, height, width]))?;
         for _ in 0..self.done {
             self.write(&filler)?;
@@ -148,7 +149,7 @@ impl NpyStack {
         written.map_err(|err| io_error(err).at(self.path.display()))
     }
 
-    /// Returns where the file will be.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

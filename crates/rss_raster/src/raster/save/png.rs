@@ -1,4 +1,4 @@
-//! A picture to look at, not data: 8 bits, stretched, nodata transparent.
+//! PNG images for viewing: 8 bits, stretched, nodata transparent.
 
 use std::io::Write;
 
@@ -7,23 +7,22 @@ use crate::{
     raster::Raster,
 };
 
-/// Which values become black and white in a picture.
+/// The contrast stretch of a PNG: which values become black and white.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Stretch {
-    /// Of each band by itself, the values that have such shares of its valid samples below them, from 0 to 1.
-    /// Usually 0.02 and 0.98.
+    /// For each band the quantiles of its valid samples, as fractions from 0 to 1. Usually 0.02 and 0.98.
     Shares {
-        /// Below black.
+        /// The fraction of samples below black.
         black: f64,
-        /// Below white.
+        /// The fraction of samples below white.
         white: f64,
     },
-    /// These, in every band. Black may be the greater one.
+    /// The same values for every band. Black may be larger than white.
     Range {
-        /// What becomes black.
+        /// The value that becomes black.
         black: f64,
-        /// What becomes white.
+        /// The value that becomes white.
         white: f64,
     },
 }
@@ -58,14 +57,14 @@ impl Stretch {
             false => Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!(
-                    "a stretch from {black} to {white}: expected two shares from 0 to 1, or two numbers"
+                    "a stretch from {black} to {white}: expected two fractions from 0 to 1, or two different finite values"
                 ),
             )),
         }
     }
 }
 
-/// Draws a raster, and returns what is black and white in each band that shows.
+/// Encodes a raster, and returns the values of black and white for each band of the image.
 pub(super) fn write(
     raster: &Raster,
     stretch: Stretch,
@@ -88,6 +87,7 @@ pub(super) fn write(
         let mut opaque = false;
         for plane in &planes {
             let value = plane.samples.get(pixel).copied().unwrap_or(f64::NAN);
+            // A pixel is transparent only if all bands are nodata.
             opaque |= valid(value);
             bytes.push(if valid(value) { plane.shade(value) } else { 0 });
         }
@@ -96,11 +96,12 @@ pub(super) fn write(
 
     let failed = |err: png::EncodingError| match err {
         png::EncodingError::IoError(err) => super::io_error(err),
-        err => Error::new(ErrorKind::InvalidInput, "cannot be drawn").with_source(err),
+        err => Error::new(ErrorKind::InvalidInput, "the PNG cannot be encoded").with_source(err),
     };
     let side = |pixels: usize| {
         u32::try_from(pixels).map_err(|err| {
-            Error::new(ErrorKind::InvalidInput, "too large to draw").with_source(err)
+            Error::new(ErrorKind::InvalidInput, "the raster is too large for a PNG")
+                .with_source(err)
         })
     };
     let mut encoder = png::Encoder::new(out, side(width)?, side(height)?);
@@ -116,7 +117,7 @@ pub(super) fn write(
     Ok(planes.iter().map(|plane| [plane.low, plane.high]).collect())
 }
 
-/// One band and the values that become black and white.
+/// One band, and its values of black and white.
 struct Plane<'a> {
     samples: &'a [f64],
     low: f64,
@@ -153,6 +154,7 @@ impl<'a> Plane<'a> {
 
     fn shade(&self, value: f64) -> u8 {
         let span = self.high - self.low;
+        // A band of a single value becomes mid-grey.
         let share = if span != 0.0 {
             (value - self.low) / span
         } else {
@@ -173,7 +175,7 @@ mod tests {
         raster::Pixels,
     };
 
-    /// Draws four pixels, of which the last is nodata, and returns each one's grey and alpha.
+    /// Encodes four pixels, of which the last is nodata, and returns the grey and alpha of each.
     fn drawn(stretch: Stretch) -> Result<(Vec<[f64; 2]>, Vec<u8>)> {
         let raster = Raster {
             pixels: Pixels::I16(array![[[0, 50, 100, -999]]]),
@@ -204,7 +206,7 @@ mod tests {
         let (told, greys) = range(0.0, 200.0).unwrap();
         assert_eq!(told, [[0.0, 200.0]]);
         assert_eq!(greys, [0, 255, 64, 255, 128, 255, 0, 0]);
-        // The other way round, and no wider than what is there.
+        // Inverted, and with black and white at the extremes of the samples.
         let (_, greys) = range(100.0, 50.0).unwrap();
         assert_eq!(greys, [255, 255, 255, 255, 0, 255, 0, 0]);
         let (told, greys) = drawn(Stretch::default()).unwrap();

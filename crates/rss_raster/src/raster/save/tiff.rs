@@ -1,5 +1,5 @@
-//! A small [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html) writer: one image, strips,
-//! DEFLATE with predictor 2 for integers, little-endian, bands one after another.
+//! A small [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html) writer: one image, strips, DEFLATE with
+//! predictor 2 for integers, little-endian, planar configuration 2 (bands one after another).
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Bytes of samples that one strip aims at.
+/// The target size of a strip in bytes, before compression.
 const STRIP_BYTES: usize = 256 * 1024;
 
 pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
@@ -43,7 +43,7 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
         .map(|strip| {
             let mut bytes = vec![0; compressor.zlib_compress_bound(strip.len())];
             let length = compressor.zlib_compress(strip, &mut bytes).map_err(|err| {
-                Error::new(ErrorKind::Unavailable, "cannot be compressed").with_source(err)
+                Error::new(ErrorKind::Unavailable, "a strip cannot be compressed").with_source(err)
             })?;
             bytes.truncate(length);
             Ok(bytes)
@@ -58,6 +58,7 @@ pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
     tags.short(258, vec![bits; bands])?;
     tags.short(259, [8])?;
     tags.short(262, [1])?;
+    // A placeholder for StripOffsets: its length counts, its values are set below.
     tags.long(273, vec![0; strips.len()])?;
     tags.short(277, [bands])?;
     tags.long(278, [rows_per_strip])?;

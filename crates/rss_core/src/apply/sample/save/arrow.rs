@@ -1,4 +1,4 @@
-//! Columns: Parquet, and Arrow's IPC file.
+//! Columnar formats: Parquet, and the Arrow IPC file.
 
 use std::{io::Write, sync::Arc};
 
@@ -125,7 +125,7 @@ fn batch(table: &Table, schema: &SchemaRef, rows: &[SampleRow<'_>]) -> Result<Re
         });
     }
     RecordBatch::try_new(Arc::clone(schema), columns).map_err(|err| {
-        let message = "columns that do not fit together";
+        let message = "the table's columns differ in length or type";
         Error::new(ErrorKind::InvalidInput, message).with_source(err)
     })
 }

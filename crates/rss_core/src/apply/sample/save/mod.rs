@@ -212,7 +212,7 @@ mod tests {
     use chrono::{TimeZone, Utc};
 
     use super::*;
-    use crate::apply::sample::{Column, Named, Outside, shapes::Rows, table::Parts};
+    use crate::apply::sample::{Column, Named, Outside, shapes::ShapeRows, table::Parts};
 
     pub(super) fn table(outside: Outside) -> Table {
         let named = |id: &str, name: Option<&str>, place| Named {
@@ -221,7 +221,7 @@ mod tests {
             place: Some(place),
         };
         let rows = |shapes: &[u32], numbers: &[f64]| {
-            Some(Rows {
+            Some(ShapeRows {
                 shapes: shapes.to_vec(),
                 numbers: numbers.to_vec(),
             })

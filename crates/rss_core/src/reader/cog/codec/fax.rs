@@ -14,7 +14,7 @@ use crate::{
     reader::cog::level::Fax,
 };
 
-/// Zero bytes that stand after the data: the tables look ahead, and a code may be the last bits.
+/// Zero bytes appended to the data: the code tables look ahead, also at the last code.
 const LOOK_AHEAD: usize = 4;
 
 /// Decodes rows of `width` bits, 1 for black, each padded to whole bytes, until `out` holds `length`
@@ -65,7 +65,7 @@ fn broken() -> Error {
     damaged("CCITT")
 }
 
-/// Reads rows as the places where the colour changes; the first change is from white to black.
+/// Reads rows as the columns where the colour changes; the first change is from white to black.
 struct FaxRows<B> {
     bits: B,
     width: u32,
@@ -75,7 +75,7 @@ struct FaxRows<B> {
 
 impl<B: BitReader> FaxRows<B> {
     fn skip(&mut self, bits: u8) {
-        // The reader counts bits that are not there as read.
+        // Fails past the end of the data, which the next `peek` reports.
         let _ = self.bits.consume(bits);
     }
 
@@ -109,7 +109,7 @@ impl<B: BitReader> FaxRows<B> {
                 self.skip(1);
             }
         }
-        // Two marks in a row are the return to control.
+        // Two end-of-line marks in a row end the data (RTC).
         if marks > 1 || self.bits.peek(1).is_none() {
             return Ok(false);
         }
@@ -120,7 +120,7 @@ impl<B: BitReader> FaxRows<B> {
         self.two_dimensions()
     }
 
-    /// Consumes an end-of-line mark, the zeros that fill up to it too; false if none is next.
+    /// Consumes an end-of-line mark and the fill bits before it; false if none is next.
     fn mark(&mut self) -> Result<bool> {
         loop {
             match self.bits.peek(12) {
@@ -151,9 +151,9 @@ impl<B: BitReader> FaxRows<B> {
         Ok(end)
     }
 
-    /// Reads a row by its difference to the row above; false at the end of the data.
+    /// Reads a row coded by its difference to the row above; false at the end of the data.
     fn two_dimensions(&mut self) -> Result<bool> {
-        // Before the first pixel at the start of a row.
+        // None is the position before the first pixel, so that a change at column 0 lies after it.
         let mut at: Option<u32> = None;
         let mut black = false;
         let mut near = 0;
@@ -185,8 +185,8 @@ impl<B: BitReader> FaxRows<B> {
         Ok(true)
     }
 
-    /// Returns the first change in the row above that lies past `at` and leaves our colour, and the
-    /// change after it: b1 and b2 of T.4. `near` remembers where it was found.
+    /// Returns b1 and b2 of T.4: the first change in the row above after `at` to the opposite colour, and
+    /// the change after it. `near` caches its index, where the next search starts.
     fn changes(&self, at: Option<u32>, black: bool, near: &mut usize) -> (u32, u32) {
         let past = |edge: u32| at.is_none_or(|at| edge > at);
         let edge = |n: usize| self.above.get(n).copied();
@@ -204,7 +204,7 @@ impl<B: BitReader> FaxRows<B> {
         )
     }
 
-    /// Ends a row: it is the one above the next, without runs of no length.
+    /// Ends a row: it becomes the row above the next one, without runs of length 0.
     fn settle(&mut self) {
         self.above.clear();
         for edge in self.edges.drain(..) {

@@ -10,32 +10,32 @@ use crate::{
     reader::cog::level::Level,
 };
 
-/// The photometric interpretations that say how three bands are meant.
+// Photometric interpretations of three bands.
 const RGB: u16 = 2;
 const YCBCR: u16 = 6;
 
-/// The tables of ITU T.81, annex K.3, as they stand in a stream: what a stream without Huffman tables
-/// means.
+/// The Huffman tables of ITU T.81, annex K.3, as segments of a stream. A stream without Huffman tables uses
+/// them.
 const HUFFMAN_TABLES: &[u8] = include_bytes!("huffman_tables.bin");
 
-/// Pixels that a byte of JPEG can become: each 8 x 8 block has a bit at least.
+/// The largest expansion of JPEG, in pixels of a byte: each block of 8 x 8 takes at least one bit.
 const MOST_OF_JPEG: usize = 512;
 
-/// What a JPEG stream says before its data.
+/// The frame header of a JPEG stream.
 struct Frame {
     width: u32,
     height: u32,
     bits: u8,
     components: usize,
-    /// True if tables of Huffman codes come before the data.
+    /// True if the stream has Huffman tables before its data.
     has_codes: bool,
 }
 
-/// Decodes a tile: bytes of a pixel side by side, YCbCr as RGB.
+/// Decodes a tile to interleaved bytes, YCbCr to RGB.
 pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let corrupt = |message: &str| Error::new(ErrorKind::Corrupt, message);
     let unsupported = |what: String| Error::new(ErrorKind::Unsupported, what);
-    // The decoder believes the stream's own size: it must be the tile's.
+    // The decoder allocates by the size in the stream, so it is checked against the tile's first.
     let frame = frame(bytes).ok_or_else(|| corrupt("a tile's JPEG data has no frame"))?;
     if frame.width != level.tile.width || frame.height > level.tile.height {
         return Err(corrupt(
@@ -62,7 +62,7 @@ pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<(
         (1, _) => ColorTransform::None,
         (3, YCBCR) => ColorTransform::YCbCr,
         (3, _) => ColorTransform::RGB,
-        // The decoder turns this one around, and is turned back below.
+        // The decoder inverts CMYK; that is undone below.
         (4, 0..=RGB) => ColorTransform::CMYK,
         (components, colours) => {
             return Err(unsupported(format!(
@@ -70,12 +70,12 @@ pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<(
             )));
         }
     };
-    // The tables end where the stream's own markers go on. The decoder would take a frame among them
-    // for the tile's.
+    // Tables and stream are joined: without the tables' end marker (EOI) and the stream's start marker
+    // (SOI). A frame among the tables would be decoded instead of the tile's.
     let tables = level.jpeg_tables.as_deref().unwrap_or_default();
     if !tables.is_empty() && !are_tables(tables) {
         return Err(corrupt(
-            "its JPEG tables hold more than tables, or do not end",
+            "its JPEG tables have other segments than tables, or no end marker",
         ));
     }
     let tables = tables.strip_suffix(&[0xFF, 0xD9]).unwrap_or(tables);
@@ -98,8 +98,7 @@ pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// Returns the next segment of a stream: its code, where its contents start and where the next one
-/// does.
+/// Returns the next segment of a stream: its code, and the offsets of its contents and of the next one.
 fn segment(bytes: &[u8], mut at: usize) -> Option<(u8, usize, usize)> {
     loop {
         match (bytes.get(at)?, bytes.get(at + 1)?) {
@@ -118,7 +117,7 @@ const HUFFMAN: u8 = 0xC4;
 const SCAN: u8 = 0xDA;
 const END: u8 = 0xD9;
 
-/// Returns true if a stream holds tables and metadata only, and ends.
+/// Returns true if a stream has only tables and metadata, and an end marker.
 fn are_tables(bytes: &[u8]) -> bool {
     let mut at = 2;
     loop {
@@ -132,7 +131,7 @@ fn are_tables(bytes: &[u8]) -> bool {
     }
 }
 
-/// Returns true if a stream has tables of Huffman codes before its data.
+/// Returns true if a stream has Huffman tables before its data.
 fn has_codes(bytes: &[u8]) -> bool {
     let mut at = 2;
     while let Some((code, _, next)) = segment(bytes, at) {
@@ -152,7 +151,7 @@ fn frame(bytes: &[u8]) -> Option<Frame> {
         let (code, start, next) = segment(bytes, at)?;
         let byte = |from: usize| bytes.get(start + from).copied();
         let big = |from: usize| Some(u16::from_be_bytes([byte(from)?, byte(from + 1)?]));
-        // Every code of a frame, but for those between them that are tables.
+        // The start-of-frame markers; C4, C8 and CC between them are tables or reserved.
         if matches!(code, 0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF) {
             return Some(Frame {
                 bits: byte(0)?,

@@ -9,12 +9,12 @@ use crate::{
     reader::cog::level::Level,
 };
 
-/// Bytes that decoding may take for each byte of the tile.
+/// Memory of the decoder for each byte of the tile.
 const WORK_PER_BYTE: usize = 64;
-/// Bytes that decoding may take beyond those.
+/// Memory of the decoder besides.
 const WORK_BYTES: usize = 16 << 20;
 
-/// Writes the samples of a tile in the byte order of the file; samples of a pixel lie side by side.
+/// Writes the interleaved samples of a tile in the byte order of the file.
 pub(super) fn unpack(
     level: &Level,
     little_endian: bool,
@@ -27,7 +27,7 @@ pub(super) fn unpack(
         .saturating_mul(WORK_PER_BYTE)
         .saturating_add(WORK_BYTES);
     let image = JxlImage::builder()
-        // This is one tile of many: they are what runs side by side.
+        // No threads of its own: tiles are decoded in parallel already.
         .pool(JxlThreadPool::none())
         .alloc_tracker(AllocTracker::with_limit(most))
         .read(bytes)
@@ -36,7 +36,7 @@ pub(super) fn unpack(
     if width != level.tile.width || height > level.tile.height {
         return Err(Error::new(
             ErrorKind::Corrupt,
-            "a tile's JPEG XL picture has another size than the tile",
+            "a tile's JPEG XL image has another size than the tile",
         ));
     }
     let picture = image.render_frame(0).map_err(wrong)?;

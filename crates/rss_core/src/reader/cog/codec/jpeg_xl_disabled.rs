@@ -1,4 +1,4 @@
-//! A build without JPEG XL.
+//! Replaces the JPEG XL decoder in builds without the feature `jpeg-xl`.
 
 use crate::{
     error::{Error, ErrorKind, Result},

@@ -1,7 +1,7 @@
 //! LERC, alone or inside DEFLATE or ZSTD, by the `lerc-reader` crate.
 //!
-//! As libtiff: pixels that the mask leaves out are NaN where the samples are floats, and transparent
-//! where the last of 2 or 4 bands of bytes is alpha.
+//! As in libtiff: masked pixels are NaN in samples of floats, and transparent where the last of 2 or 4
+//! bands of bytes is alpha.
 
 use lerc_core::PixelData;
 use lerc_reader::Decoded;
@@ -13,7 +13,7 @@ use crate::{
     reader::cog::level::Level,
 };
 
-/// Writes the samples of a tile in the byte order of the file; samples of a pixel lie side by side.
+/// Writes the interleaved samples of a tile in the byte order of the file.
 pub(super) fn unpack(
     level: &Level,
     little_endian: bool,
@@ -21,7 +21,7 @@ pub(super) fn unpack(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let wrong = |err| damaged("LERC").with_source(err);
-    // Sizes first: the decoder makes room for what the header says.
+    // The size is checked first: the decoder allocates by the header.
     let options = lerc_reader::InspectOptions::new().with_compute_value_range(false);
     let info = lerc_reader::inspect_first_with_options(bytes, options).map_err(wrong)?;
     let samples = if level.planar { 1 } else { level.bands };

@@ -1,9 +1,9 @@
-//! LZW as TIFF stores it.
+//! TIFF's LZW decoder.
 //!
-//! See TIFF 6.0, section 13. The variant of the first writers is read too, as libtiff does: codes start
-//! at the lowest bit, and are widened one code later. Every string of the table but the single bytes
-//! stands in the output already, where the code before was written, so an entry is a place and a length,
-//! and to decode is to copy.
+//! See TIFF 6.0, section 13. The variant of the first writers is read too, as in libtiff: codes start
+//! at the lowest bit, and are widened one code later. Every string of the table, except the single bytes,
+//! is already in the output, where the code before it was decoded. So an entry is an offset and a length,
+//! and decoding is copying inside the output.
 
 use super::damaged;
 use crate::error::Result;
@@ -14,24 +14,28 @@ const FIRST_FREE: usize = 258;
 const LEAST_BITS: u32 = 9;
 const MOST_BITS: u32 = 12;
 const ENTRIES: usize = 1 << MOST_BITS;
-/// Bytes that a byte of LZW can become: a code of nine bits names 4096 at most.
+/// The largest expansion of LZW: a string has at most 4096 bytes, and a code at least nine bits.
 const MOST_OF_LZW: usize = 3641;
-/// Bytes that are copied at once. As many stand after the output, so that a copy may run past its end.
+/// Bytes that are copied at once. The buffer has as many after the output, so that a copy may run past its
+/// end without a check for each byte.
 const CHUNK: usize = 16;
-/// A string longer than this is moved as one.
+/// A string longer than this is copied by one `memmove`.
 const LONG: usize = 4 * CHUNK;
 
-/// Decodes `bytes` into the first `length` bytes of `out`, which is cut to what there is.
+/// Decodes `bytes` into `out`, up to `length` bytes; `out` is truncated to the decoded bytes.
 ///
-/// What the last code has past `length` is dropped. Data that ends early is no error here.
+/// Bytes of the last code past `length` are dropped. Data that ends early is not an error here: the caller
+/// checks the length.
 pub(super) fn unpack(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     let length = length.min(bytes.len().saturating_mul(MOST_OF_LZW));
     let singles = length.saturating_add(CHUNK);
     out.resize(singles.saturating_add(CLEAR + CHUNK), 0);
     let tail = out.get_mut(singles..).unwrap_or_default();
-    for (place, byte) in tail.iter_mut().zip(0..=u8::MAX) {
-        *place = byte;
+    for (slot, byte) in tail.iter_mut().zip(0..=u8::MAX) {
+        *slot = byte;
     }
+    // Every stream starts with the code 256 in nine bits. Highest bit first that is 0x80 and a byte below
+    // 0x80; lowest bit first it is 0x00 and an odd byte. libtiff tells the variants apart by this, too.
     let is_old = matches!(bytes, [0, second, ..] if second & 1 == 1);
     let written = if is_old {
         decode::<LowFirst>(bytes, length, singles, out)
@@ -42,16 +46,16 @@ pub(super) fn unpack(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// A string of the table: where it stands in the output.
+/// A string of the table: its offset in the buffer, and its length.
 #[derive(Clone, Copy, Default)]
 struct Code {
     from: u32,
     length: u32,
 }
 
-/// In which order codes lie in bytes.
+/// The order of a code's bits in bytes.
 trait BitOrder {
-    /// Entries more than a width can name, when codes are widened.
+    /// How many codes later than in TIFF 6.0 codes are widened.
     const LATE: usize;
     /// Adds eight bytes after the first `count` bits.
     fn add(buffer: u64, count: u32, bytes: [u8; 8]) -> u64;
@@ -96,10 +100,9 @@ impl BitOrder for LowFirst {
     }
 }
 
-/// Returns how many of the first `length` bytes of `out` are written; nothing for a code that names no
-/// string.
+/// Returns the number of bytes written to `out`, at most `length`; none for a code without a string.
 ///
-/// The single bytes stand in `out` from `singles` on, a chunk and more before its end.
+/// The single bytes are in `out` from `singles` on, and a chunk follows them.
 fn decode<O: BitOrder>(
     bytes: &[u8],
     length: usize,
@@ -111,7 +114,7 @@ fn decode<O: BitOrder>(
         *entry = Code { from, length: 1 };
     }
     let length = u32::try_from(length).ok()?;
-    // The first code clears: until then none names a string.
+    // The first code must clear the table: until then no code has a string.
     let mut next = 0;
     let mut width = LEAST_BITS;
     let mut written = 0;
@@ -119,7 +122,8 @@ fn decode<O: BitOrder>(
     while written < length {
         if count < width {
             if let Some(more) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-                // Bits past `count` are those of the next bytes, and are added again as they are.
+                // The buffer may get bits past `count`. They are those of the next bytes, which are
+                // or-ed in again with the same value.
                 buffer = O::add(buffer, count, *more);
                 at += (63 - count as usize) / 8;
                 count |= 56;
@@ -163,11 +167,12 @@ fn decode<O: BitOrder>(
             entry.length as usize,
         )?;
         if code + 1 == next {
-            // The newest string ends with its own first byte, which stands there only now.
+            // The newest string may be used before its last byte is known (K-omega-K): its last byte is
+            // the first byte of this copy, which is written only now.
             let last = *out.get(entry.from as usize + entry.length as usize - 1)?;
             *out.get_mut(end as usize - 1)? = last;
         }
-        // The string of this code and the byte that will follow it.
+        // The new string is this one and the byte that the next code will write after it.
         if let Some(free) = table.get_mut(next) {
             *free = Code {
                 from: written,
@@ -183,7 +188,7 @@ fn decode<O: BitOrder>(
     usize::try_from(written).ok()
 }
 
-/// Copies bytes that are there to a place after them; up to a chunk is written past their end.
+/// Copies bytes of the buffer to a later offset; up to a chunk is written past their end.
 fn copy(out: &mut [u8], from: usize, to: usize, length: usize) -> Option<()> {
     let chunk: [u8; CHUNK] = *out.get(from..)?.first_chunk()?;
     *out.get_mut(to..)?.first_chunk_mut()? = chunk;
@@ -219,8 +224,7 @@ mod tests {
         }
     }
 
-    /// What weezl reads, up to `length` bytes or the code that ends; nothing where it finds damage, or
-    /// neither.
+    /// Decodes with weezl, up to `length` bytes or the end code; none if it finds damage, or neither.
     fn by_weezl(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
         let mut decoder = Decoder::with_tiff_size_switch(BitOrder::Msb, 8);
         let mut out = vec![0; length];
@@ -240,7 +244,7 @@ mod tests {
     }
 
     fn unpacked(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
-        // What an earlier tile left must not show.
+        // Bytes of an earlier tile must not appear in the output.
         let mut out = vec![0xA5; length / 2];
         unpack(bytes, length, &mut out).ok().map(|()| out)
     }

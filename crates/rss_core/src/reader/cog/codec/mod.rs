@@ -1,7 +1,7 @@
-//! From a compressed tile to its bytes. No IO.
+//! Decompression of a tile. No IO.
 //!
-//! A tile is inflated to the size its level promises and no further, into memory that each thread
-//! keeps from tile to tile.
+//! A tile is decompressed to the size that its level states and no further, into a buffer that each thread
+//! reuses from tile to tile.
 
 mod fax;
 mod jpeg;
@@ -20,13 +20,13 @@ use libdeflater::Decompressor;
 use super::level::{Compression, LercIn, Level};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a tile's dictionary may take.
+/// Memory of the LZMA decoder: a stream states the size of its dictionary.
 const MOST_LZMA_KIB: u32 = 128 * 1024;
-/// Bytes that a byte of DEFLATE can become: 258 from two bits.
+/// The largest expansion of DEFLATE: a match of 258 bytes takes at least two bits.
 const MOST_OF_DEFLATE: usize = 1032;
-/// Bytes of a WebP picture: its decoder takes them before it has seen the data.
+/// Bytes of a WebP image: its decoder allocates them before it reads the data.
 const MOST_WEBP_BYTES: usize = 128 << 20;
-/// What a thread keeps of its memory after a tile.
+/// Bytes of its buffer that a thread retains after a tile.
 const MOST_KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
@@ -36,18 +36,18 @@ thread_local! {
     });
 }
 
-/// What a thread keeps from tile to tile.
+/// The buffers that a thread reuses from tile to tile.
 struct Scratch {
     inflater: Decompressor,
     bytes: Vec<u8>,
 }
 
-/// Undoes the compression and hands the bytes to `then`: exactly `length` of them, or at least
-/// `least` in a last strip.
+/// Decompresses a tile and passes the bytes to `then`: `length` of them, or fewer, but at least `least`,
+/// in a last strip.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Corrupt`] if the bytes are not what the level promises, and those of `then`.
+/// [`ErrorKind::Corrupt`] if the bytes do not match the level, and those of `then`.
 pub(super) fn decompress<R>(
     level: &Level,
     little_endian: bool,
@@ -118,9 +118,10 @@ fn damaged(codec: &str) -> Error {
     )
 }
 
-/// Makes `out` as long as a tile; what it held before stays, for it is overwritten.
+/// Resizes `out` to a tile; its old contents are not cleared, because they are overwritten.
 ///
-/// A tile of which the data can fill the smaller part only gets no more than that.
+/// The size is bounded by what the data can expand to: a header that states huge tiles around a few bytes
+/// must not take memory for them.
 fn room(out: &mut Vec<u8>, length: usize, data: &[u8], most_per_byte: usize) {
     out.resize(length.min(data.len().saturating_mul(most_per_byte)), 0);
 }
@@ -143,7 +144,7 @@ fn unpack_zstd(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     let wrong = |err| damaged("ZSTD").with_source(err);
     let decoder = zstd::Decoder::with_buffer(bytes).map_err(wrong)?;
-    // One byte more than fits tells a tile that is too large.
+    // One byte more than a tile, so that one that is too large is noticed.
     let most = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
     decoder.take(most).read_to_end(out).map_err(wrong)?;
     Ok(())
@@ -161,7 +162,7 @@ fn unpack_lzma(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A picture of the tile's size; an alpha band that the stream leaves out is opaque.
+/// Decodes a WebP image of the tile's size. If the stream has no alpha and the tile has, it is opaque.
 fn unpack_webp(level: &Level, bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     let wrong = |err| damaged("WebP").with_source(err);
     let mut decoder = image_webp::WebPDecoder::new(std::io::Cursor::new(bytes)).map_err(wrong)?;
@@ -169,14 +170,14 @@ fn unpack_webp(level: &Level, bytes: &[u8], length: usize, out: &mut Vec<u8>) ->
     if width != level.tile.width || height > level.tile.height || decoder.is_animated() {
         return Err(Error::new(
             ErrorKind::Corrupt,
-            "a tile's WebP picture has another size than the tile",
+            "a tile's WebP image has another size than the tile",
         ));
     }
     if length > MOST_WEBP_BYTES {
         return Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "WebP pictures past {} MiB are not supported",
+                "WebP tiles past {} MiB are not supported",
                 MOST_WEBP_BYTES >> 20
             ),
         ));
@@ -197,7 +198,7 @@ fn unpack_webp(level: &Level, bytes: &[u8], length: usize, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// See TIFF 6.0, section 9.
+/// Decodes PackBits. See TIFF 6.0, section 9.
 fn unpack_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     let mut rest = bytes;
@@ -206,6 +207,7 @@ fn unpack_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
             break;
         };
         rest = match i8::from_ne_bytes([head]) {
+            // Reserved: no operation.
             -128 => tail,
             count @ 0.. => {
                 let count = usize::from(count.unsigned_abs()) + 1;
@@ -231,12 +233,12 @@ fn unpack_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes that LERC data of a tile may have: past any header, mask and ranges.
+/// Returns a bound of the LERC data of a tile: its samples, and header, mask and value ranges.
 fn most_lerc_bytes(length: usize) -> usize {
     length.saturating_mul(2).saturating_add(64 << 10)
 }
 
-/// LERC data inside DEFLATE: it does not say how long it is.
+/// Inflates LERC data. Its length is not stated anywhere, only bounded.
 fn lerc_inflated(inflater: &mut Decompressor, bytes: &[u8], length: usize) -> Result<Vec<u8>> {
     let mut packed = Vec::new();
     inflate(inflater, bytes, most_lerc_bytes(length), &mut packed)?;

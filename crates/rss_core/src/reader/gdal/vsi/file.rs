@@ -1,6 +1,6 @@
-//! One object as GDAL reads it: the first bytes and what was read last are kept, the rest is fetched.
+//! One object as GDAL reads it: its first bytes and its last reads are cached, the rest is fetched.
 //!
-//! GDAL calls on threads of its own and waits there; requests run on the session's runtime.
+//! GDAL calls on its own threads and blocks them; requests run on the session's runtime.
 
 use std::{
     collections::VecDeque,
@@ -23,14 +23,14 @@ use crate::{
     store::{Fetch, Merge, Object, coalesce},
 };
 
-/// The least that is asked for later, and what one who reads on gets at first.
+/// The smallest request after the first, and the first read-ahead of a sequential read.
 const READAHEAD_BYTES: u64 = 32 * 1024;
-/// What is kept of one file, its first bytes apart.
+/// Cached bytes of one file, besides its first ones.
 const MOST_KEPT_BYTES: usize = 4 << 20;
 /// Requests of one call that are under way at once.
 const FETCHES_AT_ONCE: usize = 32;
 
-/// A version of an object, shared by all who have it open.
+/// A version of an object, shared by all its handles.
 #[derive(Debug)]
 pub(super) struct VsiObject {
     object: Arc<Object>,
@@ -40,11 +40,11 @@ pub(super) struct VsiObject {
 }
 
 impl VsiObject {
-    /// Asks for the first bytes, and so for the size and the ETag.
+    /// Fetches the first bytes, and with them size and ETag.
     pub(super) fn open(session: &Session, location: &Location) -> Result<Self> {
-        let (task, place) = (session.clone(), location.clone());
+        let (task, from) = (session.clone(), location.clone());
         let (object, header) = wait(session, async move {
-            Object::open(task.stores(), &place, task.header_bytes(&place)).await
+            Object::open(task.stores(), &from, task.header_bytes(&from)).await
         })?;
         let settings = session.settings();
         Ok(Self {
@@ -68,13 +68,13 @@ impl VsiObject {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Forgets all bytes, and stays the same version.
+    /// Clears the cached bytes; the version stays.
     pub(super) fn forget(&self) {
         *self.kept() = ReadBuffer::new(Bytes::new());
     }
 
-    /// Reads `range` as far as the file goes, and returns how many bytes that is. `put` gets them
-    /// with their distance from the start of the range.
+    /// Reads `range` up to the end of the file, and returns the number of bytes. `put` gets them with
+    /// their offset in the range.
     pub(super) fn read(
         &self,
         session: &Session,
@@ -88,6 +88,7 @@ impl VsiObject {
             if let Some(bytes) = self.kept().find(at, end) {
                 put(distance(start, at)?, &bytes);
                 at += bytes.len() as u64;
+            // A long read goes out as parallel requests, and past the cache, which it would fill.
             } else if end - at > self.merge.fetch_bytes {
                 let from = distance(start, at)?;
                 let mut put = |_, offset, bytes: &[u8]| put(from + offset, bytes);
@@ -110,12 +111,12 @@ impl VsiObject {
         Ok(end.saturating_sub(start))
     }
 
-    /// Reads many ranges: neighbours in one request, long ones in several, all at once. `put` gets
-    /// pieces of them: which range, the distance from its start, the bytes.
+    /// Reads many ranges: adjacent ones in one request, long ones in several, all in parallel. `put` gets
+    /// pieces of them: the index of the range, the offset in it, the bytes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] for a range that is not wholly inside the file, before any request.
+    /// [`ErrorKind::Corrupt`] for a range that is not completely inside the file, before any request.
     pub(super) fn read_many(
         &self,
         session: &Session,
@@ -157,7 +158,7 @@ impl VsiObject {
         }))
     }
 
-    /// Runs requests side by side and hands over each answer on this thread, as it comes.
+    /// Sends requests in parallel and passes each response to `then` on this thread, as it arrives.
     fn gather(
         &self,
         session: &Session,
@@ -180,7 +181,7 @@ impl VsiObject {
                 .buffer_unordered(FETCHES_AT_ONCE);
             while let Some(answer) = fetched.next().await {
                 let is_last: bool = answer.is_err();
-                // Nobody listens after an error.
+                // The receiver stops at the first error.
                 if send.send(answer).is_err() || is_last {
                     return;
                 }
@@ -197,7 +198,7 @@ impl VsiObject {
         }
     }
 
-    /// Notes a failure: whoever opens the path next asks anew what is there.
+    /// Records a failure: the next open of the path requests the object again, which may be replaced.
     fn noted<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);
@@ -210,7 +211,7 @@ impl VsiObject {
     }
 }
 
-/// A part of a range that is fetched.
+/// A part of a range to fetch.
 struct Piece {
     index: usize,
     /// Bytes of the range before it.
@@ -218,14 +219,14 @@ struct Piece {
     range: Range<u64>,
 }
 
-/// The bytes of one file in memory, and how far ahead to read.
+/// The cached bytes of one file, and its read-ahead.
 #[derive(Debug, Default)]
 struct ReadBuffer {
     header: Bytes,
-    /// Where each begins; used last, last.
+    /// Chunks with their offsets; the most recently used is last.
     recent: VecDeque<(u64, Bytes)>,
     bytes: usize,
-    /// Where the last request ended.
+    /// The end of the last request.
     next: u64,
     ahead: u64,
 }
@@ -239,7 +240,7 @@ impl ReadBuffer {
         }
     }
 
-    /// Returns bytes from `at` on, at most to `end`; none if the first is not here.
+    /// Returns cached bytes from `at` on, at most to `end`; none if the first is not cached.
     fn find(&mut self, at: u64, end: u64) -> Option<Bytes> {
         if let Some(bytes) = part(0, &self.header, at, end) {
             return Some(bytes);
@@ -264,8 +265,8 @@ impl ReadBuffer {
         }
     }
 
-    /// Returns the range to ask for where `wanted` is wanted: who reads on gets ever more, up to
-    /// `most` bytes.
+    /// Returns the range to fetch for `wanted`: the read-ahead of a sequential read doubles each time, up
+    /// to `most` bytes.
     fn reach(&mut self, wanted: Range<u64>, most: u64) -> Range<u64> {
         let reads_on = wanted
             .start
@@ -284,14 +285,14 @@ impl ReadBuffer {
     }
 }
 
-/// Returns what a chunk holds from `at` on, at most to `end`.
+/// Returns the bytes of a chunk from `at` on, at most to `end`.
 fn part(start: u64, chunk: &Bytes, at: u64, end: u64) -> Option<Bytes> {
     let from = usize::try_from(at.checked_sub(start)?).ok()?;
     let to = usize::try_from(end.checked_sub(start)?).map_or(chunk.len(), |to| to.min(chunk.len()));
     (from < to).then(|| chunk.slice(from..to))
 }
 
-/// Returns the bytes from `start` to `end` as a place in memory.
+/// Returns the bytes from `start` to `end` as an offset in memory.
 fn distance(start: u64, end: u64) -> Result<usize> {
     end.checked_sub(start)
         .and_then(|bytes| usize::try_from(bytes).ok())
@@ -305,14 +306,14 @@ fn wait<T: Send + 'static>(
 ) -> Result<T> {
     let (send, answer) = mpsc::sync_channel(1);
     session.runtime()?.spawn(async move {
-        // Whoever waits stays until it is answered.
+        // Cannot fail: the thread below waits until this is sent.
         let _ = send.send(work.await);
     });
     answer.recv().map_err(|_| lost())?
 }
 
 fn lost() -> Error {
-    Error::new(ErrorKind::Unavailable, "a task of the network was lost")
+    Error::new(ErrorKind::Unavailable, "a request ended early")
 }
 
 #[cfg(test)]
@@ -350,7 +351,7 @@ mod tests {
         kept.keep(50, bytes(8));
         assert_eq!(kept.find(50, 60).unwrap().len(), 8);
         assert!(kept.find(1000, 1001).is_some());
-        // The one used longest ago goes.
+        // The least recently used one is dropped.
         kept.keep(70, bytes(8));
         assert_eq!(kept.find(50, 60), None);
         assert!(kept.find(1000, 1001).is_some() && kept.find(70, 71).is_some());

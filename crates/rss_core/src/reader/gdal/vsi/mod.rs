@@ -1,11 +1,11 @@
 //! `/vsirss/`: paths that GDAL reads through this library's stores.
 //!
-//! GDAL's own network file systems know nothing of a session: they have other connections, other
-//! limits, and settings that belong to the process. Below this prefix a path names a session and one
-//! of the files that it handed out, `/vsirss/1/s3/bucket/key.tif`, so two sessions never meet.
+//! GDAL's own network file systems do not share a session's connections and limits, and their settings
+//! belong to the process. Below this prefix a path names a session and one of its registered files,
+//! `/vsirss/1/s3/bucket/key.tif`, so two sessions share no state.
 //!
-//! Only what was handed out is there. Side-car files that GDAL looks for by name (`.aux.xml`, `.ovr`,
-//! `.msk`) are "not there" without a request, and there is nothing to list.
+//! Only registered files exist. Side-car files that GDAL probes for by name (`.aux.xml`, `.ovr`, `.msk`)
+//! are not found, without a request, and directories have no listing.
 
 mod file;
 mod plugin;
@@ -29,32 +29,32 @@ use crate::{
     store::hex,
 };
 
-/// Where the file system is. GDAL keeps the pointer.
+/// The prefix of the file system. Static, because GDAL keeps the pointer.
 const PREFIX: &CStr = c"/vsirss/";
 
-/// How long what was learned by a question about a file serves the next open.
+/// How long the result of a `stat` serves the next open: GDAL calls both, one after the other.
 const ANSWER_LIFE: Duration = Duration::from_secs(10);
 
-/// What is handed out in this process: GDAL calls us with a path and nothing else.
+/// The registered files of this process. Global, because GDAL's callbacks get a path and nothing else.
 static TABLE: Mutex<Handles> = Mutex::new(Handles {
     last: 0,
     mounts: BTreeMap::new(),
 });
 
 struct Handles {
-    /// The number of the last session that came here.
+    /// The last number given to a session.
     last: u64,
     mounts: BTreeMap<u64, Mount>,
 }
 
-/// What one session handed out. It does not keep the session: an open file does.
+/// The files of one session. It does not keep the session alive: an open file does.
 struct Mount {
     session: WeakSession,
     entries: BTreeMap<String, Arc<SharedFile>>,
 }
 
-/// Returns a path for GDAL that is good, and remembered, while the session lives. Costs no request. A
-/// local file's is its own.
+/// Registers a file, and returns a path for GDAL that is valid while the session lives. Costs no request.
+/// A local file keeps its own path.
 pub(super) fn hand_out(session: &Session, location: &Location) -> String {
     if location.as_local().is_some() {
         return location.to_vsi();
@@ -64,14 +64,14 @@ pub(super) fn hand_out(session: &Session, location: &Location) -> String {
     path(id, &name)
 }
 
-/// Makes a path for one reader, all of whose datasets read the same version of the file.
+/// Registers a path for one reader, all of whose datasets read the same version of the file.
 pub(super) fn lend(session: &Session, location: &Location, reader: u64) -> Loan {
     let name = format!("reader-{reader}/{}", location.file_name());
     let id = add(session, &name, location, Owner::Reader);
     Loan { id, name }
 }
 
-/// A path that is good until this is dropped.
+/// A path that is valid until this is dropped.
 #[derive(Debug)]
 pub(super) struct Loan {
     id: u64,
@@ -92,7 +92,7 @@ impl Drop for Loan {
     }
 }
 
-/// Forgets the bytes that are kept of a session's files.
+/// Clears the cached bytes of a session's files.
 pub(super) fn forget(session: &Session) {
     let entries: Vec<Arc<SharedFile>> = table()
         .mounts
@@ -105,11 +105,11 @@ pub(super) fn forget(session: &Session) {
     }
 }
 
-/// Finds a file by its path below the prefix; none is a file that was not handed out.
+/// Finds a file by its path below the prefix; none if it is not registered.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] if the session of the path is gone.
+/// [`ErrorKind::InvalidInput`] if the session of the path was dropped.
 fn find(name: &str) -> Result<Option<(Session, Arc<SharedFile>)>> {
     let parts = name
         .split_once('/')
@@ -120,11 +120,12 @@ fn find(name: &str) -> Result<Option<(Session, Arc<SharedFile>)>> {
     let gone = || {
         Error::new(
             ErrorKind::InvalidInput,
-            format!("the session of /vsirss/{id}/ is gone: keep it while its paths are in use"),
+            format!("the session of /vsirss/{id}/ was dropped: keep it while its paths are in use"),
         )
     };
     let table = table();
     let Some(mount) = table.mounts.get(&id) else {
+        // Numbers are never reused, so a number up to the last one was a session's.
         return match (1..=table.last).contains(&id) {
             true => Err(gone()),
             false => Ok(None),
@@ -136,7 +137,7 @@ fn find(name: &str) -> Result<Option<(Session, Arc<SharedFile>)>> {
     Ok(entry.map(|entry| (session, entry)))
 }
 
-/// Enters a file into the session's mount, whose number comes back.
+/// Adds a file to the session's mount, and returns the mount's number.
 fn add(session: &Session, name: &str, location: &Location, owner: Owner) -> u64 {
     install();
     let mut table = table();
@@ -169,8 +170,8 @@ fn path(id: u64, name: &str) -> String {
     format!("{}{id}/{name}", PREFIX.to_string_lossy())
 }
 
-/// Returns the name of a location in a mount. What may be secret in a URL is not part of it: two
-/// that differ in that alone are told apart by a hash.
+/// Returns the name of a location in a mount. Parts of a URL that may be secret are left out; a hash of
+/// the URL keeps two apart that differ only in those.
 fn name(location: &Location) -> String {
     match location {
         Location::S3 { bucket, key } => format!("s3/{bucket}/{key}"),
@@ -179,13 +180,13 @@ fn name(location: &Location) -> String {
         Location::Local(path) => path.to_string_lossy().into_owned(),
         Location::Http(url) => {
             let plain = location.to_string();
-            let place = plain.split_once("://").map_or(&*plain, |(_, place)| place);
+            let rest = plain.split_once("://").map_or(&*plain, |(_, rest)| rest);
             match is_plain(url) {
-                true => format!("{}/{place}", url.scheme()),
+                true => format!("{}/{rest}", url.scheme()),
                 false => {
                     let hash = hex(&Sha256::digest(url.as_str()));
                     let short = hash.get(..16).unwrap_or(&hash);
-                    format!("{}-{short}/{place}", url.scheme())
+                    format!("{}-{short}/{rest}", url.scheme())
                 }
             }
         }
@@ -199,17 +200,17 @@ fn is_plain(url: &Url) -> bool {
         && url.password().is_none()
 }
 
-/// Whose a path is.
+/// The owner of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// Handed out: what is open at the same time is the same version of the file; an open after that
-    /// sees the file as it is then.
+    /// Code of the user: handles that are open at the same time read the same version of the file; a later
+    /// open gets the version of that time.
     Anyone,
-    /// One reader's: the file is what it was at first, as long as the reader lives.
+    /// One reader: the version of its first open, as long as the reader lives.
     Reader,
 }
 
-/// A file that was handed out.
+/// A registered file.
 #[derive(Debug)]
 struct SharedFile {
     location: Location,
@@ -217,19 +218,19 @@ struct SharedFile {
     known: Mutex<Known>,
 }
 
-/// What is known of a file.
+/// The state of a registered file.
 #[derive(Debug, Default)]
 struct Known {
-    /// The file while anyone has it open.
+    /// The object, while a handle has it open.
     shared: Weak<VsiObject>,
-    /// The file while nobody has, for its reader or for the next to open it.
+    /// The object, retained without a handle: for its reader, or for the next open.
     kept: Option<(Arc<VsiObject>, Instant)>,
-    /// When it was not there.
+    /// When it was last not found.
     missed: Option<Instant>,
 }
 
 impl SharedFile {
-    /// Returns the file, asking for its first bytes if they are not known.
+    /// Returns the object, fetching its first bytes if it is not open.
     fn open(&self, session: &Session) -> Result<Arc<VsiObject>> {
         let mut known = self.known();
         let file = self.current(&mut known, session)?;
@@ -239,8 +240,8 @@ impl SharedFile {
         Ok(file)
     }
 
-    /// Returns the file's size, none if it is not there. The next open costs nothing then, and after
-    /// an open that found no file this costs nothing: GDAL asks in both orders.
+    /// Returns the file's size, none if it does not exist. The next open costs no request then, and after
+    /// an open that found no file this costs no request: GDAL calls them in both orders.
     fn size(&self, session: &Session) -> Result<Option<u64>> {
         let mut known = self.known();
         let missed = known.missed;
@@ -254,13 +255,15 @@ impl SharedFile {
         }
     }
 
-    /// The lock is held while the network is waited for, so that two who open at once ask once.
+    /// The caller holds the lock during the request, so that two threads that open at once send one.
     fn current(&self, known: &mut Known, session: &Session) -> Result<Arc<VsiObject>> {
         if self.owner == Owner::Anyone {
             known
                 .kept
                 .take_if(|(_, since)| since.elapsed() > ANSWER_LIFE);
         }
+        // After a failed read the object may have been replaced: a new open reads the new version. A
+        // reader's datasets must not mix two versions, so they keep the first one.
         let is_usable = |file: &Arc<VsiObject>| self.owner == Owner::Reader || !file.has_failed();
         if let Some(file) = known.shared.upgrade().filter(is_usable) {
             return Ok(file);
@@ -336,7 +339,7 @@ mod tests {
         drop(session);
         let err = find(&name).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::InvalidInput);
-        assert!(err.message().contains("is gone"), "{err}");
+        assert!(err.message().contains("was dropped"), "{err}");
     }
 
     #[test]

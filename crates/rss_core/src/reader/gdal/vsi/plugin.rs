@@ -1,6 +1,6 @@
-//! The callbacks through which GDAL reads below the prefix.
+//! The callbacks of GDAL for paths below the prefix.
 //!
-//! Each turns an error into one of GDAL's, and none lets a panic into C.
+//! Each turns an error into one of GDAL's, and none lets a panic unwind into C.
 
 #![expect(
     unsafe_code,
@@ -22,8 +22,8 @@ use crate::{
     session::Session,
 };
 
-/// Adds the file system to GDAL, once. Older GDALs do not guard their list of file systems: this
-/// runs before the first thread of ours calls GDAL.
+/// Adds the file system to GDAL, once. Older versions of GDAL do not lock their list of file systems, so
+/// this runs before the first of our threads calls GDAL.
 pub(in crate::reader::gdal) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -52,7 +52,7 @@ pub(in crate::reader::gdal) fn install() {
     });
 }
 
-/// An open file. It keeps its session, whose runtime it reads on.
+/// An open file. It keeps its session alive, whose runtime it reads on.
 struct Handle {
     file: Arc<VsiObject>,
     session: Session,
@@ -60,7 +60,7 @@ struct Handle {
     is_at_end: bool,
 }
 
-/// Runs a callback's work; an error and a panic are told to GDAL, and `otherwise` is the answer.
+/// Runs a callback's work; after an error or a panic, which is raised in GDAL, it returns `otherwise`.
 fn answer<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
     let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         Err(Error::new(
@@ -74,7 +74,7 @@ fn answer<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
     })
 }
 
-/// Reads a text of GDAL's; one that is not UTF-8 names nothing of ours.
+/// Returns a text of GDAL's; one that is not UTF-8 is none of our paths.
 ///
 /// # Safety
 ///
@@ -99,10 +99,7 @@ unsafe extern "C" fn open(
             return Ok(ptr::null_mut());
         };
         if access.contains(['w', 'a', '+']) {
-            return Err(Error::new(
-                ErrorKind::InvalidInput,
-                "/vsirss/ is for reading only",
-            ));
+            return Err(Error::new(ErrorKind::InvalidInput, "/vsirss/ is read-only"));
         }
         let file = entry.open(&session)?;
         let handle = Box::new(Handle {
@@ -149,7 +146,7 @@ unsafe extern "C" fn stat(
     })
 }
 
-/// Says that no file lies beside another, so that GDAL asks for none.
+/// Returns an empty list of side-car files, so that GDAL probes for none.
 unsafe extern "C" fn sibling_files(_: *mut c_void, _: *const c_char) -> *mut *mut c_char {
     // SAFETY: a list of one null, from the allocator with which GDAL frees it.
     unsafe { gdal_sys::VSICalloc(1, size_of::<*mut c_char>()) }.cast::<*mut c_char>()
@@ -160,7 +157,7 @@ unsafe extern "C" fn seek(file: *mut c_void, offset: u64, whence: c_int) -> c_in
     let Some(handle) = (unsafe { file.cast::<Handle>().as_mut() }) else {
         return -1;
     };
-    // As in C's `stdio.h`. A step back is a number that wraps.
+    // As in C's `stdio.h`. A negative offset arrives as an unsigned one that wraps.
     let at = match whence {
         0 => offset,
         1 => handle.at.wrapping_add(offset),
@@ -196,7 +193,7 @@ unsafe extern "C" fn read(
     if length == 0 || buffer.is_null() {
         return 0;
     }
-    // A loop that reads to the end must end where reading fails, too.
+    // Set before the read: a caller that loops until the end of the file must also stop at an error.
     handle.is_at_end = true;
     answer(0, || {
         let range = handle.at..handle.at.saturating_add(length as u64);
@@ -268,14 +265,14 @@ unsafe extern "C" fn close(file: *mut c_void) -> c_int {
     })
 }
 
-/// Memory of GDAL's to write to; it may hold nothing yet.
+/// A buffer of GDAL's to write to; it may be uninitialised.
 struct Buffer {
     start: *mut c_void,
     length: usize,
 }
 
 impl Buffer {
-    /// Copies bytes to a place in the buffer, as far as they fit.
+    /// Copies bytes to an offset in the buffer, as far as they fit.
     ///
     /// # Safety
     ///
