@@ -51,6 +51,11 @@ pub use self::{
     tally::Statistics,
     zones::Zones,
 };
+
+#[doc(hidden)]
+#[deprecated(since = "0.1.0", note = "renamed to `SampleRow`")]
+pub type Row<'a> = SampleRow<'a>;
+
 use self::{run::Sampled, zones::Counted};
 use super::{
     options::{ImageCubeOptions, OnFailure, Values},
