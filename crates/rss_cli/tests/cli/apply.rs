@@ -265,14 +265,18 @@ fn a_corrupt_file_is_an_error_or_a_hole_that_is_listed() {
         .run(&args(
             "apply",
             &url,
-            &[&how[..], &["--on-failure", "hole", "--json"]].concat(),
+            &[&how[..], &["--on-failure", "skip", "--json"]].concat(),
         ))
         .json();
-    let holes = said["holes"].as_array().unwrap();
-    assert!(!holes.is_empty());
+    let missing = said["missing_inputs"].as_array().unwrap();
+    assert!(!missing.is_empty());
     assert!(
-        holes
+        missing
             .iter()
-            .all(|hole| hole["item"] == scene.id.as_str() && hole["asset"] == "nbart_nir_1")
+            .all(|input| input["item"] == scene.id.as_str() && input["asset"] == "nbart_nir_1")
     );
+    // The names that both had first.
+    let old = [&how[..], &["--on-failure", "hole", "--json"]].concat();
+    let old = stage.run(&args("apply", &url, &old)).json();
+    assert_eq!(old["holes"], said["missing_inputs"]);
 }

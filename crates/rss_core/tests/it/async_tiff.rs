@@ -61,18 +61,84 @@ fn what_broke_other_readers_is_an_error() {
         let _ = raster.read(&corner);
     }
     assert!(looked_at > 50, "{looked_at}");
-    // Directories in a circle, and a tag of more values than there are bytes.
+}
+
+/// A tiled file of 64 x 64 pixels: little-endian, classic, one directory.
+fn tiled() -> Vec<u8> {
+    let file = rss_testbed::geotiff(64, 64, rss_testbed::Layout::Tiles, |col, _| {
+        i16::try_from(col).unwrap()
+    });
+    file.unwrap().to_vec()
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> usize {
+    let bytes = bytes[at..at + length].iter().rev();
+    bytes.fold(0, |number, &byte| number << 8 | usize::from(byte))
+}
+
+/// Where the first directory is, and how many entries it has.
+fn directory(file: &[u8]) -> (usize, usize) {
+    let at = number(file, 4, 4);
+    (at, number(file, at, 2))
+}
+
+#[test]
+fn directories_that_loop_or_lie_are_refused_before_they_are_parsed() {
     let folder = tempfile::tempdir().unwrap();
-    let circle = b"II*\0\x08\0\0\0\0\0\x08\0\0\0";
-    let huge = b"II*\0\x08\0\0\0\x01\0\0\x01\x04\0\xff\xff\xff\xff\x08\0\0\0\0\0\0\0";
-    for (name, bytes) in [("circle.tif", &circle[..]), ("huge.tif", &huge[..])] {
+    let session = Session::builder().build().unwrap();
+    let open = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        let err = session
-            .open(&Location::Local(path), Backend::AsyncTiff)
-            .unwrap_err();
-        assert_eq!(err.kind(), ErrorKind::Corrupt, "{name}: {err}");
-    }
+        session.open(&Location::Local(path), Backend::AsyncTiff)
+    };
+    let whole = tiled();
+    let (at, entries) = directory(&whole);
+    let raster = open("whole.tif", &whole).unwrap();
+    assert_eq!(
+        raster.read(&ReadRequest::new()).unwrap().pixels.len(),
+        64 * 64
+    );
+
+    let mut loops = whole.clone();
+    let next = at + 2 + 12 * entries;
+    loops[next..next + 4].copy_from_slice(&u32::try_from(at).unwrap().to_le_bytes());
+    let err = open("loops.tif", &loops).unwrap_err();
+    assert_eq!(err.message(), "directory 1 loops");
+
+    let mut lies = whole.clone();
+    lies[at + 2 + 4..at + 2 + 8].fill(0xff);
+    let err = open("lies.tif", &lies).unwrap_err();
+    assert_eq!(err.message(), "a tag of 4294967295 values");
+
+    let mut unknown = whole;
+    unknown[at + 2 + 2] = 99;
+    let err = open("unknown.tif", &unknown).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Unsupported);
+    assert!(err.message().ends_with("tags of type 99"), "{err}");
+}
+
+#[test]
+fn compressed_bytes_past_the_limit_of_a_read_are_not_fetched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.tif");
+    let mut file = tiled();
+    // The tile's byte count, tag 325: as many as fit a file that is not there.
+    let (at, entries) = directory(&file);
+    let entry = (0..entries).map(|n| at + 2 + 12 * n);
+    let count = entry.into_iter().find(|&e| number(&file, e, 2) == 325);
+    let value = count.unwrap() + 8;
+    file[value..value + 4].copy_from_slice(&20_000_u32.to_le_bytes());
+    std::fs::write(&path, &file).unwrap();
+    let session = Session::builder().read_bytes(16_384).build().unwrap();
+    let raster = session
+        .open(&Location::Local(path), Backend::AsyncTiff)
+        .unwrap();
+    let err = raster.read(&ReadRequest::new()).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Unsupported);
+    assert!(
+        err.message().contains("more than 16384 compressed bytes"),
+        "{err}"
+    );
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

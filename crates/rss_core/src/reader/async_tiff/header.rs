@@ -101,7 +101,7 @@ impl fmt::Debug for Bounded {
 impl MetadataFetch for Bounded {
     async fn fetch(&self, range: Range<u64>) -> AsyncTiffResult<Bytes> {
         if range.end > 2 * MOST_HEADER_BYTES {
-            let message = "a header past 64 MiB".to_owned();
+            let message = "a header past 128 MiB".to_owned();
             return Err(AsyncTiffError::General(message));
         }
         self.0.get_bytes(range).await

@@ -134,9 +134,17 @@ impl File {
         let (rest, slots) = canvas.split(&Vec::from_iter(slots))?;
         let mut slots = slots.into_iter();
         let (mut stored, mut targets, mut sparse) = (Vec::new(), Vec::new(), Vec::new());
+        // The crate fetches all tiles of a window before it decodes one, and tiles may share their bytes.
+        let mut left = self.session.settings().read_bytes;
         for tile in grid.tiles() {
             let mut target = Vec::from_iter(slots.by_ref().take(bands));
-            if grid.byte_count(image, tile)? > 0 {
+            let bytes = grid.byte_count(image, tile)?;
+            if bytes > 0 {
+                left = left.checked_sub(bytes).ok_or_else(|| {
+                    let most = self.session.settings().read_bytes;
+                    unsupported(&format!("windows of more than {most} compressed bytes"))
+                        .at(&self.location)
+                })?;
                 stored.push((tile.col as usize, tile.row as usize));
                 targets.push((tile, target));
                 continue;
