@@ -146,7 +146,8 @@ pub(crate) struct Selection {
     /// The maximum number of items.
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// A product manifest of your own.
+    /// A product manifest of your own: bands, canonical names, scales, scene rule and masks. COLLECTION is searched in
+    /// any case; the manifest's own product name stands for all collections that it lists.
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest: Option<PathBuf>,
     /// Treat the API at a URL as this known source: its filters, paging and products.

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Read};
 use anyhow::{Context, Result, bail, ensure};
 use rss_core::{
     Cmp, Collection, Date, ImageQueryBuilder, Intersects, Location, Manifest, QueryResult, Session,
-    Source, Trust,
+    Source, Trust, stac,
 };
 
 use crate::{
@@ -109,17 +109,42 @@ pub(super) async fn items_with(
     };
     notes(&found);
     let wanted = &args.selection;
+    let own = match &wanted.manifest {
+        Some(path) => Some(Manifest::from_file(path)?),
+        None => None,
+    };
+    if let Some(own) = &own {
+        unlisted(&found, own);
+    }
     if !wanted.bands.is_empty() {
         return Ok(found.with_bands(&wanted.bands));
     }
     if canonical.is_empty() {
         return Ok(found);
     }
-    let manifest = match &wanted.manifest {
-        Some(path) => Manifest::from_file(path)?,
+    let manifest = match own {
+        Some(own) => own,
         None => manifest_of(&found)?,
     };
     Ok(found.with_canonical_bands(&manifest, canonical)?)
+}
+
+/// Notes on stderr that items are of collections which the user's manifest does not list.
+fn unlisted(found: &QueryResult, own: &Manifest) {
+    let mut others: Vec<String> = Vec::new();
+    for collection in found.items().items.iter().filter_map(stac::collection) {
+        if !own.stac_collections.contains(&collection) && !others.contains(&collection) {
+            others.push(collection);
+        }
+    }
+    if !others.is_empty() {
+        output::say(&format!(
+            "note: items are of {}, which the manifest does not list ({}): its bands, scales and masks are taken all \
+             the same",
+            others.join(", ").escape_debug(),
+            own.stac_collections.join(", ")
+        ));
+    }
 }
 
 /// Reads items from a file, a URL or stdin.
@@ -155,6 +180,9 @@ fn manifest_of(found: &QueryResult) -> Result<Manifest> {
 /// Reports on stderr the filters that the server ignored, and the items that were skipped.
 pub(super) fn notes(found: &QueryResult) {
     let report = found.report();
+    for note in &report.notes {
+        output::say(&format!("note: {note}"));
+    }
     for filter in &report.filters_ignored {
         output::say(&format!(
             "note: the server did not apply {filter}; it was applied here"

@@ -296,3 +296,64 @@ fn a_search_that_breaks_off_prints_what_came_and_fails() {
         assert!(!ids.is_empty() && ids.len() < 3, "{command}: {ids:?}");
     }
 }
+
+#[test]
+fn a_manifest_describes_bands_and_does_not_choose_the_collection() {
+    let stage = Stage::new();
+    stage.write(
+        "mine.yaml",
+        "source: mine\ncollection: chips\nstac_collections: [other_collection]\ncloud_cover: eo:cloud_cover\nbands:\n  - {asset: nbart_red, \
+         canonical: red, resolution: 10, dtype: int16, kind: reflectance}\n",
+    );
+    let url = stage.bed.stac_url();
+    let how = [
+        "--bbox",
+        BBOX,
+        "--manifest",
+        "mine.yaml",
+        "--canonical",
+        "red",
+        "--json",
+    ];
+    let search = |collection: &str| {
+        stage.run(
+            &[
+                &["search", &url, collection, "--like", "dea"],
+                JANUARY,
+                &how,
+            ]
+            .concat(),
+        )
+    };
+    let ran = search("ga_s2am_ard_3");
+    let note =
+        "note: ga_s2am_ard_3 is searched, which the manifest does not list (other_collection)";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    let found: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert!(!items(&found).is_empty());
+    for item in items(&found) {
+        assert_eq!(item["collection"], "ga_s2am_ard_3");
+        assert_eq!(assets(&item), ["nbart_red"]);
+    }
+    // The name of its product stands for what it lists, which this catalogue does not have.
+    assert_eq!(search("chips").code, Some(1));
+    // Items by hand: a note as well.
+    stage.write("found.json", found.to_string());
+    let ran = stage.run(&[
+        "remote",
+        "--items",
+        "found.json",
+        "--manifest",
+        "mine.yaml",
+        "--canonical",
+        "red",
+        "--json",
+    ]);
+    assert!(
+        ran.stderr.contains("note: items are of ga_s2am_ard_3"),
+        "{}",
+        ran.stderr
+    );
+    let there: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(items(&there).len(), items(&found).len());
+}

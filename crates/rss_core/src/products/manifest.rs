@@ -143,6 +143,77 @@ impl Manifest {
             .or_else(by_id)
     }
 
+    /// Returns this manifest for a collection that the user names: the product itself, one satellite of it, or one of
+    /// the collections of the API that it lists; none if it describes no such collection.
+    fn narrowed(&self, wanted: &str) -> Option<Self> {
+        if self.collection == wanted {
+            return Some(self.clone());
+        }
+        if let Some(platform) = self.satellites.get(wanted) {
+            return Some(Self {
+                collection: wanted.to_owned(),
+                platform: Some(platform.clone()),
+                ..self.clone()
+            });
+        }
+        self.stac_collections
+            .iter()
+            .any(|id| id == wanted)
+            .then(|| Self {
+                stac_collections: vec![wanted.to_owned()],
+                ..self.clone()
+            })
+    }
+
+    /// Returns this manifest, a user's, for the collection that is searched, and a note if it does not list that one.
+    ///
+    /// The collection wins: a manifest describes bands, and does not say what is searched. The name of its product stands
+    /// for all collections that it lists.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the source has no such product, and the manifest does not describe it.
+    pub(crate) fn of_search(
+        &self,
+        source: &Source,
+        collection: &Collection,
+    ) -> Result<(Self, Option<String>)> {
+        let wanted = collection.name();
+        if let Some(own) = self.narrowed(wanted) {
+            return Ok((own, None));
+        }
+        let (ids, platform) = match (Self::builtin(source, collection), collection) {
+            (Some(known), _) => (known.stac_collections, known.platform),
+            (None, Collection::Id(id)) if !id.is_empty() => (vec![id.clone()], None),
+            (None, _) => {
+                let message = format!(
+                    "neither the source nor the manifest has a collection `{wanted}`: the manifest describes `{}` ({})",
+                    self.collection,
+                    self.stac_collections.join(", ")
+                );
+                return Err(Error::new(ErrorKind::InvalidInput, message));
+            }
+        };
+        let unlisted: Vec<&str> = ids
+            .iter()
+            .filter(|id| !self.stac_collections.contains(id))
+            .map(String::as_str)
+            .collect();
+        let note = (!unlisted.is_empty()).then(|| {
+            format!(
+                "{} is searched, which the manifest does not list ({}): its bands, scales and masks are taken all the same",
+                unlisted.join(", "),
+                self.stac_collections.join(", ")
+            )
+        });
+        let own = Self {
+            stac_collections: ids,
+            platform: self.platform.clone().or(platform),
+            ..self.clone()
+        };
+        Ok((own, note))
+    }
+
     /// Returns the built-in manifest of an item: among those of its collection, and of its satellite if they name one,
     /// the one with the most of the item's assets.
     pub fn of_item(item: &stac::Item) -> Option<&'static Self> {

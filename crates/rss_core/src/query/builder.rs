@@ -101,7 +101,11 @@ impl ImageQueryBuilder {
         self
     }
 
-    /// Uses a custom manifest instead of the built-in one.
+    /// Uses a custom manifest instead of the built-in one: its bands, scene rule and masks.
+    ///
+    /// The collection of the query is searched in any case: all that the manifest lists where it is the name of the
+    /// manifest's product, else the one that is named. If the manifest does not list that one, the
+    /// [report](crate::SearchReport) has a note.
     pub fn manifest(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);
         self
@@ -214,8 +218,15 @@ impl ImageQueryBuilder {
     /// id or limit; the message states what was expected. Those of [`Session::from_env`] if
     /// no session was given.
     pub fn build(self) -> Result<ImageQuery> {
+        let (custom, note) = match &self.manifest {
+            Some(own) => {
+                let (own, note) = own.of_search(&self.source, &self.collection)?;
+                (Some(own), note)
+            }
+            None => (None, None),
+        };
         let builtin = || Manifest::builtin(&self.source, &self.collection);
-        let manifest = self.manifest.clone().or_else(builtin);
+        let manifest = custom.clone().or_else(builtin);
         let collections = match (&manifest, &self.collection) {
             (Some(manifest), _) => manifest.stac_collections.clone(),
             // A collection without a manifest is searched by its id.
@@ -304,7 +315,8 @@ impl ImageQueryBuilder {
                 conditions,
             },
             selection,
-            manifest: self.manifest,
+            manifest: custom,
+            notes: note.into_iter().collect(),
             limit: self.limit,
             page_size,
             max_pages: self.max_pages,
@@ -322,8 +334,10 @@ pub struct ImageQuery {
     pub(super) url: Url,
     pub(super) check: Check,
     pub(super) selection: Selection,
-    /// The user's manifest.
+    /// The user's manifest, with the collections that are searched.
     pub(super) manifest: Option<Manifest>,
+    /// Notes on the query, for the report.
+    pub(super) notes: Vec<String>,
     pub(super) limit: Option<usize>,
     pub(super) page_size: Option<u64>,
     pub(super) max_pages: usize,
@@ -352,6 +366,11 @@ impl ImageQuery {
     /// Returns the source.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Returns the ids of the collections that are searched.
+    pub fn collections(&self) -> &[String] {
+        &self.check.collections
     }
 
     /// Returns the keys of the selected assets; empty if there is no manifest and none was named:

@@ -133,6 +133,8 @@ pub struct SearchReport {
     /// Items and assets that cannot be used: without an href, or not valid STAC; and
     /// named bands that an item does not have.
     pub skipped: Vec<Skipped>,
+    /// What a user should know of how the query was understood.
+    pub notes: Vec<String>,
     /// True if all matching items were fetched, or as many as the limit.
     pub complete: bool,
     /// The reason why the search stopped early.

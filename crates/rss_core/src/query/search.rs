@@ -118,11 +118,15 @@ struct Api {
 
 impl Pager {
     fn new(query: ImageQuery) -> Self {
+        let report = SearchReport {
+            notes: query.notes.clone(),
+            ..SearchReport::default()
+        };
         Self {
             query,
             walker: None,
             language: None,
-            report: SearchReport::default(),
+            report,
             seen: HashSet::new(),
             kept: 0,
             until: None,

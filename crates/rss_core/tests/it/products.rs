@@ -906,6 +906,59 @@ fn a_query_takes_bands_from_your_own_manifest() {
 }
 
 #[test]
+fn the_collection_that_is_named_is_searched_whatever_the_manifest_lists() {
+    let asked = |source: &Source, collection: &Collection| {
+        let own = Manifest::from_yaml(OWN).unwrap();
+        let query =
+            ImageQueryBuilder::new(source.clone(), collection.clone(), Intersects::everywhere())
+                .session(Session::builder().build().unwrap())
+                .manifest(own)
+                .build()?;
+        Ok::<_, rss_core::Error>((format!("{query:?}"), query.collections().to_vec()))
+    };
+    let anywhere = Source::api("https://stac.invalid/v1").unwrap();
+    let id = |text: &str| Collection::Id(text.to_owned());
+    for (source, collection, expected) in [
+        // The product's name stands for all collections that it lists.
+        (&anywhere, id("trees"), vec!["trees-v1", "trees-v2"]),
+        (&anywhere, id("trees-v2"), vec!["trees-v2"]),
+        (&anywhere, id("shrubs"), vec!["shrubs"]),
+        (
+            &DEA,
+            Collection::Sentinel2,
+            vec!["ga_s2am_ard_3", "ga_s2bm_ard_3", "ga_s2cm_ard_3"],
+        ),
+        (&DEA, id("ga_s2bm_ard_3"), vec!["ga_s2bm_ard_3"]),
+    ] {
+        let (text, found) = asked(source, &collection).unwrap();
+        assert_eq!(found, expected, "{text}");
+    }
+    let err = asked(&anywhere, &Collection::Sentinel2).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        err.to_string(),
+        "neither the source nor the manifest has a collection `sentinel2`: the manifest describes `trees` \
+         (trees-v1, trees-v2)"
+    );
+}
+
+#[test]
+fn one_satellite_of_a_manifest_of_your_own_is_its_platform() {
+    let yaml = OWN.replace("cloud_cover:", "satellites: {trees1: tree-1}\ncloud_cover:");
+    let build = |collection: &str| {
+        let source = Source::api("https://stac.invalid/v1").unwrap();
+        let id = Collection::Id(collection.to_owned());
+        ImageQueryBuilder::new(source, id, Intersects::everywhere())
+            .session(Session::builder().build().unwrap())
+            .manifest(Manifest::from_yaml(&yaml).unwrap())
+            .build()
+            .unwrap()
+    };
+    assert!(format!("{:?}", build("trees1")).contains("tree-1"));
+    assert!(!format!("{:?}", build("trees")).contains("tree-1"));
+}
+
+#[test]
 fn a_scene_is_searched_by_the_rule_of_your_own_manifest() {
     let without = OWN.replace(
         "scene:\n  grid: mgrs\n  properties:\n    - {name: \"tile\", value: \"T{tile}\"}\n",
