@@ -97,9 +97,9 @@ impl Auto {
         self.gdal.get().unwrap_or(&self.cog)
     }
 
-    /// Returns GDAL's reader after an `Unsupported` error; other errors are returned as they are.
+    /// Returns GDAL's reader after an error that it may have an answer to; other errors are returned as they are.
     async fn instead(&self, err: Error) -> Result<&Arc<dyn RasterReader>> {
-        if err.kind() != ErrorKind::Unsupported {
+        if !cog::is_for_others(&err) {
             return Err(err);
         }
         // However many reads fail at once, GDAL opens the file once.

@@ -148,9 +148,10 @@ impl Image {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tiles {
-    /// The offset of each tile in the file; 0 for a sparse tile.
+    /// The offset of each tile in the file; a sparse tile, which is not stored and reads as nodata, has offset and
+    /// byte count 0. Where one of them alone is 0, the file contradicts itself, and reading that tile is an error.
     pub offsets: Vec<u64>,
-    /// Bytes of each tile; 0 for a sparse tile, which is not stored and reads as nodata.
+    /// Bytes of each tile.
     pub byte_counts: Vec<u64>,
 }
 
@@ -173,14 +174,15 @@ impl Tiles {
         self.offsets.is_empty()
     }
 
-    /// Returns the byte range of a tile: an empty range for a sparse one, none past the last.
+    /// Returns the byte range of a tile: an empty range for a sparse one. None past the last, and where the offset or
+    /// the byte count alone is 0.
     pub fn range(&self, number: usize) -> Option<std::ops::Range<u64>> {
         let offset = *self.offsets.get(number)?;
         let bytes = *self.byte_counts.get(number)?;
-        // Either value 0 marks a sparse tile; GDAL writes both.
-        if offset == 0 || bytes == 0 {
-            return Some(0..0);
+        match (offset, bytes) {
+            (0, 0) => Some(0..0),
+            (0, _) | (_, 0) => None,
+            _ => Some(offset..offset.checked_add(bytes)?),
         }
-        Some(offset..offset.checked_add(bytes)?)
     }
 }

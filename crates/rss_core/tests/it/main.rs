@@ -31,6 +31,7 @@ mod recorded;
 mod sample;
 mod search;
 mod store;
+mod tile_tables;
 mod values;
 #[cfg(feature = "gdal")]
 mod vsirss;

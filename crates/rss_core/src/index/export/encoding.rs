@@ -274,7 +274,9 @@ impl Encoding {
         let mut chunks = Vec::with_capacity(image.tiles.len());
         for number in 0..image.tiles.len() {
             let Some(range) = image.tiles.range(number) else {
-                return Err(unsupported(format!("tile {number} ends beyond 2^64 bytes")));
+                return Err(unsupported(format!(
+                    "tile {number} has an offset without a byte count, or the reverse, or ends beyond 2^64 bytes"
+                )));
             };
             if range.is_empty() {
                 continue;

@@ -66,6 +66,14 @@ pub(super) fn unsupported<T>(message: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Failed(Error::new(ErrorKind::Unsupported, message)))
 }
 
+/// What another reader takes for pixels, or for none, though the file does not say so: no backend is asked in place of
+/// this one.
+pub(super) fn contradiction<T>(kind: ErrorKind, message: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Failed(
+        Error::new(kind, message).with_source(super::Final),
+    ))
+}
+
 /// Reads an unsigned number of up to eight bytes.
 pub(super) fn uint(bytes: &[u8], little_endian: bool) -> u64 {
     let fold = |value: u64, byte: &u8| value << 8 | u64::from(*byte);

@@ -12,6 +12,7 @@ use super::{
     directory::{Parts, Stop},
     index::{self, Index},
     level::Level,
+    locate::Source,
     plan,
 };
 use crate::{
@@ -48,7 +49,12 @@ pub fn header(file: &[u8]) {
                 let numbers: Vec<u64> = all
                     .map(|(col, row)| level.number(col, row, plane))
                     .collect();
-                let step = |parts: &Parts| level.ranges(&numbers, index.little_endian, parts);
+                let source = |parts| Source {
+                    little_endian: index.little_endian,
+                    file_bytes: file.len() as u64,
+                    parts,
+                };
+                let step = |parts: &Parts| level.ranges(&numbers, source(parts));
                 if let Some(ranges) = complete(file, &mut parts, step) {
                     assert_eq!(ranges.len(), numbers.len());
                     assert!(ranges.iter().all(|range| range.start <= range.end));

@@ -1,22 +1,19 @@
 //! One image of a TIFF file: its layout, and the byte ranges of its tiles. No IO.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{
-    directory::{Entry, Parts, Reader, Stop, corrupt, unsupported},
+    directory::{Entry, Reader, Stop, corrupt, unsupported},
     table::NumberTable,
 };
 use crate::{geo::Size, raster::DataType, reader::Tiles};
 
 /// Bands of one file.
 const MOST_BANDS: usize = 65_536;
-// GDAL's COG driver writes the size of a tile before it, and its last four bytes again after it.
-const LEADER_BYTES: u64 = 4;
-const TRAILER_BYTES: u64 = 4;
-/// Bytes beyond twice those of its samples that a tile may have, as computed from the next tile's offset.
-const MOST_BETWEEN: u64 = 512 << 10;
+/// Bytes that a compressed tile may have besides four times those of its samples: tables and metadata of its codec.
+const MOST_CODEC_BYTES: u64 = 1 << 20;
 
 /// One image of the file: its layout, and its tile tables.
 #[derive(Clone, Debug)]
@@ -46,7 +43,7 @@ pub(super) enum Tables {
     /// Tables of the file, read when their values are needed.
     InFile {
         offsets: NumberTable,
-        /// Some writers leave out the byte counts of uncompressed tiles.
+        /// Some writers leave out the byte counts; they are estimated then.
         byte_counts: Option<NumberTable>,
     },
     /// From an entry of an index.
@@ -219,112 +216,6 @@ impl Level {
             .saturating_add(in_plane)
     }
 
-    /// Returns the byte ranges of tiles; an empty range is a sparse tile.
-    ///
-    /// Only the entries of these tiles are read. All missing ranges, of both tables, are returned together,
-    /// so that they are fetched in parallel.
-    pub(super) fn ranges(
-        &self,
-        numbers: &[u64],
-        little_endian: bool,
-        parts: &Parts,
-    ) -> Result<Vec<Range<u64>>, Stop> {
-        let (offsets, byte_counts) = match &self.tables {
-            Tables::Known(tiles) => return known(tiles, numbers),
-            Tables::InFile {
-                offsets,
-                byte_counts,
-            } => (offsets, byte_counts),
-        };
-        let counts_of = |numbers: &[u64]| match byte_counts {
-            Some(counts) => counts.read(numbers, little_endian, parts),
-            None => Ok(vec![None; numbers.len()]),
-        };
-        // Small tables are in memory with the header: only large ones are worth the inference.
-        let mut tables = [Some(offsets), byte_counts.as_ref()].into_iter().flatten();
-        if self.back_to_back && !tables.all(NumberTable::is_small) {
-            let offsets_of = |numbers: &[u64]| offsets.read(numbers, little_endian, parts);
-            return self.ranges_between(numbers, offsets_of, counts_of);
-        }
-        let offsets = offsets.read(numbers, little_endian, parts);
-        let counts = counts_of(numbers);
-        let (offsets, counts) = match (offsets, counts) {
-            (Ok(offsets), Ok(counts)) => (offsets, counts),
-            (Err(Stop::Missing(mut missing)), Err(Stop::Missing(more))) => {
-                missing.extend(more);
-                return Err(Stop::Missing(missing));
-            }
-            (Err(Stop::Missing(_)), Err(stop)) | (Err(stop), _) | (_, Err(stop)) => {
-                return Err(stop);
-            }
-        };
-        let ranges = numbers.iter().zip(offsets).zip(counts);
-        ranges
-            .map(|((&number, offset), count)| self.range(number, offset, count))
-            .collect()
-    }
-
-    /// Returns the range of a tile with these entries.
-    fn range(
-        &self,
-        number: u64,
-        offset: Option<u64>,
-        count: Option<u64>,
-    ) -> Result<Range<u64>, Stop> {
-        // Either value 0 marks a sparse tile.
-        match (offset, count.or_else(|| self.plain_bytes(number))) {
-            (Some(0), Some(_)) | (Some(_), Some(0)) => Ok(0..0),
-            (Some(offset), Some(count)) => match offset.checked_add(count) {
-                Some(end) => Ok(offset..end),
-                None => corrupt(format!("the end of tile {number} is past 64 bits")),
-            },
-            _ => corrupt(format!("tile {number} has no entry in its table")),
-        }
-    }
-
-    /// As [`Level::ranges`], of tiles that are stored one after the other: the next tile's offset gives the
-    /// length of a tile, so half of the table bytes need not be fetched. The table of byte counts is read
-    /// only for tiles whose successor is sparse or far away.
-    fn ranges_between(
-        &self,
-        numbers: &[u64],
-        offsets_of: impl Fn(&[u64]) -> Result<Vec<Option<u64>>, Stop>,
-        counts_of: impl Fn(&[u64]) -> Result<Vec<Option<u64>>, Stop>,
-    ) -> Result<Vec<Range<u64>>, Stop> {
-        let pairs: Vec<u64> = numbers
-            .iter()
-            .flat_map(|&number| [number, number.saturating_add(1)])
-            .collect();
-        let offsets = offsets_of(&pairs)?;
-        let (pairs, _) = offsets.as_chunks::<2>();
-        // A tile that was rewritten is at the end of the file, far from the one before it.
-        let plain = self.row_bytes().unwrap_or(0) as u64 * u64::from(self.tile.height);
-        let most = plain.saturating_mul(2).saturating_add(MOST_BETWEEN);
-        let length = |pair: &[Option<u64>; 2]| match *pair {
-            [Some(offset), Some(next)] if offset > 0 => next
-                .checked_sub(offset)?
-                .checked_sub(LEADER_BYTES + TRAILER_BYTES)
-                .filter(|&length| length > 0 && length <= most),
-            _ => None,
-        };
-        let unclear = |pair: &[Option<u64>; 2]| pair[0] != Some(0) && length(pair).is_none();
-        let all = numbers.iter().zip(pairs);
-        let asked: Vec<u64> = all
-            .clone()
-            .filter_map(|(&number, pair)| unclear(pair).then_some(number))
-            .collect();
-        let mut counts = counts_of(&asked)?.into_iter();
-        all.map(|(&number, pair)| {
-            let count = match unclear(pair) {
-                true => counts.next().flatten(),
-                // Sparse, or its length is known.
-                false => length(pair).or(Some(0)),
-            };
-            self.range(number, pair[0], count)
-        })
-        .collect()
-    }
-
     /// Returns the decoded bytes of a row of a tile.
     pub(super) fn row_bytes(&self) -> Option<usize> {
         let samples = if self.planar { 1 } else { self.bands };
@@ -342,8 +233,18 @@ impl Level {
         }
     }
 
+    /// Returns the most bytes that a compressed tile may have: a byte count in a file must not decide how much
+    /// memory a read takes.
+    pub(super) fn most_stored_bytes(&self) -> u64 {
+        let plain = self.row_bytes().unwrap_or(0) as u64;
+        plain
+            .saturating_mul(u64::from(self.tile.height))
+            .saturating_mul(4)
+            .saturating_add(MOST_CODEC_BYTES)
+    }
+
     /// Returns the stored bytes of a tile that is not compressed.
-    fn plain_bytes(&self, number: u64) -> Option<u64> {
+    pub(super) fn plain_bytes(&self, number: u64) -> Option<u64> {
         if self.compression != Compression::None {
             return None;
         }
@@ -431,18 +332,6 @@ impl Level {
     }
 }
 
-/// Returns the byte ranges of tiles from an index's entry.
-fn known(tiles: &Tiles, numbers: &[u64]) -> Result<Vec<Range<u64>>, Stop> {
-    let range = |&number: &u64| {
-        let tile = usize::try_from(number).ok();
-        match tile.and_then(|tile| tiles.range(tile)) {
-            Some(range) => Ok(range),
-            None => corrupt(format!("tile {number} has no entry in the index")),
-        }
-    };
-    numbers.iter().map(range).collect()
-}
-
 impl Level {
     /// Returns true if this image can be the mask of a level: bits or bytes, of one band for all or one
     /// for each.
@@ -523,18 +412,12 @@ impl Reader<'_> {
         } else {
             pair(273, 279)
         };
-        let plain = compression == Compression::None;
-        // A table of byte counts that is shorter than the one of offsets is ignored.
-        let tables = tables.map(|(offsets, counts): (NumberTable, Option<NumberTable>)| {
-            (
-                offsets,
-                counts.filter(|counts| counts.count >= offsets.count),
-            )
-        });
-        let tables = tables.filter(|(_, counts)| counts.is_some() || plain);
         let Some((offsets, byte_counts)) = tables else {
-            return unsupported("it has no table of tile offsets and byte counts");
+            return unsupported("it has no table of tile offsets");
         };
+        // A table of byte counts that is shorter than the one of offsets is ignored: one of its entries may stand
+        // for any tile. The counts are then estimated.
+        let byte_counts = byte_counts.filter(|counts: &NumberTable| counts.count >= offsets.count);
         // JPEG streams are bytes: libtiff does not apply the fill order to them.
         let bits_reversed = small(266, 1)? == 2 && compression != Compression::Jpeg;
         let level = Level {

@@ -2,7 +2,7 @@
 //! tiles.
 //!
 //! [`index`] parses the header: [`directory`] its tags, [`facts`] the properties of the file ([`geokeys`]
-//! its CRS), [`level`] the layout of an image and, from its tables ([`table`]), the byte ranges of its
+//! its CRS), [`level`] the layout of an image, and [`locate`] finds in its tables ([`table`]) the byte ranges of its
 //! tiles. [`plan`] selects the tiles of a window, `store` fetches their bytes, [`decode`] decodes them to
 //! samples ([`codec`] undoes the compression, [`samples`] byte order and predictor). [`reader`] runs the
 //! three in order. Only fetching waits; only `decode` touches pixels.
@@ -23,6 +23,7 @@ mod index;
 mod keys;
 mod known;
 mod level;
+mod locate;
 mod plan;
 mod projections;
 mod reader;
@@ -41,13 +42,30 @@ impl std::fmt::Display for OtherFormat {
     }
 }
 
+/// The source of an error that no other backend may answer in place of this one.
+#[derive(Debug)]
+struct Final;
+
+impl std::error::Error for Final {}
+
+impl std::fmt::Display for Final {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not for another backend")
+    }
+}
+
 fn not_a_tiff(why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("not a TIFF: {why}")).with_source(OtherFormat)
 }
 
-/// Returns true if [`open`] failed on a file that another backend may read. See
-/// docs/decisions/006-auto-backend.md.
+/// Returns true if this backend failed on a file that another one may read. See docs/decisions/006-auto-backend.md.
 pub(crate) fn is_for_others(err: &Error) -> bool {
-    let is_other = |source: &(dyn std::error::Error + 'static)| source.is::<OtherFormat>();
-    err.kind() == ErrorKind::Unsupported || std::error::Error::source(err).is_some_and(is_other)
+    !has_source::<Final>(err)
+        && (err.kind() == ErrorKind::Unsupported || has_source::<OtherFormat>(err))
+}
+
+/// Returns true if an error of this type is among the causes of `err`.
+fn has_source<T: std::error::Error + 'static>(err: &Error) -> bool {
+    let first = std::error::Error::source(err);
+    std::iter::successors(first, |err| err.source()).any(|err| err.is::<T>())
 }

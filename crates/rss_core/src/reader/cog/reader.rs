@@ -15,6 +15,7 @@ use super::{
     directory::{Parts, Stop},
     index::{self, Index},
     level::{Compression, Level, Stored, Tables},
+    locate::Source,
     plan::{self, Needed},
     samples::{self, Value},
 };
@@ -47,9 +48,6 @@ const FETCHES_AT_ONCE: usize = 32;
 const READS_AT_ONCE: usize = 16;
 /// Decoded bytes of the tiles that one read decodes at once; one larger tile is decoded alone.
 const BYTES_AT_ONCE: usize = 512 << 20;
-/// Bytes that a compressed tile may have besides four times those of its samples: tables and
-/// metadata of its codec.
-const MOST_CODEC_BYTES: u64 = 1 << 20;
 /// Tiles of one image that an index may hold: those of a million by a million pixels in tiles of 512.
 const MOST_INDEXED: u64 = 4 << 20;
 /// Entries of tile tables that are read at once to fill an index.
@@ -250,7 +248,7 @@ impl RasterReader for Cog {
             let numbers: Vec<u64> = needed.iter().map(|needed| needed.number).collect();
             let parts = self.parts().clone();
             // A plan sends no request: without the entries of the tables there is none.
-            let ranges = match level.ranges(&numbers, inner.index.little_endian, &parts) {
+            let ranges = match level.ranges(&numbers, inner.source(&parts)) {
                 Ok(ranges) => ranges,
                 Err(Stop::Missing(_)) => return Ok(None),
                 Err(Stop::Failed(err)) => return Err(err),
@@ -308,6 +306,15 @@ enum ImageRef {
 }
 
 impl Inner {
+    /// Returns what the tables of tiles are read from.
+    fn source<'a>(&self, parts: &'a Parts) -> Source<'a> {
+        Source {
+            little_endian: self.index.little_endian,
+            file_bytes: self.object.size(),
+            parts,
+        }
+    }
+
     /// Returns an image's layout.
     fn image(&self, image: ImageRef) -> Result<&Level> {
         let found = match image {
@@ -388,10 +395,10 @@ impl Cog {
         let numbers: Vec<u64> = (0..count).collect();
         // In chunks: one read of a table is bounded, and so are the parts of it in memory.
         for numbers in numbers.chunks(INDEXED_AT_ONCE) {
-            for range in self.ranges(level, numbers).await? {
-                tiles.offsets.push(range.start);
-                tiles.byte_counts.push(range.end - range.start);
-            }
+            let step = |parts: &Parts| level.tiles_of(numbers, self.0.source(parts));
+            let more = self.in_tables(step).await?;
+            tiles.offsets.extend(more.offsets);
+            tiles.byte_counts.extend(more.byte_counts);
         }
         Ok(tiles)
     }
@@ -613,18 +620,24 @@ impl Cog {
 
     /// Returns the byte ranges of tiles, fetching the parts of the tile tables that were not read yet.
     async fn ranges(&self, level: &Level, numbers: &[u64]) -> Result<Vec<Range<u64>>> {
+        self.in_tables(|parts| level.ranges(numbers, self.0.source(parts)))
+            .await
+    }
+
+    /// Runs `step` on the tile tables, fetching the parts of them that it misses.
+    async fn in_tables<T>(&self, step: impl Fn(&Parts) -> Result<T, Stop>) -> Result<T> {
         let inner = &self.0;
-        let step = |parts: &Parts| level.ranges(numbers, inner.index.little_endian, parts);
         // A copy (of references): the lock is not held over a request. Of two concurrent reads the last
         // one wins, and parts that only the other one fetched are fetched again when they are needed.
         let mut parts = self.parts().clone();
         let known = match step(&parts) {
-            Ok(ranges) => return Ok(ranges),
-            Err(_) => complete(&inner.object, &mut parts, step).await,
+            Ok(known) => return Ok(known),
+            Err(Stop::Failed(err)) => Err(err),
+            Err(Stop::Missing(_)) => complete(&inner.object, &mut parts, step).await,
         };
-        let ranges = known.map_err(|err| err.at(&inner.location))?;
+        let known = known.map_err(|err| err.at(&inner.location))?;
         *self.parts() = parts;
-        Ok(ranges)
+        Ok(known)
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {
@@ -640,9 +653,7 @@ fn stored(level: &Level, range: Range<u64>, tile_bytes: u64) -> Result<Range<u64
         let end = range.start.saturating_add(tile_bytes).min(range.end);
         return Ok(range.start..end);
     }
-    let most = tile_bytes
-        .saturating_mul(4)
-        .saturating_add(MOST_CODEC_BYTES);
+    let most = level.most_stored_bytes();
     if range.end - range.start > most {
         return Err(Error::new(
             ErrorKind::Corrupt,

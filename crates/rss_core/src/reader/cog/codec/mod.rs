@@ -90,7 +90,8 @@ pub(super) fn decompress<R>(
                     LercIn::Deflate => Cow::from(lerc_inflated(inflater, bytes, length)?),
                     LercIn::Zstd => {
                         let mut packed = Vec::new();
-                        unpack_zstd(bytes, most_lerc_bytes(length), &mut packed)?;
+                        // LERC data states its own length, and a frame may be followed by other bytes.
+                        unpack_zstd(bytes, most_lerc_bytes(length), 1, &mut packed)?;
                         Cow::from(packed)
                     }
                 };
@@ -99,7 +100,7 @@ pub(super) fn decompress<R>(
             Compression::Deflate => inflate(inflater, bytes, length, out),
             Compression::Lzw => lzw::unpack(bytes, length, out),
             Compression::PackBits => unpack_bits(bytes, length, out),
-            Compression::Zstd => unpack_zstd(bytes, length, out),
+            Compression::Zstd => unpack_zstd(bytes, length, length, out),
             Compression::Lzma => unpack_lzma(bytes, length, out),
             Compression::WebP => unpack_webp(level, bytes, length, out),
         };
@@ -140,14 +141,18 @@ fn inflate(
     Ok(())
 }
 
-fn unpack_zstd(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
+/// Frames of Zstandard, up to `length` bytes of them. What follows the first `least` bytes may be no frame: the length of
+/// a tile may have been estimated.
+fn unpack_zstd(bytes: &[u8], length: usize, least: usize, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     let wrong = |err| damaged("ZSTD").with_source(err);
     let decoder = zstd::Decoder::with_buffer(bytes).map_err(wrong)?;
     // One byte more than a tile, so that one that is too large is noticed.
     let most = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
-    decoder.take(most).read_to_end(out).map_err(wrong)?;
-    Ok(())
+    match decoder.take(most).read_to_end(out) {
+        Err(err) if out.len() < least => Err(wrong(err)),
+        _ => Ok(()),
+    }
 }
 
 /// An `xz` stream.
