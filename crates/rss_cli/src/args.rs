@@ -320,9 +320,14 @@ pub(crate) struct ZarrWriteArgs {
     /// Write physical values (reflectance from 0 to 1, kelvin) as float32, not raw DNs.
     #[arg(long)]
     pub(crate) reflectance: bool,
-    /// Group images into time steps by item, day, solar_day, month, season or all.
+    /// Group images into time steps by item, day, solar_day, week, month, season, year, all, or a number of days such as
+    /// 10d.
     #[arg(long, value_name = "WHAT", default_value = "item")]
     pub(crate) by: String,
+    /// The clock by which images have their day, and so their week, month, season and year: solar (mean solar time at
+    /// the image) or utc. Default: solar, or utc with --by day.
+    #[arg(long, value_name = "CLOCK")]
+    pub(crate) clock: Option<String>,
     /// How images of one time step are mosaicked: first, least_cloud, median, mean, min, max or count.
     #[arg(long, value_name = "HOW", default_value = "first")]
     pub(crate) mosaic: String,

@@ -81,10 +81,20 @@ pub(crate) struct ApplyArgs {
     /// Without it each time step is a band.
     #[arg(long, value_name = "HOW")]
     pub(crate) reduce: Option<String>,
-    /// Group images into time steps by item, day, solar_day, month, season or all.
-    #[arg(long, value_name = "WHAT", default_value = "solar_day")]
-    pub(crate) by: String,
-    /// How images of one time step are mosaicked: first, least_cloud, median, mean, min, max or count.
+    /// Reduce the time steps of each period by themselves: week, month, season, year, or a number of days such as 10d,
+    /// counted from the first image, or from a day: 10d@2021-01-01. Each period is a band, or a time step of a cube.
+    #[arg(long, value_name = "PERIOD", requires = "reduce")]
+    pub(crate) every: Option<String>,
+    /// Group images into time steps by item, day, solar_day, week, month, season, year, all, or a number of days such as
+    /// 10d. Default: solar_day, or day with --clock utc.
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) by: Option<String>,
+    /// The clock by which images have their day, and so their week, month, season and year: solar (mean solar time at
+    /// the image) or utc. Default: solar, or utc with --by day.
+    #[arg(long, value_name = "CLOCK")]
+    pub(crate) clock: Option<String>,
+    /// How images of one time step are mosaicked, before formulas and --reduce: first, least_cloud, median, mean, min,
+    /// max or count.
     #[arg(long, value_name = "HOW", default_value = "first")]
     pub(crate) mosaic: String,
 }

@@ -10,7 +10,10 @@ use rss_core::{
     Backend, Crs, Format, Location, Manifest, Resolution, Session, Size, Stretch,
     apply::{
         Apply, ApplyOptions, Block, Expression, Grid, ImageCube, ImageCubeOptions, MissingInput,
-        OnFailure, mosaic::Mosaic, reduce::Reducer, time::Grouping,
+        OnFailure, Step,
+        mosaic::Mosaic,
+        reduce::Reducer,
+        time::{Clock, Grouping},
     },
     mask::Cleanup,
     reader,
@@ -32,27 +35,68 @@ pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
         .map(|text| text.parse())
         .collect::<rss_core::Result<_>>()?;
     let reducer: Option<Reducer> = args.reduce.as_deref().map(str::parse).transpose()?;
-    let (by, mosaic): (Grouping, Mosaic) = (args.by.parse()?, args.mosaic.parse()?);
+    let every: Option<Grouping> = args.every.as_deref().map(str::parse).transpose()?;
+    let by = match (args.by.as_deref(), args.clock.as_deref()) {
+        (Some(by), _) => by.parse()?,
+        (None, Some("utc")) => Grouping::Day,
+        (None, _) => Grouping::SolarDay,
+    };
+    let steps = TimeSteps {
+        by,
+        clock: clock(args.clock.as_deref(), by)?,
+        mosaic: args.mosaic.parse()?,
+    };
     let mut bands: Vec<String> = Vec::new();
     for band in formulas.iter().flat_map(Expression::bands) {
         if !bands.contains(band) {
             bands.push(band.clone());
         }
     }
-    make(&args.cube, (by, mosaic), &bands, |cube, options| {
-        Ok(match (formulas.is_empty(), reducer) {
+    make(&args.cube, &steps, &bands, |cube, options| {
+        let work = match (formulas.is_empty(), reducer) {
             (false, reducer) => cube.express(&formulas, reducer, options)?,
             (true, Some(reducer)) => cube.reduce(reducer, options),
             (true, None) => as_they_are(cube, options),
+        };
+        Ok(match every {
+            Some(every) => work.every(every)?,
+            None => work,
         })
     })
     .await
 }
 
+/// Which images are a time step, and what is made of them.
+struct TimeSteps {
+    by: Grouping,
+    clock: Clock,
+    mosaic: Mosaic,
+}
+
+/// Returns the clock of the days; `by` may state it too.
+pub(super) fn clock(text: Option<&str>, by: Grouping) -> Result<Clock> {
+    let clock: Option<Clock> = text.map(str::parse).transpose()?;
+    let of_days = match by {
+        Grouping::Day => Some(Clock::Utc),
+        Grouping::SolarDay => Some(Clock::Solar),
+        _ => None,
+    };
+    match (clock, of_days) {
+        (Some(clock), Some(other)) if clock != other => {
+            bail!("--clock {clock} and --by {by}: these days are {other}")
+        }
+        (clock, of_days) => Ok(clock.or(of_days).unwrap_or_default()),
+    }
+}
+
 /// `rss mosaic`.
 pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
-    let dates = (Grouping::All, args.method.parse()?);
-    make(&args.cube, dates, &[], |cube, options| {
+    let steps = TimeSteps {
+        by: Grouping::All,
+        clock: Clock::default(),
+        mosaic: args.method.parse()?,
+    };
+    make(&args.cube, &steps, &[], |cube, options| {
         Ok(cube.reduce(Reducer::First, options))
     })
     .await
@@ -183,11 +227,10 @@ struct Made {
     stretch: Vec<[f64; 2]>,
 }
 
-/// Computes a result and writes it. `dates` is the grouping into time steps and the mosaic of each; `bands` are
-/// selected where the arguments select none.
+/// Computes a result and writes it; `bands` are selected where the arguments select none.
 async fn make(
     args: &CubeArgs,
-    dates: (Grouping, Mosaic),
+    steps: &TimeSteps,
     bands: &[String],
     work: impl FnOnce(&ImageCube, ApplyOptions) -> Result<Apply<f32>>,
 ) -> Result<Found> {
@@ -195,8 +238,9 @@ async fn make(
     let session = session::with_budget(args.budget)?;
     let mut options = on_grid(&session, &args.onto, &args.items.selection)
         .await?
-        .with_grouping(dates.0)
-        .with_mosaic(dates.1);
+        .with_grouping(steps.by)
+        .with_clock(steps.clock)
+        .with_mosaic(steps.mosaic);
     if !args.raw {
         options = options.reflectance();
     }
@@ -224,6 +268,14 @@ async fn make(
     });
     how.block = args.block;
     let work = work(&cube, how)?;
+    let notes = work.notes().to_vec();
+    for note in &notes {
+        output::say(&format!("note: {note}"));
+    }
+    let periods: Vec<_> = match work.steps() {
+        Some(steps) if steps != cube.steps() => steps.iter().map(said_of_step).collect(),
+        _ => Vec::new(),
+    };
     let done = write(work, &to, &session, &bar).await;
     bar.finish_and_clear();
     let made = done?;
@@ -235,11 +287,7 @@ async fn make(
     let Size { width, height } = cube.grid().size;
     if args.json {
         let traffic = session.traffic();
-        let steps: Vec<_> = cube
-            .steps()
-            .iter()
-            .map(|step| json!({"label": step.label, "items": step.items}))
-            .collect();
+        let steps: Vec<_> = cube.steps().iter().map(said_of_step).collect();
         output::json(&json!({
             "location": args.output,
             "grid": cube.grid().to_string(),
@@ -248,6 +296,8 @@ async fn make(
             "count": made.count,
             "dtype": "float32",
             "steps": steps,
+            "periods": periods,
+            "notes": notes,
             "left_out": cube.left_out(),
             "stretch": made.stretch,
             "blocks": made.blocks,
@@ -271,6 +321,10 @@ async fn make(
         output::lines(lines)?;
     }
     Ok(Found::Something)
+}
+
+fn said_of_step(step: &Step) -> Value {
+    json!({"label": step.label, "items": step.items})
 }
 
 /// Returns the missing inputs as JSON.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    apply::{on_grid, said_of, say},
+    apply::{clock, on_grid, said_of, say},
     found, session,
 };
 use crate::{
@@ -69,6 +69,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     let mut on_grid = on_grid(&session, &args.onto, &args.items.selection)
         .await?
         .with_grouping(args.by.parse()?)
+        .with_clock(clock(args.clock.as_deref(), args.by.parse()?)?)
         .with_mosaic(args.mosaic.parse()?);
     if args.reflectance {
         on_grid = on_grid.reflectance();
@@ -220,6 +221,7 @@ fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
     let mut options = CubeOptions::new()
         .with_layout(layout)
         .with_grouping(args.by.parse()?)
+        .with_clock(clock(args.clock.as_deref(), args.by.parse()?)?)
         .with_overviews(
             args.overviews,
             args.overview_resampling.parse::<Resampling>()?,

@@ -195,8 +195,8 @@ fn what_cannot_be_made_is_one_clear_error() {
             "`mode`",
         ),
         (
-            &["--expr", "nir", "--by", "week", "-o", "x.tif"],
-            "grouping `week`",
+            &["--expr", "nir", "--by", "fortnight", "-o", "x.tif"],
+            "grouping `fortnight`",
         ),
         (
             &["--expr", "nir", "--resolution", "-1", "-o", "x.tif"],
@@ -279,4 +279,65 @@ fn a_corrupt_file_is_an_error_or_a_hole_that_is_listed() {
     let old = [&how[..], &["--on-failure", "hole", "--json"]].concat();
     let old = stage.run(&args("apply", &url, &old)).json();
     assert_eq!(old["holes"], said["missing_inputs"]);
+}
+
+#[test]
+fn periods_are_reduced_by_themselves_and_are_bands_or_time_steps() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let how = ["--expr", "ndvi=(nir-red)/(nir+red)", "--reduce", "median"];
+    let run = |more: &[&str]| stage.run(&args("apply", &url, &[&how[..], more].concat()));
+    let said = run(&["--every", "10d", "-o", "ndvi.bin", "--json"]).json();
+    let labels: Vec<&str> = said["periods"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|period| period["label"].as_str().unwrap())
+        .collect();
+    assert_eq!(labels, ["2021-01-04", "2021-01-14", "2021-01-24"]);
+    assert_eq!(
+        (&said["count"], &said["notes"]),
+        (&3.into(), &serde_json::json!([]))
+    );
+    // A cube has them as time steps, with the same samples.
+    run(&["--every", "10d", "-o", "ndvi.zarr"]).text();
+    let info = stage.run(&["zarr", "info", "ndvi.zarr", "--json"]).json();
+    assert_eq!(
+        info["bands"][0]["shape"],
+        serde_json::json!([3, 1200, 1200])
+    );
+    assert_eq!(info["times"][1]["time"], "2021-01-14T00:00:00Z");
+    assert_eq!(
+        info["made"]["computed"],
+        "median of (nir-red)/(nir+red) every 10d"
+    );
+    let read = stage.run(&["zarr", "read", "ndvi.zarr", "-o", "-"]);
+    assert_eq!(read.stdout, std::fs::read(stage.path("ndvi.bin")).unwrap());
+    // A mosaic of a month's dates before the reducer is said.
+    let said = run(&["--by", "month", "-o", "first.bin", "--json"]);
+    assert!(said.stderr.contains("note: "), "{}", said.stderr);
+    let notes = said.json()["notes"].clone();
+    assert!(
+        notes[0]
+            .as_str()
+            .unwrap()
+            .contains("the mosaic `first` before `median`"),
+        "{notes}"
+    );
+    // Nothing is reduced, or by days of another clock.
+    for (more, message) in [
+        (&["--every", "fortnight"][..], "grouping `fortnight`"),
+        (
+            &["--by", "solar_day", "--clock", "utc"],
+            "--clock utc and --by solar_day: these days are solar",
+        ),
+        (
+            &["--by", "month", "--every", "10d"],
+            "has images of two periods",
+        ),
+    ] {
+        let ran = run(&[more, &["-o", "no.bin"]].concat());
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.stderr.contains(message), "{}", ran.stderr);
+    }
 }

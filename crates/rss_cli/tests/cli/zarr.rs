@@ -190,7 +190,10 @@ fn what_cannot_be_is_one_clear_error() {
             &["--resampling", "lanczos"],
             "resampling `lanczos` is not one of nearest, bilinear",
         ),
-        (&["--by", "week"], "grouping `week` is not one of item, day"),
+        (
+            &["--by", "fortnight"],
+            "grouping `fortnight` is not one of item, day",
+        ),
         (&["--mosaic", "best"], "mosaic `best` is not one of first"),
         (&["--mask", "fog"], "mask class `fog` is unknown"),
         (&["--crs", "utm"], "--resolution"),

@@ -34,7 +34,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         self.options.nodata = options.nodata.or(self.options.nodata);
         options.nodata = self.nodata();
         if self.options.block.is_none() {
-            let side = self.cube().block_side(&self.options).await?;
+            let side = self.block_side().await?;
             self.options.block = side.checked_next_multiple_of(options.tile.max(16));
         }
         if options.bands.is_empty() {

@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 use super::{
     axes::{ImageCubeBand, Step},
     options::{Grid, ImageCubeOptions, OnFailure},
+    periods::Moment,
     report::{MissingInput, named},
     source::BandSource,
     time::{self, GroupOptions, Grouped, LeftOut},
@@ -34,7 +35,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ImageCube(pub(super) Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Inner {
     pub(super) session: Session,
     pub(super) grid: Arc<GeoBox>,
@@ -42,6 +43,8 @@ pub(super) struct Inner {
     pub(super) mask_grid: Arc<GeoBox>,
     pub(super) bands: Arc<[ImageCubeBand]>,
     pub(super) steps: Arc<[Step]>,
+    /// Of each time step, when and where its images were taken.
+    pub(super) moments: Vec<Vec<Moment>>,
     /// The images of each time step, in the order of the mosaic: of two valid pixels the first image's wins.
     pub(super) images: Vec<Vec<ItemImage>>,
     pub(super) left_out: Vec<String>,
@@ -96,6 +99,11 @@ impl ImageCube {
             items: group.members.iter().map(|&m| items[m].id.clone()).collect(),
         });
         let steps: Arc<[Step]> = steps.collect();
+        let moments = grouped.groups.iter().map(|group| {
+            let moments = group.members.iter().map(|&m| Moment::of(&items[m]));
+            moments.collect::<Result<Vec<_>>>()
+        });
+        let moments = moments.collect::<Result<Vec<_>>>()?;
         let images = grouped
             .groups
             .iter()
@@ -117,6 +125,7 @@ impl ImageCube {
             grid: Arc::new(grid),
             bands: bands.into(),
             steps,
+            moments,
             images,
             left_out,
             missing_inputs,
@@ -184,6 +193,7 @@ impl Images {
             .find_map(|m| m.cloud_cover.clone());
         let mut grouping = GroupOptions::new()
             .with_grouping(options.grouping)
+            .with_clock(options.clock)
             .with_order(options.mosaic.order())
             .with_duplicates(options.duplicates);
         if let Some(property) = cloud_cover {

@@ -143,8 +143,11 @@ impl std::str::FromStr for Expression {
 }
 
 impl ImageCube {
-    /// Evaluates formulas for each time step and reduces each over time to one band; without a reducer each time
-    /// step of each formula is a band.
+    /// Evaluates formulas for each time step and reduces each over time to one band, or with [`Apply::every`] to one
+    /// band for each period; without a reducer each time step of each formula is a band.
+    ///
+    /// The other order, a formula of the medians of bands, is that of [`Mosaic::Median`](super::mosaic::Mosaic::Median)
+    /// over time steps as long as the period, without a reducer.
     ///
     /// # Errors
     ///
@@ -186,7 +189,7 @@ impl ImageCube {
         });
         let work = work.told(how);
         Ok(match reducer {
-            Some(_) => work,
+            Some(reducer) => work.noted(self.reduced_by(reducer)),
             None => work.each_date(names),
         })
     }

@@ -18,6 +18,7 @@ pub mod mosaic;
 mod options;
 #[cfg(feature = "zarr")]
 mod part;
+mod periods;
 pub mod reduce;
 mod report;
 mod run;

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     mosaic::Mosaic,
-    time::{Duplicates, Grouping},
+    time::{Clock, Duplicates, Grouping},
 };
 use crate::{
     geo::{Bbox, Crs, GeoBox, Resolution},
@@ -74,6 +74,8 @@ pub struct ImageCubeOptions {
     pub max_error_pixels: f64,
     /// Which images form one time step.
     pub grouping: Grouping,
+    /// The clock by which an image has its day, and so its week, month, season and year.
+    pub clock: Clock,
     /// How duplicates of one scene are handled.
     pub duplicates: Duplicates,
     /// How images of one time step that overlap are composited.
@@ -99,6 +101,7 @@ impl Default for ImageCubeOptions {
             // The error threshold that gdalwarp uses by default.
             max_error_pixels: 0.125,
             grouping: Grouping::default(),
+            clock: Clock::default(),
             duplicates: Duplicates::default(),
             mosaic: Mosaic::default(),
             mask: None,
@@ -148,6 +151,13 @@ impl ImageCubeOptions {
     #[must_use]
     pub fn with_grouping(mut self, grouping: Grouping) -> Self {
         self.grouping = grouping;
+        self
+    }
+
+    /// Sets the clock by which an image has its day, and so its week, month, season and year.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
         self
     }
 

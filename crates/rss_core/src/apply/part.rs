@@ -7,6 +7,7 @@ use ndarray::Array4;
 use serde_json::{Value, json};
 
 use super::{
+    axes::Step,
     block::BlockSample,
     cube::{ImageCube, Inner, ItemImage},
     options::{OnFailure, Values},
@@ -110,6 +111,7 @@ impl ImageCube {
             mask_grid: Arc::clone(&all.mask_grid),
             bands: picked.ok_or_else(none)?.into(),
             steps: all.steps.get(steps.clone()).ok_or_else(none)?.into(),
+            moments: all.moments.get(steps.clone()).ok_or_else(none)?.to_vec(),
             images: images.collect(),
             left_out: Vec::new(),
             missing_inputs: Vec::new(),
@@ -131,6 +133,7 @@ impl ImageCube {
             mask_grid: Arc::clone(&all.mask_grid),
             bands: bands.collect(),
             steps: Arc::clone(&all.steps),
+            moments: all.moments.clone(),
             images: all.images.clone(),
             left_out: all.left_out.clone(),
             missing_inputs: all.missing_inputs.clone(),
@@ -240,9 +243,10 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         &self.options.names
     }
 
-    /// Returns the names of the variables, if the bands of the result are their time steps.
-    pub(crate) fn dated(&self) -> Option<&[String]> {
-        self.each_date.as_deref()
+    /// Returns the names of the variables and their time steps, if the bands of the result are these.
+    pub(crate) fn dated(&self) -> Option<(&[String], &[Step])> {
+        let dated = self.each_date.as_ref()?;
+        Some((&dated.names, &dated.steps))
     }
 
     /// Sets the nodata value, if there is one to set.
@@ -262,15 +266,13 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
 
     /// Returns the peak bytes of computing a window, without those of the result.
     pub(crate) async fn bytes(&self, window: Window) -> Result<u64> {
-        let inner = Arc::clone(&self.cube.0);
-        Ok((self.plan)(inner, window, self.options.halo).await?.bytes)
+        Ok(self.plans(window).await?.bytes)
     }
 
     /// Computes a window.
     pub(crate) async fn block(&self, window: Window) -> Result<Computed<O>> {
-        let inner = Arc::clone(&self.cube.0);
-        let plan = (self.plan)(Arc::clone(&inner), window, self.options.halo).await?;
+        let plans = self.plans(window).await?;
         let compute = Arc::clone(&self.compute);
-        made_of(inner, window, plan, compute, self.gaps(), Ok).await
+        made_of(window, plans, compute, self.gaps(), Ok).await
     }
 }

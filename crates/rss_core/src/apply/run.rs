@@ -17,6 +17,7 @@ use super::{
     cube::{ImageCube, Inner, blocks_of},
     load::{BlockPlan, Loaded},
     options::{ApplyOptions, ApplyProgress},
+    periods::{Dated, Plans, join, names_of},
     reduce::{Geomedian, Reducer, reduce_f32},
     report::{ApplyReport, MissingInput, said_again},
 };
@@ -51,8 +52,12 @@ pub struct Apply<O> {
     pub(super) options: ApplyOptions,
     /// The computation in words, such as `median`; none for a closure.
     pub(super) how: Option<String>,
-    /// The names of the variables, if the bands of the result are their time steps.
-    pub(super) each_date: Option<Vec<String>>,
+    /// The variables and their time steps, if the bands of the result are these.
+    pub(super) each_date: Option<Dated>,
+    /// What is computed one after the other for each block: the cube itself, or its part of each period.
+    pub(super) parts: Arc<[ImageCube]>,
+    /// What a user should know of the computation.
+    pub(super) notes: Vec<String>,
     pub(super) plan: Planning,
     pub(super) compute: Compute<O>,
 }
@@ -64,6 +69,7 @@ impl<O> fmt::Debug for Apply<O> {
             .field("options", &self.options)
             .field("how", &self.how)
             .field("each_date", &self.each_date)
+            .field("notes", &self.notes)
             .finish_non_exhaustive()
     }
 }
@@ -125,6 +131,8 @@ impl ImageCube {
             options,
             how: None,
             each_date: None,
+            parts: [self.clone()].into(),
+            notes: Vec::new(),
             plan: Arc::new(|inner, window, halo| {
                 Box::pin(async move { inner.plan::<T>(window, halo).await })
             }),
@@ -148,7 +156,8 @@ impl ImageCube {
         }
     }
 
-    /// Reduces the time axis, band by band. Bands keep their names.
+    /// Reduces the time axis, band by band. Bands keep their names. [`Apply::every`] reduces within months or other
+    /// periods.
     pub fn reduce(&self, reducer: Reducer, options: ApplyOptions) -> Apply<f32> {
         let options = self.named(options);
         let work = self.apply(options, move |block: &Block<f32>| {
@@ -161,6 +170,7 @@ impl ImageCube {
             Ok(out)
         });
         work.told(reducer.to_string())
+            .noted(self.reduced_by(reducer))
     }
 
     /// Reduces the band axis, time step by time step. The bands of the result are the time steps, by their labels.
@@ -189,6 +199,7 @@ impl ImageCube {
             geomedian.of(block.data())
         });
         work.told("geomedian".to_owned())
+            .noted(self.reduced("geomedian"))
     }
 
     fn named(&self, mut options: ApplyOptions) -> ApplyOptions {
@@ -264,15 +275,22 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// step for each band.
     pub fn each_date(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let steps = Arc::clone(&self.cube.0.steps);
         if self.options.names.is_empty() {
-            let steps = self.cube.steps();
-            let of_name = |name: &String| {
-                let labels = steps.iter().map(|step| format!("{name} {}", step.label));
-                labels.collect::<Vec<_>>()
-            };
-            self.options.names = names.iter().flat_map(of_name).collect();
+            self.options.names = names_of(&names, &steps);
         }
-        self.each_date = Some(names);
+        self.each_date = Some(Dated { names, steps });
+        self
+    }
+
+    /// Returns what a user should know of the computation: what the grouping into time steps leaves to a reducer.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Adds a note.
+    pub(super) fn noted(mut self, note: Option<String>) -> Self {
+        self.notes.extend(note);
         self
     }
 
@@ -296,7 +314,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// block: errors of the closure or of the files' stores, with block, item and asset.
     pub fn blocks(self) -> impl Stream<Item = Result<Computed<O>>> + Send {
         let blocks = async move {
-            let side = self.cube.block_side(&self.options).await?;
+            let side = self.block_side().await?;
             let windows = blocks_of(self.cube.grid().size, side);
             Ok::<_, Error>(self.each(windows, |_, block| Ok(block)))
         };
@@ -316,11 +334,11 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         // One block for each thread, and two that are fetched meanwhile.
         let at_once = inner.session.settings().cpu_threads.max(1) + 2;
         let nodata = self.gaps();
-        let (plan, compute, halo) = (self.plan, self.compute, self.options.halo);
+        let watch = self.options.watch.clone();
+        let compute = Arc::clone(&self.compute);
         let planned = stream::iter(windows.into_iter().enumerate()).then({
-            let inner = Arc::clone(&inner);
             move |(number, window)| {
-                let planning = plan(Arc::clone(&inner), window, halo);
+                let planning = self.plans(window);
                 let session = inner.session.clone();
                 async move {
                     let plan = planning.await?;
@@ -335,18 +353,17 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 }
             }
         });
-        let watch = self.options.watch;
         let done = AtomicU64::new(0);
         planned
             .map(move |planned| {
-                let (inner, compute) = (Arc::clone(&inner), Arc::clone(&compute));
+                let compute = Arc::clone(&compute);
                 let finish = Arc::clone(&finish);
                 let task = planned.map(|(number, window, plan, share)| {
                     // A task of its own is polled while the caller writes the block before: fetches hold permits,
                     // and a future that nobody polls would never release them.
                     Held(tokio::spawn(async move {
                         let finish = move |computed| finish(number, computed);
-                        let made = made_of(inner, window, plan, compute, nodata, finish).await?;
+                        let made = made_of(window, plan, compute, nodata, finish).await?;
                         Ok::<_, Error>((made, share))
                     }))
                 });
@@ -383,7 +400,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         let grid = self.cube.grid().clone();
         let nodata = self.nodata();
         let mut report = self.report();
-        let side = self.cube.block_side(&self.options).await?;
+        let side = self.block_side().await?;
         let windows = blocks_of(grid.size, side);
         let whole = Arc::new(Whole::new(grid.size, windows.clone()));
         let mut expected = None;
@@ -431,17 +448,40 @@ impl ApplyReport {
 
 /// Loads and computes a block, replaces NaN by `nodata`, and returns the result of `finish`.
 pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static>(
-    inner: Arc<Inner>,
     window: Window,
-    plan: BlockPlan,
+    plans: Plans,
     compute: Compute<O>,
     nodata: Option<f64>,
     finish: impl FnOnce(Computed<O>) -> Result<R> + Send + 'static,
 ) -> Result<R> {
-    let loaded = inner.load(plan).await?;
-    let session = inner.session.clone();
+    let parts = plans.of_parts.len();
+    let mut plans = plans.of_parts;
+    let none = || Error::new(ErrorKind::InvalidInput, "a computation over no time steps");
+    let (cube, last) = plans.pop().ok_or_else(none)?;
+    let session = cube.0.session.clone();
+    let mut missing_inputs = Vec::new();
+    let mut whole = None;
+    // One part after the other, so that a block takes the memory of the largest.
+    for (number, (cube, plan)) in plans.into_iter().enumerate() {
+        let loaded = cube.0.load(plan).await?;
+        let compute = Arc::clone(&compute);
+        let made = session.cpu(move || {
+            let (samples, missing_inputs) = compute(&cube.0, loaded)?;
+            let joined = join(whole, samples, number, parts, &window)?;
+            Ok::<_, Error>((joined, missing_inputs))
+        });
+        let (joined, more) = made.await??;
+        whole = Some(joined);
+        missing_inputs.extend(more);
+    }
+    let loaded = cube.0.load(last).await?;
     let made = session.cpu(move || {
-        let (mut samples, missing_inputs) = compute(&inner, loaded)?;
+        let (samples, more) = compute(&cube.0, loaded)?;
+        missing_inputs.extend(more);
+        let mut samples = match parts {
+            1 => samples,
+            _ => join(whole, samples, parts - 1, parts, &window)?,
+        };
         if let Some(nodata) = nodata {
             let nodata = O::of_number(nodata);
             let is_missing = |sample: &O| sample.number().is_nan();

@@ -313,7 +313,10 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
     fn new(work: Apply<O>, chosen: &Nodata) -> Result<Self> {
         let cube = work.cube();
         check_grid(cube.grid())?;
-        let names = work.dated().unwrap_or_else(|| work.names()).to_vec();
+        let names = work
+            .dated()
+            .map_or_else(|| work.names(), |(names, _)| names);
+        let names = names.to_vec();
         if names.is_empty() {
             let message =
                 "bands without names cannot be written as arrays: set ApplyOptions::with_names";
@@ -322,7 +325,7 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
         check_names(&names)?;
         let all = cube.steps();
         let steps: Vec<TimeStep> = match (work.dated(), all.first()) {
-            (Some(_), _) => all
+            (Some((_, steps)), _) => steps
                 .iter()
                 .map(|step| TimeStep {
                     time: step.time,

@@ -97,10 +97,14 @@ impl CubeImage {
     }
 
     /// Returns the longitude of the image's centre in degrees, computed from its grid if the item does not state it.
-    pub(super) fn middle(&self, grid: &GeoBox) -> Result<f64> {
+    pub(super) fn middle(&self, grid: Option<&GeoBox>) -> Result<f64> {
         if let Some(longitude) = self.longitude {
             return Ok(longitude);
         }
+        let grid = grid.ok_or_else(|| {
+            let message = format!("image {} has no position for its solar day", self.id);
+            Error::new(ErrorKind::InvalidInput, message)
+        })?;
         let bbox = grid.bbox()?;
         let east = match bbox.crosses_antimeridian() {
             true => bbox.east() + 360.0,

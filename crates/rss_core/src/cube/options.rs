@@ -3,7 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use crate::array::Layout;
-use crate::{apply::time::Grouping, geo::GeoBox, raster::Resampling};
+use crate::{
+    apply::time::{Clock, Grouping},
+    geo::GeoBox,
+    raster::Resampling,
+};
 
 /// The progress of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +23,7 @@ pub struct WriteProgress {
 
 type Watch = Arc<dyn Fn(WriteProgress) + Send + Sync>;
 
-/// How a cube is written. `grouping` and `grid` apply to copied images only: computed samples have their own grid and
+/// How a cube is written. `grouping`, `clock` and `grid` apply to copied images only: computed samples have their own grid and
 /// time steps.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -28,6 +32,8 @@ pub struct CubeOptions {
     pub layout: Layout,
     /// How images are grouped into time steps: where two images of one cover a pixel, the earlier one wins.
     pub grouping: Grouping,
+    /// The clock by which an image has its day, and so its week, month, season and year.
+    pub clock: Clock,
     /// The grid; none is the union of all images' extents. Images must be aligned to its pixels, and may extend
     /// beyond it.
     pub grid: Option<GeoBox>,
@@ -45,6 +51,7 @@ impl Default for CubeOptions {
         Self {
             layout: Layout::default(),
             grouping: Grouping::Item,
+            clock: Clock::default(),
             grid: None,
             nodata: None,
             overviews: 0,
@@ -59,6 +66,7 @@ impl fmt::Debug for CubeOptions {
         f.debug_struct("CubeOptions")
             .field("layout", &self.layout)
             .field("grouping", &self.grouping)
+            .field("clock", &self.clock)
             .field("grid", &self.grid)
             .field("nodata", &self.nodata)
             .field("overviews", &self.overviews)
@@ -84,6 +92,13 @@ impl CubeOptions {
     #[must_use]
     pub fn with_grouping(mut self, grouping: Grouping) -> Self {
         self.grouping = grouping;
+        self
+    }
+
+    /// Sets the clock by which an image has its day, and so its week, month, season and year.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
         self
     }
 

@@ -11,7 +11,7 @@ use super::{
     options::CubeOptions,
 };
 use crate::{
-    apply::time::Grouping,
+    apply::time::{Clock, Grouping},
     error::{Error, ErrorKind, Result},
     geo::{Extent, GeoBox, Lattice, Window},
     raster::Raster,
@@ -159,7 +159,7 @@ impl CubePlan {
             .collect::<Result<_>>()?;
         Ok(Self {
             bands,
-            steps: steps(placed, options.grouping)?,
+            steps: steps(placed, options.grouping, options.clock)?,
             lattice,
             extent,
         })
@@ -349,18 +349,24 @@ fn agree(known: &mut Option<CubeBand>, band: &CubeBand, options: &CubeOptions) -
 type Placed = (CubeImage, Bands, Option<GeoBox>);
 
 /// Sorts images by time and groups them into time steps.
-fn steps(mut placed: Vec<Placed>, by: Grouping) -> Result<Vec<Step>> {
+fn steps(mut placed: Vec<Placed>, by: Grouping, clock: Clock) -> Result<Vec<Step>> {
     // By id too: the mosaic of images of equal times must not depend on the order of the search, nor may a resumed
     // write differ from its journal.
     placed.sort_by(|(a, ..), (b, ..)| (a.time, &a.id).cmp(&(b.time, &b.id)));
+    // Without pixels there is no grid, and no centre to take a solar day from: such an image is a time step by itself.
+    let on_grid: Vec<usize> = (0..placed.len())
+        .filter(|&index| placed[index].2.is_some())
+        .collect();
+    let times: Vec<_> = on_grid.iter().map(|&index| placed[index].0.time).collect();
+    let starts = by.starts(clock, &times, |number| {
+        let (image, _, grid) = &placed[on_grid[number]];
+        image.middle(grid.as_ref())
+    })?;
+    let mut starts: BTreeMap<usize, Option<NaiveDate>> = on_grid.into_iter().zip(starts).collect();
     let mut groups: Vec<Vec<Placed>> = Vec::new();
     let mut days: BTreeMap<NaiveDate, usize> = BTreeMap::new();
-    for (image, sources, grid) in placed {
-        let day = match &grid {
-            Some(grid) => by.day(image.time, || image.middle(grid))?,
-            // Without pixels there is no grid, and no centre to take a solar day from.
-            None => None,
-        };
+    for (index, (image, sources, grid)) in placed.into_iter().enumerate() {
+        let day = starts.remove(&index).flatten();
         let known = day.and_then(|day| days.get(&day).copied());
         match known.and_then(|known| groups.get_mut(known)) {
             Some(group) => group.push((image, sources, grid)),

@@ -4,114 +4,20 @@
 //! near real time and as final, in two versions, with two processing baselines. [`group`] selects the best of each,
 //! reports the others with the reason, and groups the selected items by date.
 
+mod grouping;
 mod scene;
 mod solar;
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::collections::BTreeMap;
 
-use chrono::{DateTime, Datelike, Months, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use stac::Item;
 
-use self::solar::solar_day;
-
+pub use self::grouping::{Clock, DayPeriod, Grouping};
 use crate::{
     error::{Error, ErrorKind, Result},
     stac as facts,
 };
-
-/// Which items form one time step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Grouping {
-    /// Each item; its id is the label.
-    Item,
-    /// The items of one day of UTC, such as `2021-01-03`.
-    Day,
-    /// The items of one day by mean solar time at the centre of each footprint, such as `2021-01-03`:
-    /// daylight acquisitions of one pass stay together, even if midnight UTC falls between them.
-    #[default]
-    SolarDay,
-    /// The items of one month of UTC, such as `2021-01`.
-    Month,
-    /// All items; the label is `all`.
-    All,
-    /// The items of three months of UTC: from March, June, September and December. The label is the first
-    /// month: January 2021 is in `2020-12`.
-    Season,
-}
-
-impl Grouping {
-    /// All groupings.
-    pub const ALL: [Self; 6] = [
-        Self::Item,
-        Self::Day,
-        Self::SolarDay,
-        Self::Month,
-        Self::Season,
-        Self::All,
-    ];
-
-    /// Returns its name, such as `solar_day`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Item => "item",
-            Self::Day => "day",
-            Self::SolarDay => "solar_day",
-            Self::Month => "month",
-            Self::Season => "season",
-            Self::All => "all",
-        }
-    }
-
-    /// Returns the first day of the group of an image with this time; none for [`Grouping::Item`]. `longitude`, in
-    /// degrees, is called only for solar days.
-    pub(crate) fn day(
-        self,
-        time: DateTime<Utc>,
-        longitude: impl FnOnce() -> Result<f64>,
-    ) -> Result<Option<NaiveDate>> {
-        let utc = time.date_naive();
-        Ok(match self {
-            Self::Item => None,
-            Self::All => Some(NaiveDate::MIN),
-            Self::Day => Some(utc),
-            Self::SolarDay => Some(solar_day(time, longitude()?)),
-            Self::Month => utc.with_day(1),
-            Self::Season => {
-                let first = utc.with_day(1);
-                first.and_then(|first| first.checked_sub_months(Months::new(first.month() % 3)))
-            }
-        })
-    }
-
-    fn label(self, day: NaiveDate) -> String {
-        match self {
-            Self::All => self.name().to_owned(),
-            Self::Month | Self::Season => day.format("%Y-%m").to_string(),
-            _ => day.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for Grouping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Grouping {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let name = text.replace('-', "_");
-        let found = Self::ALL.into_iter().find(|one| one.name() == name);
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            let message = format!("grouping `{}` is not one of {names}", text.escape_debug());
-            Error::new(ErrorKind::InvalidInput, message)
-        })
-    }
-}
 
 /// The order of the items in a group: of two valid pixels the first item's wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -145,6 +51,8 @@ pub enum Duplicates {
 pub struct GroupOptions {
     /// Which items form one time step.
     pub by: Grouping,
+    /// The clock by which an item has its day.
+    pub clock: Clock,
     /// The order within a group.
     pub order: MosaicOrder,
     /// How duplicates of one scene are handled.
@@ -157,6 +65,7 @@ impl Default for GroupOptions {
     fn default() -> Self {
         Self {
             by: Grouping::default(),
+            clock: Clock::default(),
             order: MosaicOrder::default(),
             duplicates: Duplicates::default(),
             cloud_cover: "eo:cloud_cover".to_owned(),
@@ -174,6 +83,13 @@ impl GroupOptions {
     #[must_use]
     pub fn with_grouping(mut self, by: Grouping) -> Self {
         self.by = by;
+        self
+    }
+
+    /// Sets the clock by which an item has its day.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
         self
     }
 
@@ -247,7 +163,7 @@ type Own<'a> = (DateTime<Utc>, &'a str, usize);
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] naming an item without a date, or, for solar days, one without bbox and geometry.
+/// [`ErrorKind::InvalidInput`] naming an item without a date, or, with [`Clock::Solar`], one without bbox and geometry.
 pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
     let mut times = Vec::with_capacity(items.len());
     for item in items {
@@ -264,24 +180,19 @@ pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
     for one in &left_out {
         is_used[one.item] = false;
     }
+    let used: Vec<usize> = (0..items.len()).filter(|&index| is_used[index]).collect();
+    let of_used: Vec<DateTime<Utc>> = used.iter().map(|&index| times[index]).collect();
+    let starts = options.by.starts(options.clock, &of_used, |number| {
+        let item = &items[used[number]];
+        facts::longitude(item).ok_or_else(|| no_position(&item.id))
+    })?;
     let mut groups: BTreeMap<(Option<NaiveDate>, Option<Own<'_>>), Group> = BTreeMap::new();
-    for (index, (item, &time)) in items.iter().zip(&times).enumerate() {
-        if !is_used[index] {
-            continue;
-        }
-        let day = options.by.day(time, || {
-            facts::longitude(item).ok_or_else(|| {
-                let message = format!(
-                    "item {} has neither bbox nor geometry for its solar day; group by day instead",
-                    item.id
-                );
-                Error::new(ErrorKind::InvalidInput, message)
-            })
-        })?;
+    for (index, start) in used.into_iter().zip(starts) {
+        let (item, time) = (&items[index], times[index]);
         // The index tells apart items of the same time and id, in two collections.
-        let own = day.is_none().then_some((time, item.id.as_str(), index));
-        let group = groups.entry((day, own)).or_insert_with(|| Group {
-            label: day.map_or_else(|| item.id.clone(), |day| options.by.label(day)),
+        let own = start.is_none().then_some((time, item.id.as_str(), index));
+        let group = groups.entry((start, own)).or_insert_with(|| Group {
+            label: start.map_or_else(|| item.id.clone(), |start| options.by.label(start)),
             time,
             members: Vec::new(),
         });
@@ -305,6 +216,14 @@ pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
         });
     }
     Ok(Grouped { groups, left_out })
+}
+
+/// Returns the error of an item whose solar day is not known.
+pub(super) fn no_position(id: &str) -> Error {
+    let message = format!(
+        "item {id} has neither bbox nor geometry for its solar day: group by day, or choose the clock utc"
+    );
+    Error::new(ErrorKind::InvalidInput, message)
 }
 
 #[cfg(test)]
@@ -369,7 +288,7 @@ mod tests {
             ),
             (
                 Grouping::Month,
-                &[("2020-12", &[3]), ("2021-01", &[1, 2]), ("2021-03", &[0])],
+                &[("2021-01", &[3, 1, 2]), ("2021-03", &[0])],
             ),
             (
                 Grouping::Season,
@@ -377,6 +296,41 @@ mod tests {
             ),
         ] {
             assert_eq!(labels(&items, by), expected(groups), "{by}");
+        }
+        let utc = GroupOptions::new()
+            .with_grouping(Grouping::Month)
+            .with_clock(Clock::Utc);
+        let months = group(&items, &utc).unwrap().groups.into_iter();
+        let months: Vec<_> = months.map(|month| (month.label, month.members)).collect();
+        assert_eq!(
+            months,
+            expected(&[("2020-12", &[3]), ("2021-01", &[1, 2]), ("2021-03", &[0])])
+        );
+    }
+
+    #[test]
+    fn a_pass_across_midnight_of_utc_is_in_one_month_season_and_year() {
+        let items = [
+            item("a", "2020-11-30T23:55:00Z", json!({})),
+            item("b", "2020-12-01T00:05:00Z", json!({})),
+            item("c", "2020-12-31T23:55:00Z", json!({})),
+            item("d", "2021-01-01T00:05:00Z", json!({})),
+        ];
+        for (by, groups) in [
+            (
+                "month",
+                &[("2020-12", &[0, 1][..]), ("2021-01", &[2, 3])][..],
+            ),
+            ("season", &[("2020-12", &[0, 1, 2, 3])]),
+            ("year", &[("2020", &[0, 1]), ("2021", &[2, 3])]),
+            ("week", &[("2020-W49", &[0, 1]), ("2020-W53", &[2, 3])]),
+            ("31d", &[("2020-12-01", &[0, 1]), ("2021-01-01", &[2, 3])]),
+        ] {
+            assert_eq!(
+                labels(&items, by.parse().unwrap()),
+                expected(groups),
+                "{by}"
+            );
         }
     }
 
@@ -544,19 +498,13 @@ mod tests {
         let err = group(&[nowhere.clone()], &GroupOptions::new()).unwrap_err();
         assert_eq!(
             err.message(),
-            "item a has neither bbox nor geometry for its solar day; group by day instead"
+            "item a has neither bbox nor geometry for its solar day: group by day, or choose the clock utc"
         );
         nowhere.properties.datetime = None;
         let days = GroupOptions::new().with_grouping(Grouping::Day);
         let err = group(&[nowhere], &days).unwrap_err();
         assert_eq!(err.message(), "item a has no date");
         assert_eq!(err.kind(), ErrorKind::InvalidInput);
-        assert_eq!("solar-day".parse::<Grouping>().unwrap(), Grouping::SolarDay);
-        let err = "week".parse::<Grouping>().unwrap_err();
-        assert_eq!(
-            err.message(),
-            "grouping `week` is not one of item, day, solar_day, month, season, all"
-        );
     }
 
     proptest! {
