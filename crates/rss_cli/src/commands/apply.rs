@@ -125,6 +125,7 @@ pub(super) async fn on_grid(
 ) -> Result<ImageCubeOptions> {
     let mut options = ImageCubeOptions::new()
         .with_resampling(args.resampling.parse()?)
+        .with_fill(args.fill.parse()?)
         .with_on_failure(match args.on_failure.as_str() {
             "fail" => OnFailure::Fail,
             // `hole` is the former name.

@@ -56,7 +56,8 @@ pub(super) struct Inner {
 /// The bands and masks of one item. Parts of a cube share its open files.
 #[derive(Clone, Debug)]
 pub(super) struct ItemImage {
-    /// For each band of the cube; none where the item lacks it.
+    /// For each band of the cube, and then for each band that decides whether a pixel is whole without being loaded; none
+    /// where the item lacks it.
     pub(super) bands: Vec<Option<Arc<BandSource>>>,
     pub(super) masks: Arc<[(BandSource, BandMask)]>,
     /// True if the item lacks a mask asset: then all pixels of the image are nodata.

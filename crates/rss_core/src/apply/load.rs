@@ -76,11 +76,34 @@ pub(super) struct Loaded {
 
 /// The pixels that were read for one time step.
 #[derive(Clone, Copy)]
-struct Date<'a> {
-    step: usize,
+pub(super) struct Date<'a> {
+    pub(super) step: usize,
     plan: &'a BlockPlan,
     parts: &'a [(At, SourceWindow)],
     missing: &'a [At],
+}
+
+impl Date<'_> {
+    /// Returns what was read of a layer of an image.
+    fn part(&self, image: usize, layer: Layer) -> Option<&SourceWindow> {
+        let wanted = At {
+            step: self.step,
+            image,
+            layer,
+        };
+        let mut parts = self.parts.iter();
+        parts.find(|(at, _)| *at == wanted).map(|(_, part)| part)
+    }
+
+    /// Returns what was read of a band of an image.
+    pub(super) fn band(&self, image: usize, band: usize) -> Option<&SourceWindow> {
+        self.part(image, Layer::Band(band))
+    }
+
+    /// Returns the window of the block, with its halo.
+    pub(super) fn seen(&self) -> &Window {
+        &self.plan.seen
+    }
 }
 
 /// Returns a window grown by `halo` pixels on each side, clipped to the grid.
@@ -135,8 +158,14 @@ impl Inner {
     fn sources(&self) -> Vec<At> {
         let mut all = Vec::new();
         for (step, images) in self.images.iter().enumerate() {
+            // A single image wins each pixel, whole or not.
+            let loaded = match images.len() {
+                ..=1 => self.bands.len(),
+                _ => usize::MAX,
+            };
             for (image, of) in images.iter().enumerate() {
-                let bands = (0..of.bands.len()).filter(|&band| of.bands[band].is_some());
+                let bands =
+                    (0..of.bands.len().min(loaded)).filter(|&band| of.bands[band].is_some());
                 let masks = (0..of.masks.len()).map(Layer::Mask);
                 let layers = bands.map(Layer::Band).chain(masks);
                 all.extend(layers.map(|layer| At { step, image, layer }));
@@ -226,6 +255,8 @@ impl Inner {
             match opened {
                 Ok(opened) => {
                     let target = match at.layer {
+                        // Of a band that is not loaded only the gaps are of interest, whatever its samples are.
+                        Layer::Band(band) if band >= self.bands.len() => &plan.seen,
                         Layer::Band(band) => {
                             let nodata = self.bands.get(band).and_then(|band| band.nodata);
                             opened
@@ -275,6 +306,13 @@ impl Inner {
             .max();
         // Verdicts and booleans of one byte each, before and after resampling and cleanup.
         let mask = 8 * pixels(&plan.masked);
+        // Which pixels are whole: five booleans, and the samples of a band that is not loaded.
+        let mask = mask
+            + if self.fills_pixels() {
+                9 * pixels(&plan.seen)
+            } else {
+                0
+            };
         let of_step = image * layers + converted.unwrap_or(0) + mask;
         image * self.steps.len() as u64 + of_step * at_once
     }
@@ -398,6 +436,9 @@ impl Inner {
             fill(out, fills);
             return (0..self.bands.len()).try_for_each(|band| self.check_gaps::<T>(band));
         }
+        if self.fills_pixels() && touching.len() > 1 {
+            return self.lay_out_pixels(date, &touching, fills, out);
+        }
         if mosaic.takes_first() || (touching.len() == 1 && mosaic != Mosaic::Count) {
             let mut is_first = true;
             for image in touching {
@@ -450,7 +491,7 @@ impl Inner {
     }
 
     /// Returns the nodata value of each band in a block; none for floats, where it is NaN.
-    fn nodata<T: BlockSample>(&self) -> Vec<Option<f64>> {
+    pub(super) fn nodata<T: BlockSample>(&self) -> Vec<Option<f64>> {
         let can_be = |nodata: &f64| !T::DTYPE.is_float() && T::DTYPE.holds(*nodata);
         let bands = self.bands.iter();
         bands.map(|band| band.nodata.filter(can_be)).collect()
@@ -474,7 +515,7 @@ impl Inner {
     }
 
     /// Warps one image onto the grid and applies its masks: masked pixels become nodata.
-    fn lay_out_image<T: BlockSample>(
+    pub(super) fn lay_out_image<T: BlockSample>(
         &self,
         date: Date<'_>,
         image: usize,
@@ -488,17 +529,7 @@ impl Inner {
         else {
             return Ok(());
         };
-        let part_of = |layer: Layer| {
-            let wanted = At {
-                step: date.step,
-                image,
-                layer,
-            };
-            date.parts
-                .iter()
-                .find(|(at, _)| *at == wanted)
-                .map(|(_, part)| part)
-        };
+        let part_of = |layer: Layer| date.part(image, layer);
         let seen = &date.plan.seen;
         // Fail closed: without its mask, each pixel of the image might be cloud.
         let lacks_mask = of.hidden || lacks_mask(of, image, date);

@@ -13,6 +13,7 @@ mod cog;
 mod cube;
 #[cfg(feature = "expression")]
 mod expression;
+mod fill;
 mod load;
 pub mod mosaic;
 mod options;

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use ndarray::{ArrayView3, ArrayViewMut3, Zip};
+use ndarray::{Array2, Array3, ArrayView2, ArrayView3, ArrayView4, ArrayViewMut3, Axis, Zip};
 
 use super::{reduce::Reducer, time::MosaicOrder};
 use crate::{
@@ -108,7 +108,164 @@ impl FromStr for Mosaic {
     }
 }
 
-/// Fills the gaps of an image (band, y, x) from the next image of the mosaic, each band by itself, and returns how
+/// What fills the gaps of an image, where a mosaic takes the first valid sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fill {
+    /// Whole pixels: all bands of a pixel come from one image, so that an index of it is one that was seen. It is the
+    /// first image with data in all bands; where no image has, the first with data in any of them, and what that one
+    /// lacks stays nodata.
+    #[default]
+    Pixel,
+    /// Each band by itself: bands of one pixel may come from different images.
+    Band,
+}
+
+impl Fill {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Pixel, Self::Band];
+
+    /// Returns its name, `pixel` or `band`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pixel => "pixel",
+            Self::Band => "band",
+        }
+    }
+}
+
+impl fmt::Display for Fill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Fill {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| {
+            let message = format!("fill `{}` is not pixel or band", text.escape_debug());
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+}
+
+/// Tells gaps, samples that are NaN or equal to nodata, from data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gap(Option<f64>);
+
+impl Gap {
+    /// Of samples of type `T`.
+    pub(crate) fn of<T: Sample>(nodata: Option<f64>) -> Self {
+        // Rounded as samples are: a nodata of -3.4e38 in f64 differs from the f32 that stands in the file.
+        let nodata = nodata.filter(|&nodata| T::DTYPE.holds(nodata));
+        Self(nodata.map(|nodata| T::DTYPE.rounded(nodata)))
+    }
+
+    pub(crate) fn is<T: Sample>(self, sample: T) -> bool {
+        let number = sample.number();
+        number.is_nan() || self.0 == Some(number)
+    }
+}
+
+/// The pixels (y, x) of an image that have data.
+#[derive(Clone, Debug)]
+pub(super) struct WithData {
+    /// In all bands.
+    pub(super) all: Array2<bool>,
+    /// In any band.
+    pub(super) any: Array2<bool>,
+}
+
+impl WithData {
+    /// Of an image without bands; [`and`](Self::and) adds them.
+    pub(super) fn new(shape: (usize, usize)) -> Self {
+        Self {
+            all: Array2::from_elem(shape, true),
+            any: Array2::from_elem(shape, false),
+        }
+    }
+
+    /// Of an image (band, y, x).
+    pub(super) fn of<T: Sample>(image: &ArrayView3<'_, T>, nodata: &[Option<f64>]) -> Self {
+        let (_, height, width) = image.dim();
+        let mut with_data = Self::new((height, width));
+        for (plane, &nodata) in image.outer_iter().zip(nodata) {
+            with_data.and(&plane, Gap::of::<T>(nodata));
+        }
+        with_data
+    }
+
+    /// Adds a band.
+    pub(super) fn and<T: Sample>(&mut self, plane: &ArrayView2<'_, T>, gap: Gap) {
+        Zip::from(&mut self.all)
+            .and(&mut self.any)
+            .and(plane)
+            .for_each(|all, any, &sample| {
+                let is_data = !gap.is(sample);
+                *all &= is_data;
+                *any |= is_data;
+            });
+    }
+}
+
+/// Fills pixels of an image (band, y, x) from the next image of the mosaic as [`Fill::Pixel`] does, and returns how many
+/// pixels do not have data in all bands yet.
+pub(super) fn fill_pixels<T: Sample>(
+    mut image: ArrayViewMut3<'_, T>,
+    with_data: &mut WithData,
+    below: &ArrayView3<'_, T>,
+    below_with_data: &WithData,
+) -> usize {
+    // Only a whole pixel may replace one with data in any band.
+    let mut taken = below_with_data.all.clone();
+    Zip::from(&mut taken)
+        .and(&below_with_data.any)
+        .and(&with_data.all)
+        .and(&with_data.any)
+        .for_each(|taken, &any_below, &all, &any| {
+            *taken = !all & (*taken | (any_below & !any));
+        });
+    for (mut plane, below) in image.outer_iter_mut().zip(below.outer_iter()) {
+        Zip::from(&mut plane)
+            .and(&below)
+            .and(&taken)
+            .for_each(|sample, &below, &taken| {
+                *sample = if taken { below } else { *sample };
+            });
+    }
+    with_data
+        .all
+        .zip_mut_with(&below_with_data.all, |all, &below| *all |= below);
+    with_data
+        .any
+        .zip_mut_with(&below_with_data.any, |any, &below| *any |= below);
+    with_data.all.iter().filter(|all| !**all).count()
+}
+
+/// Returns the first pixel of each column of a stack (time, band, y, x) of `f32`, where NaN is nodata: that of the first
+/// image, in the order of `times`, with data in all bands, or else of the first with data in any.
+pub(super) fn first_pixels(
+    stack: &ArrayView4<'_, f32>,
+    times: impl Iterator<Item = usize>,
+) -> Array3<f32> {
+    let (_, bands, height, width) = stack.dim();
+    let nodata = vec![None; bands];
+    let mut out = Array3::from_elem((bands, height, width), f32::NAN);
+    let mut with_data = WithData::of(&out.view(), &nodata);
+    for time in times {
+        let image = stack.index_axis(Axis(0), time);
+        let here = WithData::of(&image, &nodata);
+        if fill_pixels(out.view_mut(), &mut with_data, &image, &here) == 0 {
+            break;
+        }
+    }
+    out
+}
+
+/// Fills the gaps of an image (band, y, x) from the next image of the mosaic, each band by itself ([`Fill::Band`]), and returns how
 /// many gaps are left. A gap is a sample that is NaN or equal to `nodata`.
 ///
 /// # Panics
@@ -119,21 +276,14 @@ pub fn fill_gaps<T: Sample>(
     below: ArrayView3<'_, T>,
     nodata: Option<f64>,
 ) -> usize {
-    // Rounded as samples are: a nodata of -3.4e38 in f64 differs from the f32 that stands in the file.
-    let nodata = nodata
-        .filter(|&nodata| T::DTYPE.holds(nodata))
-        .map(|nodata| T::DTYPE.rounded(nodata));
-    let is_gap = |sample: T| {
-        let number = sample.number();
-        number.is_nan() || nodata == Some(number)
-    };
+    let gap = Gap::of::<T>(nodata);
     let mut gaps = 0;
     Zip::from(&mut image)
         .and(&below)
         .for_each(|sample, &under| {
-            if is_gap(*sample) {
+            if gap.is(*sample) {
                 *sample = under;
-                gaps += usize::from(is_gap(under));
+                gaps += usize::from(gap.is(under));
             }
         });
     gaps
@@ -179,7 +329,49 @@ mod tests {
     }
 
     #[test]
+    fn the_bands_of_a_pixel_come_from_one_image() {
+        // Two bands of five pixels: whole in the first, in the second, in none; only one band; in neither.
+        let images = [
+            array![[[1_i16, 1, 1, -999, -999]], [[1, -999, -999, -999, -999]]],
+            array![[[2, 2, -999, 2, -999]], [[2, 2, 2, -999, -999]]],
+            array![[[3, 3, 3, -999, -999]], [[3, 3, -999, 3, -999]]],
+        ];
+        let nodata = [Some(-999.0); 2];
+        let mut out = images[0].clone();
+        let mut with_data = WithData::of(&out.view(), &nodata);
+        let left: Vec<usize> = images[1..]
+            .iter()
+            .map(|below| {
+                let here = WithData::of(&below.view(), &nodata);
+                fill_pixels(out.view_mut(), &mut with_data, &below.view(), &here)
+            })
+            .collect();
+        assert_eq!(left, [3, 3]);
+        let expected = array![[[1, 2, 1, 2, -999]], [[1, 2, -999, -999, -999]]];
+        assert_eq!(out, expected);
+        // The same of a stack of floats, from the first and from the last.
+        let stack = ndarray::stack(Axis(0), &images.each_ref().map(|image| image.view())).unwrap();
+        let stack = stack.mapv(|sample| {
+            if sample == -999 {
+                f32::NAN
+            } else {
+                f32::from(sample)
+            }
+        });
+        let shown =
+            |made: Array3<f32>| made.mapv(|value| if value.is_nan() { -999 } else { value as i16 });
+        assert_eq!(shown(first_pixels(&stack.view(), 0..3)), expected);
+        let expected = array![[[3, 3, 3, -999, -999]], [[3, 3, -999, 3, -999]]];
+        assert_eq!(shown(first_pixels(&stack.view(), (0..3).rev())), expected);
+    }
+
+    #[test]
     fn a_mosaic_is_read_as_it_is_written() {
+        for one in Fill::ALL {
+            assert_eq!(one.to_string().parse::<Fill>().unwrap(), one);
+        }
+        let err = "image".parse::<Fill>().unwrap_err();
+        assert_eq!(err.message(), "fill `image` is not pixel or band");
         for one in Mosaic::ALL {
             assert_eq!(one.to_string().parse::<Mosaic>().unwrap(), one);
             assert_eq!(

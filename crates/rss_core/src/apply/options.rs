@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    mosaic::Mosaic,
+    mosaic::{Fill, Mosaic},
     time::{Clock, Duplicates, Grouping},
 };
 use crate::{
@@ -80,6 +80,8 @@ pub struct ImageCubeOptions {
     pub duplicates: Duplicates,
     /// How images of one time step that overlap are composited.
     pub mosaic: Mosaic,
+    /// What fills the gaps of an image, where the mosaic or the reducer takes the first or last valid sample.
+    pub fill: Fill,
     /// The classes of pixels that are masked.
     pub mask: Option<MaskClasses>,
     /// The morphology applied to the mask, in pixels of the grid.
@@ -104,6 +106,7 @@ impl Default for ImageCubeOptions {
             clock: Clock::default(),
             duplicates: Duplicates::default(),
             mosaic: Mosaic::default(),
+            fill: Fill::default(),
             mask: None,
             cleanup: Cleanup::default(),
             values: Values::default(),
@@ -172,6 +175,13 @@ impl ImageCubeOptions {
     #[must_use]
     pub fn with_mosaic(mut self, mosaic: Mosaic) -> Self {
         self.mosaic = mosaic;
+        self
+    }
+
+    /// Sets what fills the gaps of an image, where the mosaic or the reducer takes the first or last valid sample.
+    #[must_use]
+    pub fn with_fill(mut self, fill: Fill) -> Self {
+        self.fill = fill;
         self
     }
 

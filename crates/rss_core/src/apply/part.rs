@@ -75,6 +75,7 @@ impl ImageCube {
             "resampling": options.resampling.name(),
             "max_error_pixels": options.max_error_pixels,
             "mosaic": options.mosaic.name(),
+            "fill": options.fill.name(),
             "mask": mask,
             "manifest": manifest.map(|one| format!("{} {}", one.source, one.collection)),
         })
@@ -95,9 +96,17 @@ impl ImageCube {
             .iter()
             .map(|&band| all.bands.get(band).cloned())
             .collect();
+        // Whether a pixel is whole depends on the bands that are left out, too: they follow those of the cube, and only
+        // their gaps are read.
+        let others = (0..all.bands.len()).filter(|band| !bands.contains(band));
+        let others: Vec<usize> = match all.fills_pixels() {
+            true => others.collect(),
+            false => Vec::new(),
+        };
         let image = |image: &ItemImage| ItemImage {
             bands: bands
                 .iter()
+                .chain(&others)
                 .map(|&band| image.bands.get(band).cloned().flatten())
                 .collect(),
             masks: Arc::clone(&image.masks),

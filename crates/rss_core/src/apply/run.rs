@@ -16,6 +16,7 @@ use super::{
     block::{Block, BlockSample},
     cube::{ImageCube, Inner, blocks_of},
     load::{BlockPlan, Loaded},
+    mosaic::{Fill, first_pixels},
     options::{ApplyOptions, ApplyProgress},
     periods::{Dated, Plans, join, names_of},
     reduce::{Geomedian, Reducer, reduce_f32},
@@ -156,13 +157,19 @@ impl ImageCube {
         }
     }
 
-    /// Reduces the time axis, band by band. Bands keep their names. [`Apply::every`] reduces within months or other
-    /// periods.
+    /// Reduces the time axis, band by band; with [`Fill::Pixel`] the first and last are whole pixels, whose bands come from
+    /// one time step. Bands keep their names. [`Apply::every`] reduces within months or other periods.
     pub fn reduce(&self, reducer: Reducer, options: ApplyOptions) -> Apply<f32> {
         let options = self.named(options);
+        let fill = self.0.options.fill;
         let work = self.apply(options, move |block: &Block<f32>| {
             let data = block.data();
-            let (_, bands, height, width) = data.dim();
+            let (times, bands, height, width) = data.dim();
+            match (reducer, fill) {
+                (Reducer::First, Fill::Pixel) => return Ok(first_pixels(&data, 0..times)),
+                (Reducer::Last, Fill::Pixel) => return Ok(first_pixels(&data, (0..times).rev())),
+                _ => {}
+            }
             let mut out = Array3::zeros((bands, height, width));
             for (band, mut out) in out.axis_iter_mut(Axis(0)).enumerate() {
                 out.assign(&reduce_f32(data.index_axis(Axis(1), band), reducer)?);

@@ -1,6 +1,7 @@
 //! From a query to one picture: what is computed block by block is what the scenes' pixels say.
 
 mod files;
+mod fill;
 mod periods;
 
 use std::sync::{Arc, Mutex};
