@@ -28,6 +28,10 @@ pub(crate) struct GridArgs {
     /// How images are resampled onto the grid: nearest, bilinear, cubic, average, mode, min, max.
     #[arg(long, value_name = "HOW", default_value = "nearest")]
     pub(crate) resampling: String,
+    /// What to do with duplicates of a scene (near real time and final, two processing baselines): best (use the best,
+    /// and list the others) or keep (use all).
+    #[arg(long, value_name = "WHAT", default_value = "best")]
+    pub(crate) duplicates: String,
     /// What fills the gaps of an image where a mosaic or --reduce takes the first or last image: pixel (all bands of a
     /// pixel come from one image) or band (each band by itself).
     #[arg(long, value_name = "WHAT", default_value = "pixel")]

@@ -54,6 +54,10 @@ pub(crate) struct SampleArgs {
     /// Open the mask by this radius before the dilation: masked specks narrower than twice this are removed from it.
     #[arg(long, value_name = "PIXELS", default_value_t = 0, requires = "mask")]
     pub(crate) opening: usize,
+    /// What to do with duplicates of a scene (near real time and final, two processing baselines): best (sample the best,
+    /// and list the others) or keep (sample all).
+    #[arg(long, value_name = "WHAT", default_value = "best")]
+    pub(crate) duplicates: String,
     /// Use raw DNs, without scale and offset.
     #[arg(long)]
     pub(crate) raw: bool,

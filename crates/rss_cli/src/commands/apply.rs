@@ -126,6 +126,7 @@ pub(super) async fn on_grid(
     let mut options = ImageCubeOptions::new()
         .with_resampling(args.resampling.parse()?)
         .with_fill(args.fill.parse()?)
+        .with_duplicates(args.duplicates.parse()?)
         .with_on_failure(match args.on_failure.as_str() {
             "fail" => OnFailure::Fail,
             // `hole` is the former name.
@@ -281,7 +282,7 @@ async fn make(
     bar.finish_and_clear();
     let made = done?;
     if !args.json {
-        say(&made.missing_inputs, &cube);
+        say(&made.missing_inputs, cube.left_out());
     }
     found::complete(&found)?;
     let wall = start.elapsed().as_secs_f64();
@@ -338,7 +339,7 @@ pub(super) fn said_of(missing_inputs: &[MissingInput]) -> Vec<Value> {
 }
 
 /// Reports missing inputs on stderr, each asset once, however many blocks lack it; and the items that were left out.
-pub(super) fn say(missing_inputs: &[MissingInput], cube: &ImageCube) {
+pub(super) fn say(missing_inputs: &[MissingInput], left_out: &[String]) {
     for (number, input) in missing_inputs.iter().enumerate() {
         let same =
             |other: &&MissingInput| (&other.item, &other.asset) == (&input.item, &input.asset);
@@ -352,7 +353,7 @@ pub(super) fn say(missing_inputs: &[MissingInput], cube: &ImageCube) {
         };
         output::say(&format!("missing: {input}{more}"));
     }
-    for one in cube.left_out() {
+    for one in left_out {
         output::say(&format!("left out: {one}"));
     }
 }

@@ -220,6 +220,7 @@ fn options(args: &SampleArgs) -> Result<SampleOptions> {
         "skip" | "hole" => OnFailure::Skip,
         other => bail!("--on-failure `{other}` is not one of fail, skip"),
     });
+    options = options.with_duplicates(args.duplicates.parse()?);
     if !args.raw {
         options = options.reflectance();
     }

@@ -121,11 +121,13 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         resumed,
         bytes,
         missing_inputs,
+        left_out: of_copied,
         ..
     } = written;
-    let left_out = computed
-        .as_ref()
-        .map_or(&[][..], apply::ImageCube::left_out);
+    let left_out = match &computed {
+        Some(cube) => cube.left_out(),
+        None => &of_copied,
+    };
     if args.json {
         output::json(&json!({
             "location": to.location().to_string(),
@@ -141,9 +143,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
             "wall_s": wall,
         }))?;
     } else {
-        if let Some(cube) = &computed {
-            say(&missing_inputs, cube);
-        }
+        say(&missing_inputs, left_out);
         let mut lines = vec![format!(
             "{}: {steps} dates in {shards} shards, {} in {wall:.2} s",
             to.location(),
@@ -222,6 +222,7 @@ fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
         .with_layout(layout)
         .with_grouping(args.by.parse()?)
         .with_clock(clock(args.clock.as_deref(), args.by.parse()?)?)
+        .with_duplicates(args.onto.duplicates.parse()?)
         .with_overviews(
             args.overviews,
             args.overview_resampling.parse::<Resampling>()?,

@@ -731,3 +731,78 @@ fn expectation(stage: &Stage, name: &str, levels: usize) -> Value {
     }
     expect
 }
+
+/// Writes items of one scene in two processings, two minutes apart.
+fn two_processings(stage: &Stage) -> String {
+    let mut features = Vec::new();
+    for (number, baseline) in ["05.00", "02.14"].into_iter().enumerate() {
+        let transform = [779_000.0, 30.0, 0.0, 6_345_000.0, 0.0, -30.0];
+        let path = stage.image(&format!("{baseline}.tif"), 20, 32755, transform);
+        features.push(json!({
+            "type": "Feature", "stac_version": "1.1.0", "id": format!("at-{baseline}"), "geometry": null,
+            "links": [], "bbox": [149.98, -33.05, 150.0, -33.0],
+            "properties": {"datetime": format!("2021-01-03T00:0{number}:00Z"), "grid:code": "MGRS-55HFA",
+                "s2:processing_baseline": baseline},
+            "assets": {"red": {"href": path, "raster:bands": [{"nodata": -999, "scale": 0.5, "offset": 1}]}},
+        }));
+    }
+    let items = json!({"type": "FeatureCollection", "features": features}).to_string();
+    stage.write("items.json", items)
+}
+
+#[test]
+fn one_rule_says_which_duplicates_are_copied_computed_and_sampled() {
+    let stage = Stage::new();
+    let items = two_processings(&stage);
+    let reason = "item at-02.14: the same scene as at-05.00, whose processing baseline 05.00 is preferred over 02.14";
+    for (number, more) in [&[][..], &["--reflectance"], &["--resampling", "bilinear"]]
+        .into_iter()
+        .enumerate()
+    {
+        for (duplicates, steps, left_out) in [("best", 1, json!([reason])), ("keep", 2, json!([]))]
+        {
+            let to = format!("{number}-{duplicates}.zarr");
+            let how = ["zarr", "write", "--items", &items, "--to", &to];
+            let choice = ["--duplicates", duplicates, "--json"];
+            let said = stage.run(&[&how[..], &choice, more].concat()).json();
+            assert_eq!(
+                (&said["steps"], &said["left_out"]),
+                (&json!(steps), &left_out),
+                "{more:?}"
+            );
+        }
+    }
+    // By default the best, and the others are said; again on a rerun, which has nothing to do.
+    for _ in 0..2 {
+        let ran = stage.run(&["zarr", "write", "--items", &items, "--to", "cube.zarr"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(
+            ran.stderr.contains(&format!("left out: {reason}")),
+            "{ran:?}"
+        );
+    }
+    let apply = [
+        "apply", "--items", &items, "--by", "item", "-o", "x.npy", "--json",
+    ];
+    let sample = [
+        "sample",
+        "--items",
+        &items,
+        "--point",
+        "149.99,-33.03",
+        "--json",
+    ];
+    for (duplicates, count) in [("best", 1), ("keep", 2)] {
+        let choice = ["--duplicates", duplicates];
+        let said = stage.run(&[&apply[..], &choice].concat()).json();
+        assert_eq!(said["steps"].as_array().unwrap().len(), count);
+        let said = stage.run(&[&sample[..], &choice].concat()).json();
+        assert_eq!(said["rows"].as_array().unwrap().len(), count);
+    }
+    let ran = stage.run(&[&apply[..], &["--duplicates", "all"]].concat());
+    assert!(
+        ran.stderr
+            .contains("duplicates `all`: expected best or keep"),
+        "{ran:?}"
+    );
+}

@@ -8,11 +8,13 @@ use serde_json::Value;
 use super::{
     Cube,
     describe::{CubeBand, MADE, TimeStep},
+    images::CubeImage,
     options::CubeOptions,
     plan::CubePlan,
     samples::{Images, Nodata, Samples, SamplesKind},
 };
 use crate::{
+    apply::time::Duplicates,
     error::{Error, ErrorKind, Result},
     geo::Lattice,
     session::Session,
@@ -27,7 +29,7 @@ pub(super) struct Fresh {
 
 impl Fresh {
     /// Opens the images and checks that they fit the existing cube. Returns the source, none if the cube has all of it
-    /// already, and the number of images that the cube has.
+    /// already, the number of images that the cube has, and the duplicates that were left out.
     ///
     /// # Errors
     ///
@@ -37,7 +39,8 @@ impl Fresh {
         images: Images,
         cube: Option<&Cube>,
         options: &CubeOptions,
-    ) -> Result<(Option<Self>, usize)> {
+    ) -> Result<(Option<Self>, usize, Vec<String>)> {
+        let mut left_out = Vec::new();
         let items = cube.into_iter().flat_map(|cube| cube.steps());
         let there: HashSet<&str> = items
             .flat_map(|step| step.items.iter().map(String::as_str))
@@ -51,7 +54,14 @@ impl Fresh {
                     .collect();
                 let known = all - images.len();
                 if images.is_empty() && known > 0 {
-                    return Ok((None, known));
+                    return Ok((None, known, left_out));
+                }
+                let images = match options.duplicates {
+                    Duplicates::LeaveOut => best_of(images, &there, &mut left_out),
+                    Duplicates::Keep => images,
+                };
+                if images.is_empty() && !left_out.is_empty() {
+                    return Ok((None, known, left_out));
                 }
                 let existing = cube.map(|cube| (cube.grid(), cube.bands()));
                 let plan = CubePlan::new(session, images, existing, options).await?;
@@ -71,7 +81,7 @@ impl Fresh {
             }
         };
         if skipped == source.steps().len() {
-            return Ok((None, known));
+            return Ok((None, known, left_out));
         }
         if let Some(cube) = cube {
             let there = cube.attributes().get(MADE).unwrap_or(&Value::Null);
@@ -83,7 +93,7 @@ impl Fresh {
                 return Err(Error::new(ErrorKind::InvalidInput, message));
             }
         }
-        Ok((Some(Self { source, skipped }), known))
+        Ok((Some(Self { source, skipped }), known, left_out))
     }
 
     /// Returns the time steps to write. A cube stores milliseconds: without the truncation a resumed write would not
@@ -96,6 +106,23 @@ impl Fresh {
         };
         steps.map(truncated).collect()
     }
+}
+
+/// Returns the images without those of which a better one is written, or in the cube already.
+fn best_of(
+    images: Vec<CubeImage>,
+    there: &HashSet<&str>,
+    left_out: &mut Vec<String>,
+) -> Vec<CubeImage> {
+    let ids: HashSet<String> = images.iter().map(|image| image.id.clone()).collect();
+    let is_best = |image: &CubeImage| {
+        let better = image.duplicate.as_ref();
+        let better =
+            better.filter(|better| ids.contains(&better.of) || there.contains(&*better.of));
+        left_out.extend(better.map(|better| format!("item {}: {}", image.id, better.reason)));
+        better.is_none()
+    };
+    images.into_iter().filter(is_best).collect()
 }
 
 /// Returns how many of the first time steps the cube has already, and how many images these have. New time steps may

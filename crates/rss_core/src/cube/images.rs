@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use crate::{
+    apply::time::duplicates,
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     location::Location,
@@ -23,6 +24,18 @@ pub struct CubeImage {
     pub bands: Vec<(String, ImagePixels)>,
     /// The longitude of its centre in degrees, if known: it decides the solar day.
     pub longitude: Option<f64>,
+    /// The better image of the same scene, if there is one.
+    pub duplicate: Option<Duplicate>,
+}
+
+/// Why an image is a duplicate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Duplicate {
+    /// The id of the better image.
+    pub of: String,
+    /// The reason, a short sentence for reports.
+    pub reason: String,
 }
 
 /// The source of a band's pixels.
@@ -57,6 +70,7 @@ impl CubeImage {
             time,
             bands: Vec::new(),
             longitude: None,
+            duplicate: None,
         }
     }
 
@@ -67,14 +81,16 @@ impl CubeImage {
         self
     }
 
-    /// Returns the images of a query: for each item the selected assets, by their keys.
+    /// Returns the images of a query: for each item the selected assets, by their keys. Duplicates of a scene are marked,
+    /// by the rules of [`time::group`](crate::apply::time::group); which are written
+    /// [the options decide](crate::zarr::CubeOptions::with_duplicates).
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if an item has no datetime, or an href is invalid.
     pub fn of(found: &QueryResult) -> Result<Vec<Self>> {
         let stores = found.session().stores();
-        let mut images = Vec::with_capacity(found.len());
+        let mut images: Vec<Self> = Vec::with_capacity(found.len());
         for item in &found.items().items {
             let taken =
                 stac::datetime(item).or_else(|| stac::interval(item).map(|(start, _)| start));
@@ -92,6 +108,12 @@ impl CubeImage {
                 image.bands.push((key.to_owned(), location.into()));
             }
             images.push(image);
+        }
+        let times: Vec<_> = images.iter().map(|image| image.time).collect();
+        for one in duplicates(&found.items().items, &times) {
+            let of = found.items().items[one.kept].id.clone();
+            let reason = one.reason;
+            images[one.item].duplicate = Some(Duplicate { of, reason });
         }
         Ok(images)
     }

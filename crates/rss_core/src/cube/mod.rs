@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 pub use self::{
     describe::{CubeBand, TimeStep},
-    images::{CubeImage, ImagePixels},
+    images::{CubeImage, Duplicate, ImagePixels},
     options::{CubeOptions, WriteProgress},
     samples::Images,
     write::Written,

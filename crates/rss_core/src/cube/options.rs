@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::array::Layout;
 use crate::{
-    apply::time::{Clock, Grouping},
+    apply::time::{Clock, Duplicates, Grouping},
     geo::GeoBox,
     raster::Resampling,
 };
@@ -23,7 +23,7 @@ pub struct WriteProgress {
 
 type Watch = Arc<dyn Fn(WriteProgress) + Send + Sync>;
 
-/// How a cube is written. `grouping`, `clock` and `grid` apply to copied images only: computed samples have their own grid and
+/// How a cube is written. `grouping`, `clock`, `duplicates` and `grid` apply to copied images only: computed samples have their own grid and
 /// time steps.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -34,6 +34,8 @@ pub struct CubeOptions {
     pub grouping: Grouping,
     /// The clock by which an image has its day, and so its week, month, season and year.
     pub clock: Clock,
+    /// How duplicates of one scene are handled.
+    pub duplicates: Duplicates,
     /// The grid; none is the union of all images' extents. Images must be aligned to its pixels, and may extend
     /// beyond it.
     pub grid: Option<GeoBox>,
@@ -52,6 +54,7 @@ impl Default for CubeOptions {
             layout: Layout::default(),
             grouping: Grouping::Item,
             clock: Clock::default(),
+            duplicates: Duplicates::default(),
             grid: None,
             nodata: None,
             overviews: 0,
@@ -67,6 +70,7 @@ impl fmt::Debug for CubeOptions {
             .field("layout", &self.layout)
             .field("grouping", &self.grouping)
             .field("clock", &self.clock)
+            .field("duplicates", &self.duplicates)
             .field("grid", &self.grid)
             .field("nodata", &self.nodata)
             .field("overviews", &self.overviews)
@@ -99,6 +103,14 @@ impl CubeOptions {
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Sets how duplicates of one scene are handled: by default only the best is written, and
+    /// [`Written::left_out`](crate::zarr::Written::left_out) lists the others.
+    #[must_use]
+    pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
+        self.duplicates = duplicates;
         self
     }
 

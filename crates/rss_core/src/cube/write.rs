@@ -46,6 +46,8 @@ pub struct Written {
     pub steps: usize,
     /// Images that were in the cube already, and were left out.
     pub known: usize,
+    /// Copied images that were left out as duplicates of others, and why.
+    pub left_out: Vec<String>,
     /// Shards of the write.
     pub shards: u64,
     /// Shards that an earlier, interrupted write had written.
@@ -65,7 +67,7 @@ pub(super) async fn create(
     options: &CubeOptions,
 ) -> Result<Written> {
     let location = root.location();
-    let (fresh, _) = Fresh::of(session, images, None, options).await?;
+    let (fresh, _, left_out) = Fresh::of(session, images, None, options).await?;
     let fresh = fresh.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "no images to write"))?;
     let storage = Storage::make(session, root).await?;
     let turn = storage.go_on().await?;
@@ -84,6 +86,7 @@ pub(super) async fn create(
             if work.is_done(there).await? {
                 return Ok(Written {
                     known: work.steps.iter().map(|step| step.items.len()).sum(),
+                    left_out,
                     ..Written::default()
                 });
             }
@@ -99,11 +102,19 @@ pub(super) async fn create(
         // Everything is written, and only the journal remains to be removed. Where inputs may be missing the write
         // runs again instead: the interrupted call could not report which are.
         (Some(_), Some(_)) if work.source.missing_inputs().is_none() => {
-            return work.finish(0).await;
+            let written = work.finish(0).await?;
+            return Ok(Written {
+                left_out,
+                ..written
+            });
         }
         _ => {}
     }
-    work.run(journal.is_some(), options).await
+    let written = work.run(journal.is_some(), options).await?;
+    Ok(Written {
+        left_out,
+        ..written
+    })
 }
 
 /// Appends time steps to a cube, or resumes an interrupted append.
@@ -129,7 +140,7 @@ pub(super) async fn append(
             let message = "a cube of another writer: its attribute rss:layout cannot be read";
             at(Error::new(ErrorKind::Unsupported, message))
         })?;
-    let (fresh, known) = Fresh::of(session, images, Some(&cube), options)
+    let (fresh, known, left_out) = Fresh::of(session, images, Some(&cube), options)
         .await
         .map_err(at)?;
     let Some(fresh) = fresh else {
@@ -137,6 +148,7 @@ pub(super) async fn append(
         storage.remove(JOURNAL).await?;
         return Ok(Written {
             known,
+            left_out,
             ..Written::default()
         });
     };
@@ -167,7 +179,7 @@ pub(super) async fn append(
         return Err(at(Error::new(ErrorKind::InvalidInput, message)));
     }
     let mut written = work.run(journal.is_some(), options).await?;
-    written.known = known;
+    (written.known, written.left_out) = (known, left_out);
     Ok(written)
 }
 

@@ -470,12 +470,12 @@ fn recorded_items_are_grouped_and_their_duplicates_left_out() {
             (
                 0,
                 2,
-                "the same scene as S2B_20EPT_20250731_1_L2A: sequence 1 before 0"
+                "the same scene as S2B_20EPT_20250731_1_L2A, whose sequence 1 is preferred over 0"
             ),
             (
                 3,
                 1,
-                "the same scene as 2aa69fcf-aa55-4747-9d95-3652f9fe79b0: maturity final before near real time"
+                "the same scene as 2aa69fcf-aa55-4747-9d95-3652f9fe79b0, whose maturity final is preferred over near real time"
             ),
         ]
     );

@@ -8,12 +8,13 @@ mod grouping;
 mod scene;
 mod solar;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use chrono::{DateTime, NaiveDate, Utc};
 use stac::Item;
 
 pub use self::grouping::{Clock, DayPeriod, Grouping};
+pub(crate) use self::scene::duplicates;
 use crate::{
     error::{Error, ErrorKind, Result},
     stac as facts,
@@ -43,6 +44,40 @@ pub enum Duplicates {
     LeaveOut,
     /// All are used.
     Keep,
+}
+
+impl Duplicates {
+    /// All ways.
+    pub const ALL: [Self; 2] = [Self::LeaveOut, Self::Keep];
+
+    /// Returns its name, `best` or `keep`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LeaveOut => "best",
+            Self::Keep => "keep",
+        }
+    }
+}
+
+impl fmt::Display for Duplicates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Duplicates {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| {
+            let message = format!(
+                "duplicates `{}`: expected best or keep",
+                text.escape_debug()
+            );
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
 }
 
 /// Options of [`group`].
@@ -173,7 +208,7 @@ pub fn group(items: &[Item], options: &GroupOptions) -> Result<Grouped> {
         })?);
     }
     let left_out = match options.duplicates {
-        Duplicates::LeaveOut => scene::duplicates(items, &times),
+        Duplicates::LeaveOut => duplicates(items, &times),
         Duplicates::Keep => Vec::new(),
     };
     let mut is_used = vec![true; items.len()];
@@ -405,47 +440,47 @@ mod tests {
             (
                 json!({"dea:dataset_maturity": "final", "odc:dataset_version": "3.1.0"}),
                 json!({"dea:dataset_maturity": "interim", "odc:dataset_version": "3.2.0"}),
-                "maturity final before interim",
+                "maturity final is preferred over interim",
             ),
             (
                 json!({"dea:dataset_maturity": "interim"}),
                 json!({"dea:dataset_maturity": "NRT"}),
-                "maturity interim before near real time",
+                "maturity interim is preferred over near real time",
             ),
             (
                 json!({"landsat:collection_category": "T1"}),
                 json!({"landsat:collection_category": "RT"}),
-                "maturity final before near real time",
+                "maturity final is preferred over near real time",
             ),
             (
                 json!({"odc:dataset_version": "3.10.0", "s2:processing_baseline": "02.12"}),
                 json!({"odc:dataset_version": "3.2.1", "s2:processing_baseline": "05.00"}),
-                "version 3.10.0 before 3.2.1",
+                "version 3.10.0 is preferred over 3.2.1",
             ),
             (
                 json!({"odc:dataset_version": "3.2.1"}),
                 json!({"odc:dataset_version": "NaN"}),
-                "version 3.2.1 before none",
+                "version 3.2.1 is preferred over none",
             ),
             (
                 json!({"s2:processing_baseline": "05.00", "s2:sequence": "0"}),
                 json!({"s2:processing_baseline": 2.14, "s2:sequence": "1"}),
-                "processing baseline 05.00 before 02.14",
+                "processing baseline 05.00 is preferred over 02.14",
             ),
             (
                 json!({"s2:sequence": "1"}),
                 json!({"s2:sequence": 0}),
-                "sequence 1 before 0",
+                "sequence 1 is preferred over 0",
             ),
             (
                 json!({"created": "2021-02-01T00:00:00Z"}),
                 json!({"created": "2021-01-04", "updated": "odd"}),
-                "made 2021-02-01T00:00:00+00:00 before 2021-01-04T00:00:00+00:00",
+                "made 2021-02-01T00:00:00+00:00 is preferred over 2021-01-04T00:00:00+00:00",
             ),
         ] {
             assert_eq!(
                 left_out(kept, other),
-                format!("the same scene as a: {reason}")
+                format!("the same scene as a, whose {reason}")
             );
         }
         // The id decides last.
@@ -459,7 +494,7 @@ mod tests {
         let grouped = group(&[two("y"), two("x")], &GroupOptions::new()).unwrap();
         assert_eq!(
             grouped.left_out[0].reason,
-            "the same scene as y: id y before x"
+            "the same scene as y, whose id y is preferred over x"
         );
     }
 

@@ -17,7 +17,7 @@ const ONE_PASS: TimeDelta = TimeDelta::minutes(10);
 const COVERED: f64 = 0.9;
 
 /// Returns the items that are duplicates of a better one.
-pub(super) fn duplicates(items: &[Item], times: &[DateTime<Utc>]) -> Vec<LeftOut> {
+pub(crate) fn duplicates(items: &[Item], times: &[DateTime<Utc>]) -> Vec<LeftOut> {
     let mut scenes: BTreeMap<[String; 3], Vec<usize>> = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {
         if let Some(tile) = tile(item) {
@@ -53,7 +53,7 @@ pub(super) fn duplicates(items: &[Item], times: &[DateTime<Utc>]) -> Vec<LeftOut
                         item: *index,
                         kept: *better,
                         reason: format!(
-                            "the same scene as {}: {}",
+                            "the same scene as {}, whose {}",
                             items[*better].id,
                             better_rank.above(rank)
                         ),
@@ -173,7 +173,7 @@ impl Rank {
         }
     }
 
-    /// Returns the first property in which this item ranks above another, for the report.
+    /// Returns the first property in which this item ranks above another, in words for the report.
     fn above(&self, other: &Self) -> String {
         let shown = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
         let dotted = |version: &[u64]| {
@@ -185,8 +185,9 @@ impl Rank {
             shown(hundredths.map(|n| format!("{:02}.{:02}", n / 100, n % 100)))
         };
         let time = |time: Option<DateTime<Utc>>| shown(time.map(|time| time.to_rfc3339()));
-        let pair =
-            |what: &str, ours: String, theirs: String| format!("{what} {ours} before {theirs}");
+        let pair = |what: &str, ours: String, theirs: String| {
+            format!("{what} {ours} is preferred over {theirs}")
+        };
         if self.maturity != other.maturity {
             let name = |maturity| match maturity {
                 Maturity::Unknown => "none",
