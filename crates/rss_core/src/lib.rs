@@ -98,6 +98,7 @@ pub mod index;
 mod location;
 pub mod mask;
 mod products;
+mod proj;
 mod query;
 pub mod reader;
 mod session;

@@ -20,6 +20,7 @@ use self::{budget::Budget, header_sizes::HeaderSizes};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
+    proj,
     store::{CacheSettings, FileCache, Limits, Meter, Registry, StoreOptions, Traffic, tls},
 };
 
@@ -346,6 +347,7 @@ impl SessionBuilder {
     ///
     /// [`ErrorKind::Unavailable`] if the system's TLS certificates cannot be read.
     pub fn build(self) -> Result<Session> {
+        proj::lend();
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls::config(tls::Http::Two)?)
             .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))

@@ -321,11 +321,14 @@ fn check(grid: &GeoBox, dtype: DataType, bands: usize, options: &CogOptions) -> 
         }
     }
     if let Some(crs) = &grid.crs
-        && crs.epsg().is_none()
+        && !crs.is_known()
     {
+        let crs: String = crs.to_string().chars().take(60).collect();
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "a CRS without an EPSG code cannot be written; leave it out of the grid",
+            format!(
+                "the CRS {crs} cannot be written: its projection has no GeoKeys; choose another"
+            ),
         ));
     }
     Ok(())

@@ -9,6 +9,7 @@ use std::{
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("geo", &["error"]),
+    ("proj", &["error", "geo"]),
     ("location", &["error", "geo"]),
     ("raster", &["error", "geo"]),
     ("warp", &["error", "geo", "raster"]),
@@ -25,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "error", "geo", "location", "raster", "stac", "products", "store",
+            "error", "geo", "proj", "location", "raster", "stac", "products", "store",
         ],
     ),
     (
@@ -113,7 +114,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ),
     ("index", &["arrow_buffer::", "arrow_select::"]),
     ("array", &["lz4::", "crc32c::"]),
-    ("reader/gdal", &["use gdal::", "gdal_sys::"]),
+    ("reader/gdal|proj", &["use gdal::", "gdal_sys::"]),
     ("geo", &["proj4rs::", "crs_definitions::"]),
     ("array", &["icechunk::", "icechunk_storage::", "typetag::"]),
     ("session", &["env::var"]),

@@ -3,6 +3,7 @@
 //! The crate `crs-definitions` holds one PROJ string for each code of an older EPSG dataset. Some of them are wrong,
 //! and some need grid shift files; those are refused here: an error is better than misplaced pixels.
 
+use super::parts::Parts;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The conversion between degrees of WGS 84 and a CRS.
@@ -15,10 +16,13 @@ pub(super) struct Definition {
 }
 
 impl super::Crs {
-    /// Returns true if the coordinates are degrees, false if they are not; none if the CRS has no EPSG code, or
-    /// one that is unknown here.
+    /// Returns true if the coordinates are degrees, false if they are not; none if the CRS has an EPSG code or a text
+    /// that is unknown here.
     pub fn is_geographic(&self) -> Option<bool> {
-        let code = self.epsg()?;
+        let code = match self {
+            Self::Epsg(code) => *code,
+            Self::Wkt(wkt) => return Some(Parts::parse(wkt).ok()?.is_geographic()),
+        };
         let text = proj_string(code)?;
         Some(
             text.split_ascii_whitespace()
@@ -93,6 +97,26 @@ impl Definition {
             _ => return refuse("its datum shift to WGS 84 is unknown"),
         };
         Ok(Self { text, shifted })
+    }
+}
+
+/// Returns the metres of a unit of the map of an EPSG code; none if the code is unknown here, or in degrees.
+pub(super) fn unit_of(code: u32) -> Option<f64> {
+    let text = proj_string(code)?;
+    let value = |name: &str| {
+        let mut words = text.split_ascii_whitespace();
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    };
+    if value("+proj") == Some("longlat") {
+        return None;
+    }
+    match (value("+to_meter"), value("+units")) {
+        (Some(metres), _) => metres.parse().ok(),
+        (None, None | Some("m")) => Some(1.0),
+        (None, Some("km")) => Some(1000.0),
+        (None, Some("ft")) => Some(0.3048),
+        (None, Some("us-ft")) => Some(12.0 / 39.37),
+        (None, Some(_)) => None,
     }
 }
 

@@ -25,9 +25,10 @@ const HALVINGS: u8 = 10;
 /// longitude is undefined, so a side through it cannot be densified.
 const POLE: f64 = 0.01;
 
-/// Conversions between grids and degrees. All need a geotransform and a CRS with an EPSG code: UTM, Web Mercator,
-/// polar and national projections, degrees; about 4900 codes, all but those whose datum needs a grid shift file
-/// (NAD27) or is unknown.
+/// Conversions between grids and degrees. All need a geotransform and a CRS: an EPSG code (UTM, Web Mercator, polar and
+/// national projections, degrees; about 4900 codes, all but those whose datum needs a grid shift file (NAD27) or is
+/// unknown), or well-known text, PROJJSON or a PROJ string of a projection that is known here. With PROJ at hand
+/// ([`set_projection_engine`](super::set_projection_engine)) all that it knows.
 ///
 /// Degrees are those of WGS 84. NAD83, ETRS89, GDA94, GDA2020 and similar datums are taken to be equal to it, which
 /// is wrong by up to 2 m (5 m in the far north of Canada); older datums (OSGB36, Amersfoort, CH1903+, ..) are

@@ -56,7 +56,7 @@ impl Lattice {
     pub fn extent(&self, grid: &GeoBox) -> Result<Extent> {
         let other = Self::of(grid)?;
         let wrong = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
-        if other.crs != self.crs {
+        if !other.crs.is_same(&self.crs) {
             return wrong(format!(
                 "its CRS is {}, expected {}: reproject it first",
                 other.crs, self.crs

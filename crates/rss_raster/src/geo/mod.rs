@@ -7,11 +7,13 @@ mod bbox;
 mod crop;
 mod crs;
 mod definition;
+mod engine;
 mod footprint;
 mod grid;
 mod lattice;
 mod mgrs;
 mod outline;
+pub(crate) mod parts;
 mod projection;
 mod transform;
 mod transformer;
@@ -29,6 +31,7 @@ pub use self::{
 };
 
 pub use self::{
+    engine::{ForeignProjection, ProjectionEngine, set_projection_engine},
     lattice::{Extent, Lattice},
     mgrs::MgrsTile,
     transformer::Transformer,

@@ -8,9 +8,17 @@
 //! 2000, JGD2011, ..) are taken to be equal to it, as PROJ does without an epoch: up to 2 m off, 5 m in the far north
 //! of Canada. Older datums are shifted by three or seven parameters; the results are within 10 m of PROJ's.
 
+use std::sync::Arc;
+
 use proj4rs::{Proj, transform::transform};
 
-use super::{Crs, definition::Definition, utm::LonLat};
+use super::{
+    Crs,
+    definition::Definition,
+    engine::{self, ForeignProjection},
+    parts::Parts,
+    utm::LonLat,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The bound on the error of a round trip, in metres. Beyond it the point is outside the domain: the formula still
@@ -27,27 +35,66 @@ pub(super) enum Projection {
 
 #[derive(Clone, Debug)]
 pub(super) struct Map {
-    degrees: Proj,
-    plane: Proj,
+    plane: Plane,
     /// True if the map continues past the meridian opposite its centre.
     endless: bool,
 }
 
+/// What evaluates a projection.
+#[derive(Clone, Debug)]
+enum Plane {
+    Here {
+        degrees: Box<Proj>,
+        plane: Box<Proj>,
+    },
+    /// Another library.
+    Foreign(Arc<dyn ForeignProjection>),
+}
+
 impl Projection {
-    /// Returns the projection of a CRS.
+    /// Returns the projection of a CRS. One with an EPSG code is evaluated here, where its definition can be used; one
+    /// without by PROJ, where it is at hand (see [`engine`](super::set_projection_engine)).
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] naming the CRS: it has no EPSG code, or one whose definition cannot be used.
+    /// [`ErrorKind::Unsupported`] naming the CRS, whose definition cannot be used.
     pub(super) fn of(crs: &Crs) -> Result<Self> {
-        let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, why);
-        let Crs::Epsg(code) = crs else {
-            let wkt: String = crs.to_string().chars().take(60).collect();
-            return Err(unsupported(&format!(
-                "a CRS without an EPSG code cannot be converted to degrees: {wkt}"
-            )));
-        };
-        let Definition { text, shifted } = Definition::of_epsg(*code)?;
+        match crs {
+            Crs::Epsg(code) => match Definition::of_epsg(*code) {
+                Ok(Definition { text, shifted }) => Self::here(text, shifted).map_err(|err| {
+                    let message = format!("EPSG:{code} cannot be converted to degrees");
+                    Error::new(ErrorKind::Unsupported, message).with_source(err)
+                }),
+                Err(err) => Self::foreign(crs, err),
+            },
+            Crs::Wkt(text) => {
+                let parts = Parts::parse(text);
+                if let Ok(parts) = &parts {
+                    if let Some(code) = parts.epsg() {
+                        return Self::of(&Crs::Epsg(code));
+                    }
+                    let is_shifted = || !matches!(parts.proj_string(), Ok((_, false)));
+                    if parts.is_plain_degrees() && !is_shifted() {
+                        return Ok(Self::Degrees);
+                    }
+                }
+                let here = || {
+                    let (text, shifted) = parts?.proj_string()?;
+                    Self::here(&text, shifted)
+                };
+                if engine::engine().is_none() {
+                    return here().map_err(|err| refused(crs, err.message()));
+                }
+                Self::foreign(crs, refused(crs, "PROJ cannot evaluate it")).or_else(|err| {
+                    // What PROJ does not know either is tried here, and the first error told.
+                    here().map_err(|_| err)
+                })
+            }
+        }
+    }
+
+    /// Returns the projection of a PROJ string.
+    fn here(text: &str, shifted: bool) -> Result<Self> {
         let is = |name| text.split_ascii_whitespace().any(|part| part == name);
         if is("+proj=longlat") && !shifted {
             return Ok(Self::Degrees);
@@ -63,22 +110,39 @@ impl Projection {
         };
         let parse = |text: &str| {
             Proj::from_proj_string(text).map_err(|err| {
-                unsupported(&format!("EPSG:{code} cannot be converted to degrees")).with_source(err)
+                Error::new(ErrorKind::Unsupported, "its projection cannot be evaluated")
+                    .with_source(err)
             })
         };
         Ok(Self::Map(Box::new(Map {
-            degrees: parse(degrees)?,
-            plane: parse(&format!("{text}{over}"))?,
+            plane: Plane::Here {
+                degrees: Box::new(parse(degrees)?),
+                plane: Box::new(parse(&format!("{text}{over}"))?),
+            },
             endless,
         })))
+    }
+
+    /// Returns the projection of a CRS by PROJ, or else the error.
+    fn foreign(crs: &Crs, otherwise: Error) -> Result<Self> {
+        let Some(engine) = engine::engine() else {
+            return Err(otherwise);
+        };
+        match engine.projection(crs) {
+            Ok(foreign) => Ok(Self::Map(Box::new(Map {
+                plane: Plane::Foreign(foreign),
+                endless: false,
+            }))),
+            Err(err) => Err(otherwise.with_source(err)),
+        }
     }
 
     /// Returns the unit of the coordinates: `degrees`, `m`, or `units` for another length.
     pub(super) fn unit(&self) -> &'static str {
         match self {
             Self::Degrees => "degrees",
-            Self::Map(map) if map.plane.is_latlong() => "degrees",
-            Self::Map(map) if map.plane.to_meter() == 1.0 => "m",
+            Self::Map(map) if map.is_degrees() => "degrees",
+            Self::Map(map) if map.to_meter() == 1.0 => "m",
             Self::Map(_) => "units",
         }
     }
@@ -95,9 +159,12 @@ impl Projection {
     pub(super) fn middle(&self) -> f64 {
         match self {
             Self::Degrees => 0.0,
-            Self::Map(map) => {
-                (map.plane.longitude_of_origin() + map.plane.from_greenwich()).to_degrees()
-            }
+            Self::Map(map) => match &map.plane {
+                Plane::Here { plane, .. } => {
+                    (plane.longitude_of_origin() + plane.from_greenwich()).to_degrees()
+                }
+                Plane::Foreign(foreign) => foreign.middle(),
+            },
         }
     }
 
@@ -125,9 +192,17 @@ impl Projection {
         };
         let point = map.inverse(coords)?;
         let [x, y] = map.forward(point)?;
-        let metres = (x - coords[0]).hypot(y - coords[1]) * map.plane.to_meter();
-        (metres < SAME_METRES || map.plane.is_latlong()).then_some(point)
+        let metres = (x - coords[0]).hypot(y - coords[1]) * map.to_meter();
+        (metres < SAME_METRES || map.is_degrees()).then_some(point)
     }
+}
+
+fn refused(crs: &Crs, why: &str) -> Error {
+    let wkt: String = crs.to_string().chars().take(60).collect();
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("a CRS without an EPSG code cannot be converted to degrees: {why}: {wkt}"),
+    )
 }
 
 /// Cylindrical projections, whose meridians are parallel lines: the map may continue to either side.
@@ -141,31 +216,57 @@ fn on_globe(point: LonLat) -> bool {
 }
 
 impl Map {
+    /// Returns true if the coordinates are longitude and latitude of another datum.
+    fn is_degrees(&self) -> bool {
+        match &self.plane {
+            Plane::Here { plane, .. } => plane.is_latlong(),
+            Plane::Foreign(foreign) => foreign.metres().is_none(),
+        }
+    }
+
+    fn to_meter(&self) -> f64 {
+        match &self.plane {
+            Plane::Here { plane, .. } => plane.to_meter(),
+            Plane::Foreign(foreign) => foreign.metres().unwrap_or(1.0),
+        }
+    }
+
     fn forward(&self, point: LonLat) -> Option<[f64; 2]> {
         if !on_globe(point) {
             return None;
         }
-        let mut coords = (point.lon.to_radians(), point.lat.to_radians(), 0.0);
-        transform(&self.degrees, &self.plane, &mut coords).ok()?;
-        let coords = if self.plane.is_latlong() {
-            [coords.0.to_degrees(), coords.1.to_degrees()]
-        } else {
-            [coords.0, coords.1]
+        let coords = match &self.plane {
+            Plane::Here { degrees, plane } => {
+                let mut coords = (point.lon.to_radians(), point.lat.to_radians(), 0.0);
+                transform(degrees, plane, &mut coords).ok()?;
+                match plane.is_latlong() {
+                    true => [coords.0.to_degrees(), coords.1.to_degrees()],
+                    false => [coords.0, coords.1],
+                }
+            }
+            Plane::Foreign(foreign) => foreign.to_crs([point.lon, point.lat])?,
         };
         coords.iter().all(|part| part.is_finite()).then_some(coords)
     }
 
     fn inverse(&self, [x, y]: [f64; 2]) -> Option<LonLat> {
-        let mut point = if self.plane.is_latlong() {
-            (x.to_radians(), y.to_radians(), 0.0)
-        } else {
-            (x, y, 0.0)
-        };
         if !(x.is_finite() && y.is_finite()) {
             return None;
         }
-        transform(&self.plane, &self.degrees, &mut point).ok()?;
-        let (lon, lat) = (point.0.to_degrees(), point.1.to_degrees());
+        let (lon, lat) = match &self.plane {
+            Plane::Here { degrees, plane } => {
+                let mut point = match plane.is_latlong() {
+                    true => (x.to_radians(), y.to_radians(), 0.0),
+                    false => (x, y, 0.0),
+                };
+                transform(plane, degrees, &mut point).ok()?;
+                (point.0.to_degrees(), point.1.to_degrees())
+            }
+            Plane::Foreign(foreign) => {
+                let [lon, lat] = foreign.to_lon_lat([x, y])?;
+                (lon, lat)
+            }
+        };
         // Rounding may put a pole slightly beyond 90 degrees.
         let lat = if lat.abs() < 90.0 + 1e-9 {
             lat.clamp(-90.0, 90.0)
@@ -187,7 +288,7 @@ mod tests {
         let apart = (a[0] - b[0]).hypot(a[1] - b[1]);
         match Projection::of(&Crs::Epsg(code)).unwrap() {
             Projection::Degrees => apart * METRES_PER_DEGREE,
-            Projection::Map(map) => apart * map.plane.to_meter(),
+            Projection::Map(map) => apart * map.to_meter(),
         }
     }
 

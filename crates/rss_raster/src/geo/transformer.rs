@@ -35,7 +35,7 @@ impl Transformer {
     pub fn new(target: &GeoBox, source: &GeoBox) -> Result<Self> {
         let (to, to_crs) = placed(target, "target")?;
         let (from, from_crs) = placed(source, "source")?;
-        let between = if to_crs == from_crs {
+        let between = if to_crs.is_same(from_crs) {
             Between::Same
         } else {
             let (to, from) = (Projection::of(to_crs)?, Projection::of(from_crs)?);

@@ -55,7 +55,7 @@ impl WorldToPixel {
         grid.transform.ok_or_else(|| lacks("geotransform"))?;
         let plane = plane_of(crs);
         let to_pixels = Transformer::new(&plane, grid)?;
-        let is_same = own == crs;
+        let is_same = own.is_same(crs);
         let turns = is_degrees(crs);
         let near = match is_same {
             // In the same CRS nothing is projected, so nothing needs to be clipped.

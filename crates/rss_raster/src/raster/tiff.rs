@@ -4,7 +4,7 @@
 use super::Sealed as _;
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoBox, GeoTransform},
+    geo::{Crs, GeoBox, GeoTransform, parts::Parts},
     raster::DataType,
 };
 
@@ -148,7 +148,8 @@ impl Tags {
         is_apart
     }
 
-    /// Adds the georeferencing tags, as far as they are known. A CRS without an EPSG code is left out.
+    /// Adds the georeferencing tags, as far as they are known. A CRS without an EPSG code is stated in parts; one whose
+    /// text is not known ([`Crs::is_known`]) is left out.
     ///
     /// # Errors
     ///
@@ -183,8 +184,9 @@ impl Tags {
     }
 
     fn crs(&mut self, crs: &Crs, geobox: &GeoBox) -> Result<()> {
-        let Some(code) = crs.epsg() else {
-            return Ok(());
+        let code = match crs {
+            Crs::Epsg(code) => *code,
+            Crs::Wkt(wkt) => return self.crs_in_parts(wkt),
         };
         if !CODES.contains(&code) {
             return Err(Error::new(
@@ -221,6 +223,24 @@ impl Tags {
             [key, 0, 1, code],
         ];
         self.short(34735, keys.concat())
+    }
+
+    /// Adds the GeoKeys of a CRS without an EPSG code.
+    fn crs_in_parts(&mut self, wkt: &str) -> Result<()> {
+        let Ok(parts) = Parts::parse(wkt) else {
+            return Ok(());
+        };
+        let keys = parts.geo_keys();
+        let mut directory = vec![1, 1, 0, keys.directory.len()];
+        directory.extend(keys.directory.iter().flatten().copied().map(usize::from));
+        self.short(34735, directory)?;
+        if !keys.doubles.is_empty() {
+            self.double(34736, keys.doubles);
+        }
+        if !keys.texts.is_empty() {
+            self.ascii(34737, &keys.texts);
+        }
+        Ok(())
     }
 
     fn push(&mut self, id: u16, kind: u16, count: usize, value: Value) {

@@ -33,7 +33,10 @@ use rayon::prelude::*;
 
 use super::{
     Backend, BandProfile, ColorInterp, Masking, Profile, RasterReader, ReadRequest, Resolved,
-    cog::samples::{Value, fill},
+    cog::{
+        self,
+        samples::{Value, fill},
+    },
     mask,
 };
 use crate::{
@@ -440,7 +443,8 @@ fn profile(levels: &[Arc<ImageFileDirectory>]) -> Result<Profile> {
         crs: keys
             .and_then(|keys| keys.epsg_code())
             .filter(|&code| code != USER_DEFINED && code != 0)
-            .map(|code| Crs::Epsg(u32::from(code))),
+            .map(|code| Crs::Epsg(u32::from(code)))
+            .and_then(|crs| with_unit_of(crs, keys?)),
         transform: transform(full, is_point),
         tile: tile_size(full)?,
         compression: compression(full.compression()),
@@ -482,6 +486,20 @@ fn bands(image: &ImageFileDirectory) -> Vec<BandProfile> {
             ..BandProfile::default()
         })
         .collect()
+}
+
+/// Returns the CRS of a code in the unit of length that the keys state, which may differ from the code's; see
+/// [`super::cog`]. None where the definition of the code is not known.
+fn with_unit_of(crs: Crs, keys: &async_tiff::geo::GeoKeyDirectory) -> Option<Crs> {
+    let stated = keys.citation.as_deref().and_then(cog::unit_of_citation);
+    let of_code = || match keys.proj_linear_units? {
+        USER_DEFINED => Some(("unnamed".to_owned(), keys.proj_linear_unit_size?)),
+        code => cog::unit_of_code(u64::from(code)),
+    };
+    match (stated.or_else(of_code), crs.linear_unit()) {
+        (Some((name, metres)), Some(_)) => crs.with_linear_unit(&name, metres),
+        _ => Some(crs),
+    }
 }
 
 fn transform(image: &ImageFileDirectory, is_point: bool) -> Option<GeoTransform> {

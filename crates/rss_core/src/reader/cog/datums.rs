@@ -155,6 +155,7 @@ const DATUMS: &[Datum] = &[
         (6203, "Australian_Geodetic_Datum_1984"),
         7003,
     ),
+    datum((4124, "RT90"), (6124, "Rikets_koordinatsystem_1990"), 7004),
     datum((4207, "Lisbon"), (6207, "Lisbon_1937"), 7022),
     datum((4214, "Beijing 1954"), (6214, "Beijing_1954"), 7024),
     datum((4218, "Bogota 1975"), (6218, "Bogota_1975"), 7022),

@@ -1,7 +1,8 @@
 //! The GeoKeys of a file, and the coordinate reference system that they state. No IO.
 //!
-//! A CRS that the keys name by an EPSG code is that code. One that they define in parts becomes WKT 1 as
-//! GDAL writes it, so that no reader needs a database. Only the horizontal CRS is read. Where a part is
+//! A CRS that the keys name by an EPSG code is that code, unless they state another unit of length: such a CRS, and one
+//! that they define in parts, becomes WKT 1 as GDAL writes it, so that no reader needs a database, or the EPSG code that
+//! names exactly this. Only the horizontal CRS is read. Where a part is
 //! missing, not known here, or stated twice with different values, there is no CRS: a wrong position is
 //! worse than none.
 //!
@@ -24,16 +25,21 @@ const MOST_NAME: usize = 128;
 const MOST_WKT: usize = 8192;
 
 impl Reader<'_> {
-    /// Returns the keys. Doubles and texts are read only if no code names the CRS: they may be far from the
-    /// directory and cost a request.
+    /// Returns the keys. Doubles and texts are read only if no code names the CRS, or if they may state another unit than
+    /// the code's: they may be far from the directory and cost a request.
     pub(super) fn keys(&self, entries: &[Entry]) -> Result<Keys, Stop> {
         let mut keys = Keys {
             directory: self.numbers(entries, 34735)?,
             ..Keys::default()
         };
-        if !keys.directory.is_empty() && keys.epsg().is_none() {
-            // Damaged keys make the CRS unknown, and not the file unreadable.
+        let is_named = keys.epsg().is_some();
+        let has_unit_size = keys.is_projected() && keys.code(3076) == Some(USER_DEFINED);
+        let has_unit_name = keys.is_projected() && keys.has(1026);
+        // Damaged keys make the CRS unknown, and not the file unreadable.
+        if !keys.directory.is_empty() && (!is_named || has_unit_size) {
             keys.doubles = unless_failed(self.doubles(entries, 34736))?;
+        }
+        if !keys.directory.is_empty() && (!is_named || has_unit_name) {
             let texts = unless_failed(self.value(entries, 34737))?;
             keys.texts = texts.map(|(_, bytes)| bytes).unwrap_or_default();
         }
@@ -69,10 +75,23 @@ impl Keys {
 
     pub(super) fn crs(&self) -> Option<Crs> {
         if let Some(code) = self.epsg() {
-            return Some(Crs::Epsg(code));
+            let crs = Crs::Epsg(code);
+            let unit = match self.is_projected() {
+                true => self
+                    .unit_of_citation(&[1026])
+                    .or_else(|| self.unit_of_code()),
+                false => None,
+            };
+            // A unit of the file that differs from the code's replaces it, as in GDAL.
+            return match (unit, crs.linear_unit()) {
+                (Some((name, metres)), Some(own)) if !near(metres, own) => {
+                    crs.with_linear_unit(&name, metres)
+                }
+                _ => Some(crs),
+            };
         }
         if let Some(wkt) = self.quoted() {
-            return Some(Crs::Wkt(wkt));
+            return Some(Crs::of_wkt(wkt));
         }
         match (self.code(1024), self.is_projected()) {
             // Geocentric.
@@ -80,7 +99,7 @@ impl Keys {
             (_, true) => self.projected(),
             (_, false) => {
                 let axes = r#"AXIS["Latitude",NORTH],AXIS["Longitude",EAST]"#;
-                self.geographic(axes).map(|base| Crs::Wkt(base.wkt))
+                self.geographic(axes).map(|base| Crs::of_wkt(base.wkt))
             }
         }
     }
@@ -101,23 +120,34 @@ impl Keys {
         // If the base has other units or another meridian, readers differ on the meaning of a
         // projection's angles.
         let base = self.geographic("").filter(|base| base.is_plain)?;
+        // A citation of ERDAS IMAGINE states the unit of the coordinates; the parameters stay in that of their key.
+        let stated = self.unit_of_citation(&[3073, 1026]);
         // Class ProjectionGeoKey: a code of method and parameters.
-        let projection = match self.code(3074) {
-            None | Some(0 | USER_DEFINED) => projections::of_keys(self)?,
+        let of_code = match self.code(3074) {
+            None | Some(0 | USER_DEFINED) => None,
+            Some(code) => Some(code),
+        };
+        let (projection, unit, stated) = match of_code {
+            None => {
+                let unit = match (&stated, self.has(3076)) {
+                    (Some(_), false) => METRE.to_owned(),
+                    _ => self.linear_unit()?,
+                };
+                (projections::of_keys(self)?, unit, stated)
+            }
             Some(code) => {
-                // The codes that are known here have metres.
-                if !matches!(self.code(3076), None | Some(9001)) {
-                    return None;
-                }
-                if let Some(code) = projections::epsg(code, base.epsg) {
+                // The codes that are known here have metres, whatever the unit of the coordinates.
+                let stated = match (stated, self.code(3076)) {
+                    (None, None) => None,
+                    (None, Some(_)) => Some(self.unit_of_code()?),
+                    (stated, _) => stated,
+                };
+                let is_metre = stated.as_ref().is_none_or(|(_, metres)| near(*metres, 1.0));
+                if let (Some(code), true) = (projections::epsg(code, base.epsg), is_metre) {
                     return Some(Crs::Epsg(code));
                 }
-                projections::utm(code)?
+                (projections::utm(code)?, METRE.to_owned(), stated)
             }
-        };
-        let unit = match self.code(3074) {
-            Some(16_001..=16_160) => METRE.to_owned(),
-            _ => self.linear_unit()?,
         };
         let name = [3073, 1026].into_iter().find_map(|key| {
             let text = self.text(key)?;
@@ -128,9 +158,31 @@ impl Keys {
         let name = name.unwrap_or_else(|| "unnamed".to_owned());
         let axes = projection.axes;
         let (base, projection) = (base.wkt, projection.wkt);
-        Some(Crs::Wkt(format!(
+        let crs = Crs::of_wkt(format!(
             r#"PROJCS["{name}",{base},{projection},{unit},{axes}]"#
-        )))
+        ));
+        match stated {
+            Some((name, metres)) => crs.with_linear_unit(&name, metres),
+            None => Some(crs),
+        }
+    }
+
+    /// Returns the unit that ERDAS IMAGINE states in a citation, and its length in metres: `Units = us_survey_feet`, or
+    /// `LUnits = ..` as GDAL writes it. In any letter case, as in GDAL.
+    fn unit_of_citation(&self, keys: &[u64]) -> Option<(String, f64)> {
+        keys.iter()
+            .find_map(|&key| unit_of_citation(&self.text_lines(key)?))
+    }
+
+    /// Returns the unit of a map and its length in metres by key 3076; none where the key states none that is known.
+    fn unit_of_code(&self) -> Option<(String, f64)> {
+        match self.code(3076)? {
+            USER_DEFINED => {
+                let size = self.number(3077).filter(|&size| size > 0.0)?;
+                Some(("unnamed".to_owned(), size))
+            }
+            code => unit_of_code(code),
+        }
     }
 
     /// Returns the unit of a map; classes `UnitsGeoKeys` and `UnitSizeGeoKeys`.
@@ -315,6 +367,70 @@ impl Keys {
             _ => return None,
         })
     }
+}
+
+/// Returns the unit of an EPSG code, and its length in metres.
+pub(in crate::reader) fn unit_of_code(code: u64) -> Option<(String, f64)> {
+    let (name, metres) = match code {
+        9001 => ("metre", 1.0),
+        9002 => ("foot", 0.3048),
+        9003 => ("US survey foot", 12.0 / 39.37),
+        9005 => ("Clarke's foot", 0.304_797_265_4),
+        9014 => ("fathom", 1.8288),
+        9030 => ("nautical mile", 1852.0),
+        9031 => ("German legal metre", 1.000_013_596_5),
+        9033 => ("US survey chain", 792.0 / 39.37),
+        9034 => ("US survey link", 7.92 / 39.37),
+        9035 => ("US survey mile", 63_360.0 / 39.37),
+        9036 => ("kilometre", 1000.0),
+        9037 => ("Clarke's yard", 0.914_391_796_2),
+        9040 => ("British yard (Sears 1922)", 0.914_398_414_616_029),
+        9041 => ("British foot (Sears 1922)", 0.304_799_471_538_676),
+        9042 => ("British chain (Sears 1922)", 20.116_765_121_552_6),
+        9080 => ("Indian foot", 0.304_799_510_248_147),
+        9084 => ("Indian yard", 0.914_398_530_744_441),
+        9093 => ("Statute mile", 1609.344),
+        9094 => ("Gold Coast foot", 0.304_799_710_181_509),
+        9095 => ("British foot (1936)", 0.304_800_749_1),
+        9096 => ("yard", 0.9144),
+        9097 => ("chain", 20.1168),
+        9098 => ("link", 0.201_168),
+        _ => return None,
+    };
+    Some((name.to_owned(), metres))
+}
+
+/// Returns the unit that the text of a citation states, and its length in metres.
+pub(in crate::reader) fn unit_of_citation(text: &str) -> Option<(String, f64)> {
+    let is_imagine = text
+        .get(..15)
+        .is_some_and(|start| start.eq_ignore_ascii_case("IMAGINE GeoTIFF"));
+    let mut parts = text.split(['|', '\n']);
+    let name = parts.find_map(|part| {
+        let part = part.trim();
+        part.strip_prefix("LUnits = ")
+            .or_else(|| part.strip_prefix("Units = ").filter(|_| is_imagine))
+    })?;
+    let metres = imagine_unit(&name.trim().to_ascii_lowercase())?;
+    Some((named(name), metres))
+}
+
+/// Returns the metres of a unit by its name in ERDAS IMAGINE, in lower case. Its feet are those of the US survey.
+fn imagine_unit(name: &str) -> Option<f64> {
+    Some(match name {
+        "meters" | "meter" | "m" => 1.0,
+        "centimeters" | "centimeter" | "cm" => 0.01,
+        "millimeters" | "millimeter" | "mm" => 0.001,
+        "kilometers" | "kilometer" | "km" => 1000.0,
+        "us_survey_feet" | "us_survey_foot" | "feet" | "foot" | "ft" => 12.0 / 39.37,
+        "international_feet" | "international_foot" => 0.3048,
+        "inches" | "inch" | "in" => 0.025_400_050_800_1,
+        "yards" | "yard" | "yd" => 0.9144,
+        "clarke_feet" | "clarke_foot" => 0.304_797_265_1,
+        "modified_american_feet" | "modified_american_foot" => 0.304_812_253_0,
+        "indian_feet" | "indian_foot" => 0.304_799_514_2,
+        _ => return None,
+    })
 }
 
 const METRE: &str = r#"UNIT["metre",1,AUTHORITY["EPSG","9001"]]"#;
@@ -524,5 +640,134 @@ mod tests {
         found.directory.extend([2049, 34737, 9, 9]);
         assert_eq!(found.crs(), None);
         assert_eq!(found.text(2049), None);
+    }
+
+    /// What `gdalsrsinfo` of GDAL 3.6.2 says of the same keys: the unit of a file that differs from the code's wins, and
+    /// the citation's over that of key 3076.
+    #[test]
+    fn a_unit_that_differs_from_the_codes_replaces_it() {
+        let imagine = |unit: &str| format!("IMAGINE GeoTIFF Support|(c)|Units = {unit}|");
+        let of = |code: u64, more: &[(u64, u64)], sizes: &[(u64, f64)], said: &str| {
+            let codes = [&[(1024, 1), (3072, code)], more].concat();
+            keys(&codes, sizes, &[(1026, said)]).crs().unwrap()
+        };
+        let feet = |crs: &Crs| {
+            let text = crs.to_string();
+            assert_eq!(crs.epsg(), None, "{text}");
+            let start = text.find(r#""false_easting","#).unwrap() + 16;
+            let number = text.get(start..).unwrap().split(']').next().unwrap();
+            number.parse::<f64>().unwrap()
+        };
+        for (code, more, said, easting) in [
+            (2853, &[(3076, 9003)][..], "", 11_482_916.666_666_7),
+            (2853, &[(3076, 9002)], "", 11_482_939.632_545_9),
+            (2853, &[], &*imagine("us_survey_feet"), 11_482_916.666_666_7),
+            (2853, &[], &imagine("US_SURVEY_FEET"), 11_482_916.666_666_7),
+            (2853, &[], &imagine("feet"), 11_482_916.666_666_7),
+            (
+                2853,
+                &[],
+                &imagine("international_feet"),
+                11_482_939.632_545_9,
+            ),
+            (2853, &[], &imagine("kilometers"), 3500.0),
+            (
+                2853,
+                &[(3076, 9001)],
+                &imagine("feet"),
+                11_482_916.666_666_7,
+            ),
+            (
+                2853,
+                &[],
+                "PCS Name = foo|LUnits = feet|",
+                11_482_916.666_666_7,
+            ),
+            (2263, &[(3076, 9001)], "", 300_000.0),
+            (2263, &[(3076, 9002)], "", 984_251.968_503_937),
+            (32756, &[(3076, 9036)], "", 500.0),
+            (32756, &[(3076, 9005)], "", 1_640_434.665_133_32),
+        ] {
+            let found = feet(&of(code, more, &[], said));
+            assert!((found - easting).abs() < 1e-6, "{code} {said}: {found}");
+        }
+        let sized = of(2853, &[(3076, 32767)], &[(3077, 0.304_800_609_6)], "");
+        assert!((feet(&sized) - 11_482_916.666_712_6).abs() < 1e-6);
+        for (code, more, said) in [
+            (2853, &[(3076, 9001)][..], ""),
+            (2263, &[(3076, 9003)], ""),
+            (2853, &[(3076, 9999)], ""),
+            (2853, &[(3076, 0)], ""),
+            (2853, &[(3076, 32767)], ""),
+            (2853, &[], &*imagine("meters")),
+            (2853, &[(3076, 9003)], &imagine("meters")),
+            // Not the words of ERDAS.
+            (2853, &[], "Projection Name = UTM|Units = feet|"),
+        ] {
+            let expected = Crs::Epsg(u32::try_from(code).unwrap());
+            assert_eq!(of(code, more, &[], said), expected, "{said}");
+        }
+    }
+
+    /// As above: what a code of a projection or its parameters say in metres stays where it is.
+    #[test]
+    fn parts_in_another_unit_lie_where_gdal_puts_them() {
+        let utm = [(1024, 1), (2048, 4326), (3072, 32767), (3074, 16033)];
+        let easting = |codes: &[(u64, u64)], numbers: &[(u64, f64)], said: &str| {
+            let text = wkt(&keys(codes, numbers, &[(3073, said)])).unwrap();
+            let start = text.find(r#""false_easting","#).unwrap() + 16;
+            let number = text.get(start..).unwrap().split(']').next().unwrap();
+            number.parse::<f64>().unwrap()
+        };
+        let said = "IMAGINE GeoTIFF Support|Units = us_survey_feet|";
+        let feet = 1_640_416.666_666_67;
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a} {b}");
+        near(
+            easting(&[&utm[..], &[(3076, 9003)]].concat(), &[], ""),
+            feet,
+        );
+        near(easting(&utm, &[], said), feet);
+        near(
+            easting(&[&utm[..], &[(3076, 9001)]].concat(), &[], said),
+            feet,
+        );
+        let own = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 1)];
+        let numbers = [
+            (3080, -96.0),
+            (3081, 23.0),
+            (3092, 0.9996),
+            (3082, 500_000.0),
+            (3083, 0.0),
+        ];
+        near(easting(&own, &numbers, said), feet);
+        near(
+            easting(&[&own[..], &[(3076, 9001)]].concat(), &numbers, said),
+            feet,
+        );
+        near(
+            easting(&[&own[..], &[(3076, 9003)]].concat(), &numbers, said),
+            500_000.0,
+        );
+        near(
+            easting(&[&own[..], &[(3076, 9003)]].concat(), &numbers, ""),
+            500_000.0,
+        );
+    }
+
+    #[test]
+    fn parts_that_are_a_code_are_the_code() {
+        let base = [(1024, 1), (2048, 4326), (3072, 32767), (3076, 9001)];
+        let polar = [(3081, -71.0), (3095, 0.0), (3092, 1.0)];
+        let codes = [&base[..], &[(3075, 15)]].concat();
+        assert_eq!(keys(&codes, &polar, &[]).crs(), Some(Crs::Epsg(3031)));
+        let utm = [
+            (3080, 153.0),
+            (3081, 0.0),
+            (3092, 0.9996),
+            (3082, 500_000.0),
+            (3083, 1e7),
+        ];
+        let codes = [&base[..], &[(3075, 1)]].concat();
+        assert_eq!(keys(&codes, &utm, &[]).crs(), Some(Crs::Epsg(32756)));
     }
 }

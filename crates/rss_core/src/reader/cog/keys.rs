@@ -53,6 +53,18 @@ impl Keys {
             .any(|key| matches!(key, [id, ..] if *id == wanted))
     }
 
+    /// Returns a text as [`text`](Self::text) does, but with its lines.
+    pub(super) fn text_lines(&self, key: u64) -> Option<String> {
+        let bytes = self.texts.get(self.range(key, 34737)?)?;
+        let text = bytes.split(|&byte| byte == 0).next()?;
+        let printable = text.iter().map(|&byte| match byte {
+            b' '..=b'~' => char::from(byte),
+            b'\r' | b'\n' => '\n',
+            _ => '?',
+        });
+        Some(printable.collect())
+    }
+
     /// Returns a text in printable ASCII, without the terminating `|` or NUL.
     pub(super) fn text(&self, key: u64) -> Option<String> {
         let bytes = self.texts.get(self.range(key, 34737)?)?;

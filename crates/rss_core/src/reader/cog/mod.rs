@@ -7,6 +7,8 @@
 //! samples ([`codec`] undoes the compression, [`samples`] byte order and predictor). [`reader`] runs the
 //! three in order. Only fetching waits; only `decode` touches pixels.
 
+#[cfg(feature = "async-tiff")]
+pub(super) use self::geokeys::{unit_of_citation, unit_of_code};
 pub(crate) use self::reader::{open, open_entry};
 
 use crate::error::{Error, ErrorKind};

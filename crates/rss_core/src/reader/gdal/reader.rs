@@ -575,5 +575,5 @@ fn crs(dataset: &Dataset) -> Option<Crs> {
         .to_wkt()
         .ok()
         .filter(|wkt| !wkt.is_empty())
-        .map(Crs::Wkt)
+        .map(Crs::of_wkt)
 }

@@ -197,7 +197,7 @@ async fn what_cannot_be_written_is_refused_before_anything_is() {
             Some(Crs::Wkt("LOCAL_CS[\"here\"]".to_owned())),
             (
                 ErrorKind::Unsupported,
-                "a CRS without an EPSG code cannot be written; leave it out of the grid",
+                "the CRS LOCAL_CS[\"here\"] cannot be written: its projection has no GeoKeys; choose another",
             ),
         ),
         (
