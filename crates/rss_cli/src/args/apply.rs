@@ -65,6 +65,10 @@ pub(crate) struct CubeArgs {
     /// The compression of a COG: deflate, deflate:LEVEL, zstd, zstd:LEVEL, lzw or none.
     #[arg(long, value_name = "CODEC", default_value = "deflate")]
     pub(crate) compress: String,
+    /// The overviews of a COG: auto (nearest for bands of classes, average for all others), nearest, average, mode, min,
+    /// max, or none.
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) overview_resampling: String,
     /// The side of a block in pixels, a multiple of 512 for a COG. Default: 1024, or 512 where the budget or the tiles
     /// of the files suggest it.
     #[arg(long, value_name = "PIXELS")]

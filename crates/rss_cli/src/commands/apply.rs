@@ -114,7 +114,10 @@ fn as_they_are(cube: &ImageCube, options: ApplyOptions) -> Apply<f32> {
         }
         Ok(flat)
     });
-    work.each_date(bands)
+    let steps = cube.steps().len();
+    let classes = cube.bands().iter().map(|band| band.is_class);
+    work.with_classes(classes.flat_map(|is_class| std::iter::repeat_n(is_class, steps)))
+        .each_date(bands)
 }
 
 /// Returns the options of putting images on one grid: grid, resampling, mask, failures.
@@ -197,7 +200,9 @@ impl To {
         };
         Ok(match (format, location.as_local()) {
             (Format::GeoTiff, _) | (_, None) => {
-                let options = CogOptions::new().with_compression(args.compress.parse()?);
+                let options = CogOptions::new()
+                    .with_compression(args.compress.parse()?)
+                    .with_overview_resampling(&args.overview_resampling)?;
                 Self::Cog(location, options)
             }
             (Format::Png, Some(path)) => Self::Look(Path::to_owned(path), stretch(args)?),

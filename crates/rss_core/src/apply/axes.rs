@@ -12,6 +12,9 @@ pub struct ImageCubeBand {
     pub asset: String,
     /// The nodata value: that of the catalogue, else that of the first file that can be opened.
     pub nodata: Option<f64>,
+    /// Whether its samples are classes or flags, which have no mean: integers of a QA band of the manifest, or of an
+    /// asset that states its classes or is named like a usual band of them.
+    pub is_class: bool,
 }
 
 /// A time step of a cube.

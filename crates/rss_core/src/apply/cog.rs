@@ -17,7 +17,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// Computes the result into a Cloud Optimized GeoTIFF, in one pass: memory is that of the blocks under way. The
     /// file appears when it is complete.
     ///
-    /// Nodata and band names are those of the result where `options` state none; a block is a multiple of a tile.
+    /// Nodata and band names are those of the result where `options` state none; a block is a multiple of a tile. The
+    /// overviews of bands of classes are by nearest, if `options` choose no resampling.
     ///
     /// # Errors
     ///
@@ -39,6 +40,14 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         }
         if options.bands.is_empty() {
             options.bands = self.options.names.iter().map(Band::named).collect();
+        }
+        for (number, &is_class) in self.classes.iter().enumerate() {
+            if is_class {
+                options
+                    .bands
+                    .resize_with(options.bands.len().max(number + 1), Band::new);
+                options.bands[number].is_class = true;
+            }
         }
         let mut report = self.report();
         let mut blocks = std::pin::pin!(self.blocks());

@@ -240,18 +240,25 @@ impl Images {
 fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<ImageCubeBand>> {
     let mut bands: Vec<ImageCubeBand> = Vec::new();
     for (item, manifest) in found.items().items.iter().zip(manifests) {
-        for (key, _) in found.assets(item) {
+        for (key, asset) in found.assets(item) {
             if bands.iter().any(|band| band.asset == key) {
                 continue;
             }
             let def = manifest.as_ref().and_then(|manifest| manifest.band(key));
             let canonical = def.and_then(|def| def.canonical.clone());
+            let is_class = match def {
+                // Probabilities and the like are floats, or have a scale.
+                Some(def) if def.kind == Kind::Qa => !def.dtype.is_float() && def.scale.is_none(),
+                Some(_) => false,
+                None => stac::is_class(key, asset),
+            };
             // Two assets may have one canonical name; the second keeps its key, so that names are unique.
             let name = canonical.filter(|name| bands.iter().all(|band| band.name != *name));
             bands.push(ImageCubeBand {
                 name: name.unwrap_or_else(|| key.to_owned()),
                 asset: key.to_owned(),
                 nodata: None,
+                is_class,
             });
         }
     }

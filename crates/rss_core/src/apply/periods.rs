@@ -129,6 +129,9 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         self.how = Some(format!("{how} every {by}"));
         let names = std::mem::take(&mut self.options.names);
         let steps: Arc<[Step]> = periods.into_iter().map(|period| period.step).collect();
+        let classes = self.classes.iter();
+        let classes = classes.flat_map(|&is_class| std::iter::repeat_n(is_class, steps.len()));
+        self.classes = classes.collect();
         // A closure whose bands have no names: their number is not known before it runs.
         if !names.is_empty() {
             self.options.names = names_of(&names, &steps);

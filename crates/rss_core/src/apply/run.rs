@@ -59,6 +59,8 @@ pub struct Apply<O> {
     pub(super) parts: Arc<[ImageCube]>,
     /// What a user should know of the computation.
     pub(super) notes: Vec<String>,
+    /// Whether each band of the result holds classes; a band past the end does not.
+    pub(super) classes: Vec<bool>,
     pub(super) plan: Planning,
     pub(super) compute: Compute<O>,
 }
@@ -134,6 +136,7 @@ impl ImageCube {
             each_date: None,
             parts: [self.clone()].into(),
             notes: Vec::new(),
+            classes: Vec::new(),
             plan: Arc::new(|inner, window, halo| {
                 Box::pin(async move { inner.plan::<T>(window, halo).await })
             }),
@@ -176,8 +179,20 @@ impl ImageCube {
             }
             Ok(out)
         });
+        let keeps = matches!(
+            reducer,
+            Reducer::First | Reducer::Last | Reducer::Min | Reducer::Max
+        );
         work.told(reducer.to_string())
             .noted(self.reduced_by(reducer))
+            .with_classes(self.classes().into_iter().map(|is_class| is_class && keeps))
+    }
+
+    /// Returns whether each band still holds classes once the images of a time step are composited.
+    pub(super) fn classes(&self) -> Vec<bool> {
+        let keeps = self.0.options.mosaic.keeps_type();
+        let bands = self.bands().iter();
+        bands.map(|band| band.is_class && keeps).collect()
     }
 
     /// Reduces the band axis, time step by time step. The bands of the result are the time steps, by their labels.
@@ -298,6 +313,12 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// Adds a note.
     pub(super) fn noted(mut self, note: Option<String>) -> Self {
         self.notes.extend(note);
+        self
+    }
+
+    /// Declares which bands of the result hold classes or flags, which have no mean: overviews of a COG are not averaged.
+    pub fn with_classes(mut self, classes: impl IntoIterator<Item = bool>) -> Self {
+        self.classes = classes.into_iter().collect();
         self
     }
 

@@ -185,6 +185,42 @@ pub fn band_facts_of(asset: &Asset, band: usize) -> BandFacts {
     }
 }
 
+/// Returns true if an asset states classes or flags of its samples, by the [classification
+/// extension](https://github.com/stac-extensions/classification), or is named like a usual band of them.
+pub fn is_class(key: &str, asset: &Asset) -> bool {
+    let states = |fields: &Map<String, Value>| {
+        let named = ["classification:classes", "classification:bitfields"];
+        let lists = named
+            .iter()
+            .filter_map(|name| fields.get(*name)?.as_array());
+        lists.into_iter().any(|list| !list.is_empty())
+    };
+    let old = asset.additional_fields.get("raster:bands");
+    let mut old = old.and_then(Value::as_array).into_iter().flatten();
+    let name = key.to_lowercase();
+    let usual = [
+        "scl",
+        "fmask",
+        "bqa",
+        "qa",
+        "qa60",
+        "pixel_qa",
+        "landcover",
+        "land_cover",
+        "lulc",
+        "classification",
+    ];
+    states(&asset.additional_fields)
+        || asset
+            .bands
+            .iter()
+            .any(|band| states(&band.additional_fields))
+        || old.any(|band| band.as_object().is_some_and(states))
+        || usual.contains(&name.as_str())
+        || name.starts_with("qa_")
+        || name.ends_with("_fmask")
+}
+
 /// Returns true if the item states that the offset of Sentinel-2's processing baseline 04.00 is already applied to the
 /// samples; none if it does not state it.
 pub fn boa_offset_applied(item: &Item) -> Option<bool> {

@@ -12,6 +12,7 @@
 //! that reading them all costs no more requests.
 
 mod encode;
+mod growing;
 mod header;
 mod options;
 mod plan;

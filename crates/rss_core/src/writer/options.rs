@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::Resampling,
+    raster::{Resampling, check_overview},
 };
 
 /// The compression of tiles; all are lossless.
@@ -105,6 +105,9 @@ pub struct Band {
     pub offset: Option<f64>,
     /// The unit of the values.
     pub unit: Option<String>,
+    /// Whether samples are classes or flags, which have no mean: their overviews are by nearest if no resampling is
+    /// chosen.
+    pub is_class: bool,
 }
 
 impl Band {
@@ -135,6 +138,13 @@ impl Band {
         self.unit = Some(unit.into());
         self
     }
+
+    /// Declares that samples are classes or flags.
+    #[must_use]
+    pub fn of_classes(mut self) -> Self {
+        self.is_class = true;
+        self
+    }
 }
 
 /// Options of a COG.
@@ -149,8 +159,9 @@ pub struct CogOptions {
     pub tile: u32,
     /// The number of overviews.
     pub overviews: Overviews,
-    /// The resampling of overviews: any but cubic. Bilinear is the same as average.
-    pub resampling: Resampling,
+    /// The resampling of overviews of all bands: any but cubic, and bilinear is the same as average. If none is chosen:
+    /// nearest for bands of classes ([`Band::is_class`]), average for all others.
+    pub resampling: Option<Resampling>,
     /// The nodata value, if there is one. May be NaN.
     pub nodata: Option<f64>,
     /// The metadata of the bands, in order; bands past the end of the list have none.
@@ -170,7 +181,7 @@ impl Default for CogOptions {
             predictor: Predictor::default(),
             tile: 512,
             overviews: Overviews::default(),
-            resampling: Resampling::Average,
+            resampling: None,
             nodata: None,
             bands: Vec::new(),
             statistics: true,
@@ -180,7 +191,7 @@ impl Default for CogOptions {
 }
 
 impl CogOptions {
-    /// Returns the defaults: DEFLATE, tiles of 512 x 512, overviews by average, statistics.
+    /// Returns the defaults: DEFLATE, tiles of 512 x 512, overviews by average (of classes by nearest), statistics.
     pub fn new() -> Self {
         Self::default()
     }
@@ -206,12 +217,50 @@ impl CogOptions {
         self
     }
 
-    /// Sets the number of overviews, and their resampling.
+    /// Sets the number of overviews, and their resampling for all bands.
     #[must_use]
     pub fn with_overviews(mut self, overviews: Overviews, resampling: Resampling) -> Self {
         self.overviews = overviews;
-        self.resampling = resampling;
+        self.resampling = Some(resampling);
         self
+    }
+
+    /// Sets the overviews by a text: `auto` (nearest for bands of classes, average for all others), `none` for no
+    /// overviews, or the resampling of all bands: `nearest`, `average`, `mode`, `min` or `max`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] for another text.
+    pub fn with_overview_resampling(mut self, text: &str) -> Result<Self> {
+        let (overviews, resampling) = match (text, text.parse()) {
+            ("none", _) => (Overviews::None, None),
+            ("auto", _) => (Overviews::Auto, None),
+            (_, Ok(resampling)) if check_overview(resampling).is_ok() => {
+                (Overviews::Auto, Some(resampling))
+            }
+            _ => {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    format!(
+                        "overview resampling `{}` is not one of auto, nearest, average, bilinear, mode, min, max, none",
+                        text.escape_debug()
+                    ),
+                ));
+            }
+        };
+        self.overviews = overviews;
+        self.resampling = resampling;
+        Ok(self)
+    }
+
+    /// Returns the resampling of a band's overviews.
+    pub(super) fn overview_resampling_of(&self, band: usize) -> Resampling {
+        let is_class = self.bands.get(band).is_some_and(|band| band.is_class);
+        let usual = match is_class {
+            true => Resampling::Nearest,
+            false => Resampling::Average,
+        };
+        self.resampling.unwrap_or(usual)
     }
 
     /// Sets the nodata value.

@@ -1,5 +1,7 @@
 //! The plan of a COG: its layout, checked and computed before any pixel is written.
 
+use std::ops::Range;
+
 use super::options::{Band, CogOptions, Compression, Overviews, Predictor};
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -58,7 +60,8 @@ pub(super) struct CogPlan {
     pub(super) usual: Filter,
     /// The predictor that the options fix; none if the first block decides.
     pub(super) chosen: Option<Filter>,
-    pub(super) resampling: Resampling,
+    /// The resampling of overviews, by band.
+    pub(super) resampling: Vec<Resampling>,
     pub(super) nodata: Option<f64>,
     pub(super) notes: Vec<Band>,
     pub(super) statistics: bool,
@@ -67,10 +70,17 @@ pub(super) struct CogPlan {
     pub(super) most_bytes: u64,
 }
 
+/// A side of fewer pixels is computed from the last level that has more: of so few pixels those that are covered in part
+/// are too many for a mean of means to lie where it should.
+const LEAST_SIDE: u32 = 16;
+
 /// One level: its pixels, and its tiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LevelPlan {
     pub(super) size: Size,
+    /// The pixels from which the next level is computed: those of this level, but of a side of fewer than [`LEAST_SIDE`]
+    /// those of the last level with more.
+    pub(super) source: Size,
     pub(super) cols: usize,
     pub(super) rows: usize,
 }
@@ -95,9 +105,18 @@ impl Tile {
 }
 
 impl LevelPlan {
-    fn new(size: Size, tile: u32) -> Self {
+    /// Returns a level; `larger` is the level before.
+    fn new(size: Size, larger: Option<&Self>, tile: u32) -> Self {
+        let source = |side: u32, before: fn(&Size) -> u32| match larger {
+            Some(larger) if side < LEAST_SIDE => before(&larger.source),
+            _ => side,
+        };
         Self {
             size,
+            source: Size {
+                width: source(size.width, |size| size.width),
+                height: source(size.height, |size| size.height),
+            },
             cols: size.width.div_ceil(tile) as usize,
             rows: size.height.div_ceil(tile) as usize,
         }
@@ -111,6 +130,19 @@ impl LevelPlan {
     /// Returns the tiles of one band.
     pub(super) fn tiles(&self) -> usize {
         self.cols * self.rows
+    }
+
+    /// Returns the columns and rows of [`source`](Self::source) in a tile.
+    pub(super) fn source_in(&self, tile: Tile, side: usize) -> [Range<usize>; 2] {
+        let range = |source: u32, size: u32, at: usize| match source == size {
+            true => at * side..((at + 1) * side).min(size as usize),
+            // Such a level has one tile in this direction.
+            false => 0..source as usize,
+        };
+        [
+            range(self.source.width, self.size.width, tile.col),
+            range(self.source.height, self.size.height, tile.row),
+        ]
     }
 }
 
@@ -142,7 +174,7 @@ impl CogPlan {
             }
         };
         let tile = options.tile;
-        let mut levels = vec![LevelPlan::new(grid.size, tile)];
+        let mut levels = vec![LevelPlan::new(grid.size, None, tile)];
         // After this number of halvings (rounded up) the longer side has one pixel.
         let most = u32::BITS - (grid.size.width.max(grid.size.height) - 1).leading_zeros();
         let count = match options.overviews {
@@ -164,10 +196,13 @@ impl CogPlan {
                 width: last.size.width.div_ceil(2),
                 height: last.size.height.div_ceil(2),
             };
-            levels.push(LevelPlan::new(half, tile));
+            levels.push(LevelPlan::new(half, Some(last), tile));
         }
+        let resampling: Vec<Resampling> = (0..bands)
+            .map(|band| options.overview_resampling_of(band))
+            .collect();
         if levels.len() > 1 {
-            check_overview(options.resampling)?;
+            resampling.iter().try_for_each(|&one| check_overview(one))?;
         }
         let tiles = levels
             .iter()
@@ -193,7 +228,7 @@ impl CogPlan {
             compression: options.compression,
             usual,
             chosen,
-            resampling: options.resampling,
+            resampling,
             nodata: options.nodata.map(|nodata| dtype.rounded(nodata)),
             notes: options.bands.clone(),
             // Complex values have no order, so no minimum and maximum.

@@ -1,29 +1,33 @@
 //! The work on pixels: tiles of full resolution are compressed as they are written, and overviews are computed
 //! from them.
 //!
-//! The thread that adds the last of the four children of an overview's tile compresses that tile and adds it to the
+//! The thread that adds the last of the tiles that an overview's tile covers compresses that tile and adds it to the
 //! next overview. A tile depends on its pixels only, so the result does not depend on which thread that is.
+//!
+//! Every overview covers the extent of the image. Where a side is odd its pixels cover source pixels in part, also
+//! across the borders of tiles, so that tiles pass their last column and row on to those to the right and below.
 
 use std::{
     collections::HashMap,
     fmt,
+    ops::Range,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use bytes::Bytes;
-use ndarray::{Array2, Array3, ArrayView2, ArrayView3, Axis, s};
+use ndarray::{Array2, ArrayView2, ArrayView3, Axis, s};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 use super::{
     encode::Coder,
-    plan::{CogPlan, Filter, Tile, invalid},
+    growing::{Growing, Parts, Step, TilePart, concatenated, overlap},
+    plan::{CogPlan, Filter, LevelPlan, Tile, invalid},
     statistics::Moments,
     tile_store::{Gauge, TileStore},
 };
 use crate::{
     error::Result,
-    geo::Size,
-    raster::{Pixels, Sample, halved, with_type},
+    raster::{LevelPart, Pixels, Resampling, Sample, Shrink, nodata_sample, shrunk, with_type},
 };
 
 // Rows of a tile, and tiles, that are compressed with and without the predictor to compare the sizes.
@@ -76,12 +80,6 @@ struct Pyramid<T> {
     kept: TileStore,
     coders: Mutex<Vec<Coder>>,
     gauge: Arc<Gauge>,
-}
-
-/// An unfinished tile of an overview, in quarters: top left, top right, bottom left, bottom right.
-struct Growing<T> {
-    parts: [Option<Array3<T>>; 4],
-    missing: usize,
 }
 
 impl<T> fmt::Debug for Pyramid<T> {
@@ -160,7 +158,123 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
         })
     }
 
-    /// Adds a tile to the overview above it, counted from 0, and the tiles it completes to the next ones.
+    /// Returns the sample of a pixel without data: without a nodata value only floats can lack data, as NaN.
+    fn fill(&self) -> T {
+        let without = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
+        T::of_number(self.plan.nodata.unwrap_or(without))
+    }
+
+    fn shrunk(
+        &self,
+        part: &LevelPart<'_, T>,
+        axes: [Shrink; 2],
+        pixels: [Range<usize>; 2],
+        band: usize,
+    ) -> Array2<T> {
+        let resampling = self.resampling(band);
+        let nodata = nodata_sample(self.plan.nodata);
+        shrunk(part, axes, pixels, resampling, nodata, self.fill())
+    }
+
+    fn resampling(&self, band: usize) -> Resampling {
+        let of_band = self.plan.resampling.get(band).copied();
+        of_band.unwrap_or(Resampling::Average)
+    }
+
+    /// Adds a tile of full resolution to the overviews.
+    fn add(&self, tile: Tile, pixels: ArrayView2<'_, T>) -> Result<()> {
+        match self.resampling(tile.band) {
+            Resampling::Nearest => self.pick(tile, pixels),
+            _ => self.grow(0, tile, pixels),
+        }
+    }
+
+    /// Copies the pixels of a tile of full resolution that are nearest to those of each overview.
+    fn pick(&self, tile: Tile, pixels: ArrayView2<'_, T>) -> Result<()> {
+        let full = self.plan.full();
+        let [cols, rows] = full.source_in(tile, self.plan.tile);
+        let overviews = self.plan.levels.iter().skip(1).zip(&self.growing);
+        for (overview, (level, growing)) in overviews.enumerate() {
+            let axis = |from: u32, to: u32| Shrink {
+                from: from as usize,
+                to: to as usize,
+            };
+            let across = axis(full.size.width, level.size.width);
+            let down = axis(full.size.height, level.size.height);
+            let (made_cols, made_rows) = (across.nearest_in(&cols), down.nearest_in(&rows));
+            if made_cols.is_empty() || made_rows.is_empty() {
+                continue;
+            }
+            let side = self.plan.tile;
+            let tiles = |made: &Range<usize>| made.start / side..made.end.div_ceil(side);
+            for row in tiles(&made_rows) {
+                for col in tiles(&made_cols) {
+                    let target = Tile {
+                        band: tile.band,
+                        col,
+                        row,
+                    };
+                    let [inside_cols, inside_rows] = self.pixels_in(level, target);
+                    let made_cols = overlap(&made_cols, &inside_cols);
+                    let made_rows = overlap(&made_rows, &inside_rows);
+                    let part = LevelPart {
+                        samples: pixels,
+                        col: cols.start,
+                        row: rows.start,
+                    };
+                    let made = [made_cols.clone(), made_rows.clone()];
+                    let part = self.shrunk(&part, [across, down], made, tile.band);
+                    let slot = level.slot(target);
+                    let whole = {
+                        let mut growing = growing.lock().unwrap_or_else(PoisonError::into_inner);
+                        let unfinished = growing.entry(slot).or_insert_with(|| {
+                            let shape = (inside_rows.len(), inside_cols.len());
+                            let pixels = Array2::from_elem(shape, self.fill());
+                            self.gauge.add(pixels.len() * size_of::<T>());
+                            let missing = pixels.len();
+                            Growing::Picked { pixels, missing }
+                        });
+                        let Growing::Picked { pixels, missing } = unfinished else {
+                            continue;
+                        };
+                        let at = |made: &Range<usize>, inside: &Range<usize>| {
+                            made.start - inside.start..made.end - inside.start
+                        };
+                        let (x, y) = (at(&made_cols, &inside_cols), at(&made_rows, &inside_rows));
+                        pixels.slice_mut(s![y, x]).assign(&part);
+                        *missing = missing.saturating_sub(part.len());
+                        match *missing {
+                            0 => growing.remove(&slot),
+                            _ => None,
+                        }
+                    };
+                    if let Some(Growing::Picked { pixels, .. }) = whole {
+                        self.gauge.remove(pixels.len() * size_of::<T>());
+                        self.keep(overview, slot, pixels.view())?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the columns and rows of a level in a tile.
+    fn pixels_in(&self, level: &LevelPlan, tile: Tile) -> [Range<usize>; 2] {
+        let (side, size) = (self.plan.tile, self.plan.inside(level, tile));
+        let range = |at: usize, length: u32| at * side..at * side + length as usize;
+        [range(tile.col, size.width), range(tile.row, size.height)]
+    }
+
+    /// Compresses a tile of an overview.
+    fn keep(&self, overview: usize, slot: usize, pixels: ArrayView2<'_, T>) -> Result<()> {
+        match self.encode(pixels)? {
+            Some(bytes) => self.kept.keep(overview, slot, bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a tile to the overview above it, counted from 0, and the tiles it completes to the next ones. `pixels` are
+    /// those of the tile in the level's `source`.
     fn grow(&self, overview: usize, tile: Tile, pixels: ArrayView2<'_, T>) -> Result<()> {
         let plan = &self.plan;
         let levels = (plan.levels.get(overview), plan.levels.get(overview + 1));
@@ -168,54 +282,194 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
         else {
             return Ok(());
         };
-        let part = halved(pixels.insert_axis(Axis(0)), plan.resampling, plan.nodata)?;
-        self.gauge.add(bytes_of(&part));
-        let corner = tile.row % 2 * 2 + tile.col % 2;
-        let tile = tile.above();
-        let slot = level.slot(tile);
-        let parts = |at: usize, all: usize| if 2 * at + 1 < all { 2 } else { 1 };
-        let whole = {
+        let step = Step::new(below, level);
+        let mut complete = Vec::new();
+        for (target, at, part) in self.parts(step, tile, pixels) {
+            self.gauge.add(part.bytes());
+            let slot = level.slot(target);
             let mut growing = growing.lock().unwrap_or_else(PoisonError::into_inner);
-            let whole = growing.entry(slot).or_insert_with(|| Growing {
-                parts: [const { None }; 4],
-                missing: parts(tile.col, below.cols) * parts(tile.row, below.rows),
+            let unfinished = growing.entry(slot).or_insert_with(|| Growing::Parts {
+                parts: Box::default(),
+                missing: step.parts_of(target),
             });
-            whole.parts[corner] = Some(part);
-            whole.missing = whole.missing.saturating_sub(1);
-            match whole.missing {
-                0 => growing.remove(&slot),
-                _ => None,
+            let Growing::Parts { parts, missing } = unfinished else {
+                continue;
+            };
+            parts[at[1]][at[0]] = Some(part);
+            *missing = missing.saturating_sub(1);
+            if *missing == 0
+                && let Some(Growing::Parts { parts, .. }) = growing.remove(&slot)
+            {
+                complete.push((target, parts));
             }
-        };
-        // The lock is released here: only one thread gets the complete tile, and works on it alone.
-        let Some(whole) = whole else { return Ok(()) };
-        let pixels = self.join(whole, plan.inside(level, tile));
-        // An idle thread can take one of the two: at the end of a file only overviews are left to compute.
-        let (kept, grown) = rayon::join(
-            || match self.encode(pixels.view())? {
-                Some(bytes) => self.kept.keep(overview, slot, bytes),
-                None => Ok(()),
-            },
-            || self.grow(overview + 1, tile, pixels.view()),
-        );
-        kept.and(grown)
+        }
+        // The lock is released here: only one thread gets a complete tile, and works on it alone.
+        for (tile, parts) in complete {
+            let pixels = self.join(step, tile, &parts);
+            let (slot, source) = (level.slot(tile), pixels.view());
+            // An idle thread can take one of the two: at the end of a file only overviews are left to compute.
+            let (kept, grown) = rayon::join(
+                || {
+                    if level.source == level.size {
+                        return self.keep(overview, slot, source);
+                    }
+                    let axes = [
+                        (level.source.width, level.size.width),
+                        (level.source.height, level.size.height),
+                    ];
+                    let axes = axes.map(|(from, to)| Shrink {
+                        from: from as usize,
+                        to: to as usize,
+                    });
+                    let [cols, rows] = level.source_in(tile, plan.tile);
+                    let part = LevelPart {
+                        samples: source,
+                        col: cols.start,
+                        row: rows.start,
+                    };
+                    let made = self.pixels_in(level, tile);
+                    let pixels = self.shrunk(&part, axes, made, tile.band);
+                    self.keep(overview, slot, pixels.view())
+                },
+                || self.grow(overview + 1, tile, source),
+            );
+            kept.and(grown)?;
+        }
+        Ok(())
     }
 
-    /// Joins the quarters of a tile.
-    fn join(&self, tile: Growing<T>, size: Size) -> Array2<T> {
-        let shape = (size.height as usize, size.width as usize);
-        let mut pixels = Array2::from_elem(shape, T::of_number(0.0));
-        let half = self.plan.tile / 2;
-        for (corner, part) in tile.parts.into_iter().enumerate() {
-            let Some(part) = part else { continue };
-            self.gauge.remove(bytes_of(&part));
-            let part = part.index_axis_move(Axis(0), 0);
-            let (y, x) = (corner / 2 * half, corner % 2 * half);
-            let (rows, cols) = part.dim();
-            let mut to = pixels.slice_mut(s![y..y + rows, x..x + cols]);
-            to.assign(&part);
+    /// Returns what a tile gives to tiles of the next level: to its own, and its last column and row to those to the
+    /// right and below, where pixels lie across the border. With the column and row among the parts of that tile.
+    fn parts(
+        &self,
+        step: Step<'_>,
+        tile: Tile,
+        pixels: ArrayView2<'_, T>,
+    ) -> Vec<(Tile, [usize; 2], TilePart<T>)> {
+        let source = step.below.source_in(tile, self.plan.tile);
+        let part = LevelPart {
+            samples: pixels,
+            col: source[0].start,
+            row: source[1].start,
+        };
+        let made = step.made_of(&source);
+        let [is_odd_x, is_odd_y] = step.is_odd;
+        let (height, width) = pixels.dim();
+        let row = |rows: Range<usize>| pixels.slice(s![rows, ..]).to_owned();
+        let col = |cols: Range<usize>| pixels.slice(s![.., cols]).to_owned();
+        let mut own = TilePart {
+            pixels: self.shrunk(&part, step.axes, made, tile.band),
+            ..TilePart::empty()
+        };
+        if is_odd_x {
+            own.first_cols = col(0..width.min(2));
+            own.last_col = col(width.saturating_sub(1)..width);
         }
-        pixels
+        if is_odd_y {
+            own.first_rows = row(0..height.min(2));
+            own.last_row = row(height.saturating_sub(1)..height);
+        }
+        let (above, at) = (tile.above(), [tile.col % 2 + 1, tile.row % 2 + 1]);
+        let right = is_odd_x && at[0] == 2 && tile.col + 1 < step.below.cols;
+        let under = is_odd_y && at[1] == 2 && tile.row + 1 < step.below.rows;
+        let mut parts = Vec::with_capacity(4);
+        let edge = |col: usize, row: usize| Tile {
+            col: above.col + col,
+            row: above.row + row,
+            ..above
+        };
+        if right {
+            let last_col = own.last_col.clone();
+            let part = TilePart {
+                last_col,
+                ..TilePart::empty()
+            };
+            parts.push((edge(1, 0), [0, at[1]], part));
+        }
+        if under {
+            let last_row = own.last_row.clone();
+            let part = TilePart {
+                last_row,
+                ..TilePart::empty()
+            };
+            parts.push((edge(0, 1), [at[0], 0], part));
+        }
+        if right && under {
+            let corner = pixels.slice(s![height - 1..height, width - 1..width]);
+            let part = TilePart {
+                last_row: corner.to_owned(),
+                ..TilePart::empty()
+            };
+            parts.push((edge(1, 1), [0, 0], part));
+        }
+        parts.push((above, at, own));
+        parts
+    }
+
+    /// Joins the parts of a tile, and computes its pixels that lie across the borders of tiles below.
+    fn join(&self, step: Step<'_>, tile: Tile, parts: &Parts<T>) -> Array2<T> {
+        let [cols, rows] = step.level.source_in(tile, self.plan.tile);
+        let mut joined = Array2::from_elem((rows.len(), cols.len()), self.fill());
+        let inside = |[x, y]: [Range<usize>; 2]| {
+            s![
+                y.start - rows.start..y.end - rows.start,
+                x.start - cols.start..x.end - cols.start
+            ]
+        };
+        for (y, x) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+            let Some(part) = &parts[y][x] else { continue };
+            let child = Tile {
+                band: tile.band,
+                col: 2 * tile.col + x - 1,
+                row: 2 * tile.row + y - 1,
+            };
+            let source = step.below.source_in(child, self.plan.tile);
+            let made = step.made_of(&source);
+            joined.slice_mut(inside(made.clone())).assign(&part.pixels);
+            let is_behind = [0, 1].map(|axis| step.is_odd[axis] && source[axis].start > 0);
+            let [left, above] = [
+                parts[y][x - 1].as_ref().filter(|_| is_behind[0]),
+                parts[y - 1][x].as_ref().filter(|_| is_behind[1]),
+            ];
+            if let Some(above) = above {
+                let mut seam = concatenated(Axis(0), &above.last_row, &part.first_rows);
+                let mut col = source[0].start;
+                if let Some(left) = left {
+                    let corner = parts[y - 1][x - 1].as_ref().and_then(TilePart::corner);
+                    let corner = Array2::from_elem((1, 1), corner.unwrap_or(self.fill()));
+                    let count = part.first_rows.nrows().min(left.last_col.nrows());
+                    let beside = left.last_col.slice(s![..count, ..]).to_owned();
+                    let beside = concatenated(Axis(0), &corner, &beside);
+                    seam = concatenated(Axis(1), &beside, &seam);
+                    col -= 1;
+                }
+                let seam = LevelPart {
+                    samples: seam.view(),
+                    col,
+                    row: source[1].start - 1,
+                };
+                let first = [made[0].clone(), made[1].start..made[1].start + 1];
+                let pixels = self.shrunk(&seam, step.axes, first.clone(), tile.band);
+                joined.slice_mut(inside(first)).assign(&pixels);
+            }
+            if let Some(left) = left {
+                let seam = concatenated(Axis(1), &left.last_col, &part.first_cols);
+                let seam = LevelPart {
+                    samples: seam.view(),
+                    col: source[0].start - 1,
+                    row: source[1].start,
+                };
+                // The first row is the seam above where there is one.
+                let start = (made[1].start + usize::from(above.is_some())).min(made[1].end);
+                let first = [made[0].start..made[0].start + 1, start..made[1].end];
+                let pixels = self.shrunk(&seam, step.axes, first.clone(), tile.band);
+                joined.slice_mut(inside(first)).assign(&pixels);
+            }
+        }
+        for part in parts.iter().flatten().flatten() {
+            self.gauge.remove(part.bytes());
+        }
+        joined
     }
 }
 
@@ -264,7 +518,7 @@ impl<T: Sample + Send + Sync + 'static> Work for Pyramid<T> {
             };
             Ok(Coded { bytes, moments })
         };
-        let (coded, grown) = rayon::join(code, || self.grow(0, place.tile, pixels));
+        let (coded, grown) = rayon::join(code, || self.add(place.tile, pixels));
         grown?;
         coded
     }
@@ -280,10 +534,6 @@ impl<T: Sample + Send + Sync + 'static> Work for Pyramid<T> {
     fn spilled(&self) -> u64 {
         self.kept.spilled()
     }
-}
-
-fn bytes_of<T>(samples: &Array3<T>) -> usize {
-    samples.len() * size_of::<T>()
 }
 
 impl<T: Sample> Pyramid<T> {

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use num_complex::Complex;
 
 /// Samples that have a mean.
-pub trait Average: Copy {
+pub trait Average: super::shrink::Weigh {
     /// The sum of up to four samples.
     type Total: Copy + Default + AddAssign;
     /// Returns the sample as an accumulator.

@@ -7,6 +7,7 @@ mod overview;
 mod pages;
 mod resampling;
 mod save;
+mod shrink;
 pub mod tiff;
 
 use ndarray::{Array3, ArrayView3, ArrayViewMut3};
@@ -15,6 +16,7 @@ pub use num_complex::Complex;
 pub use self::overview::{check_overview, halved};
 pub use self::pages::in_large_pages;
 pub use self::save::ordinary_file;
+pub use self::shrink::{LevelPart, Shrink, shrunk};
 pub use self::{
     canvas::{Canvas, Rest, Slot, Wanted},
     save::{io_error, temporary},

@@ -8,7 +8,8 @@ use super::{Resampling, Sample, nodata_sample};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is computed from
-/// one or two. Nodata samples contribute nothing; a pixel is nodata only if all its samples are. A mean that equals
+/// one or two. Its grid has pixels of twice the size, and so ends half a pixel past an odd edge;
+/// [`shrunk`](super::shrunk) keeps the extent instead. Nodata samples contribute nothing; a pixel is nodata only if all its samples are. A mean that equals
 /// nodata is replaced by the next higher sample, as gdaladdo does.
 ///
 /// Nearest takes the top left sample of four; bilinear is the same as average.
@@ -30,19 +31,29 @@ pub fn halved<T: Sample>(
     let fill = T::of_number(nodata.unwrap_or(without));
     let mut out = Array3::from_elem(shape, fill);
     for (out, from) in out.axis_iter_mut(Axis(0)).zip(samples.axis_iter(Axis(0))) {
-        match resampling {
-            Resampling::Nearest => nearest(from, out),
-            Resampling::Min => choose(from, nodata_sample, out, |four| {
-                first_by(four, |one, best| one.number() < best.number())
-            }),
-            Resampling::Max => choose(from, nodata_sample, out, |four| {
-                first_by(four, |one, best| one.number() > best.number())
-            }),
-            Resampling::Mode => choose(from, nodata_sample, out, most_frequent),
-            _ => average(from, nodata_sample, out),
-        }
+        halve(from, resampling, nodata_sample, out);
     }
     Ok(out)
+}
+
+/// Halves the rows and columns of (y, x) samples into `out`, where a pixel without data stays as it is.
+pub(super) fn halve<T: Sample>(
+    from: ArrayView2<'_, T>,
+    resampling: Resampling,
+    nodata_sample: Option<T>,
+    out: ArrayViewMut2<'_, T>,
+) {
+    match resampling {
+        Resampling::Nearest => nearest(from, out),
+        Resampling::Min => choose(from, nodata_sample, out, |four| {
+            first_by(four, |one, best| one.number() < best.number())
+        }),
+        Resampling::Max => choose(from, nodata_sample, out, |four| {
+            first_by(four, |one, best| one.number() > best.number())
+        }),
+        Resampling::Mode => choose(from, nodata_sample, out, most_frequent),
+        _ => average(from, nodata_sample, out),
+    }
 }
 
 /// Checks that overviews support a resampling method.
@@ -143,16 +154,25 @@ fn first_by<T: Sample>(samples: &[T], better: impl Fn(T, T) -> bool) -> Option<T
 /// Returns the most frequent sample; of several the first. All samples are valid.
 fn most_frequent<T: Sample>(samples: &[T]) -> Option<T> {
     let (first, rest) = samples.split_first()?;
-    let is_same = |one: &T, other: &T| !one.is_data(Some(*other));
-    if rest.iter().all(|one| is_same(one, first)) {
+    if rest.iter().all(|one| is_same(*one, *first)) {
         return Some(*first);
     }
-    let times = |one: &T| samples.iter().filter(|other| is_same(other, one)).count();
+    let times = |one: &T| {
+        samples
+            .iter()
+            .filter(|other| is_same(**other, *one))
+            .count()
+    };
     let most = samples.iter().map(times).max()?;
     samples.iter().find(|one| times(one) == most).copied()
 }
 
-fn in_line<'row, T: Sample>(row: ArrayView1<'row, T>) -> Cow<'row, [T]> {
+/// Returns true if two valid samples are equal.
+pub(super) fn is_same<T: Sample>(one: T, other: T) -> bool {
+    !one.is_data(Some(other))
+}
+
+pub(super) fn in_line<'row, T: Sample>(row: ArrayView1<'row, T>) -> Cow<'row, [T]> {
     match row.to_slice() {
         Some(row) => Cow::Borrowed(row),
         None => Cow::Owned(row.to_vec()),

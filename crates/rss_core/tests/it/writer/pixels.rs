@@ -6,44 +6,69 @@ use std::path::Path;
 use ndarray::Array3;
 use rss_core::{
     Backend, DataType, Pixels, ReadRequest, Resampling, Session,
-    writer::{CogOptions, Compression, Overviews, Predictor},
+    writer::{Band, CogOptions, Compression, Overviews, Predictor},
 };
 
 use super::{NODATA, local, raster, session, structure};
 
-/// Overviews by the book: all that a pixel is made of, as numbers.
-fn reference(level: &Array3<f64>, dtype: DataType, resampling: Resampling) -> Array3<f64> {
-    let (bands, height, width) = level.dim();
-    let shape = (bands, height.div_ceil(2), width.div_ceil(2));
-    Array3::from_shape_fn(shape, |(band, row, col)| {
-        let mut four = Vec::new();
-        for (y, x) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            four.extend(level.get((band, row * 2 + y, col * 2 + x)).copied());
+/// The pixels of a level that one pixel of a smaller one covers, and how much of each, in parts of `to`.
+fn covered(at: usize, from: usize, to: usize) -> Vec<(usize, usize)> {
+    let part = |source: usize| {
+        let end = ((source + 1) * to).min((at + 1) * from);
+        (source, end.saturating_sub((source * to).max(at * from)))
+    };
+    let some = at * from / to..((at + 1) * from).div_ceil(to);
+    some.map(part).filter(|part| part.1 > 0).collect()
+}
+
+/// Overviews by the book: all that a pixel covers, as numbers with their weights.
+fn reference(
+    level: &Array3<f64>,
+    [width, height]: [usize; 2],
+    dtype: DataType,
+    resampling: Resampling,
+) -> Array3<f64> {
+    let (bands, from_height, from_width) = level.dim();
+    Array3::from_shape_fn((bands, height, width), |(band, row, col)| {
+        let mut all = Vec::new();
+        for &(y, tall) in &covered(row, from_height, height) {
+            for &(x, wide) in &covered(col, from_width, width) {
+                all.push((level[(band, y, x)], tall * wide));
+            }
         }
-        if resampling == Resampling::Nearest {
-            return four[0];
-        }
-        four.retain(|&one| one != NODATA);
-        if four.is_empty() {
+        all.retain(|&(one, _)| one != NODATA);
+        if all.is_empty() {
             return NODATA;
         }
+        let values = all.iter().map(|one| one.0);
         match resampling {
             Resampling::Mode => {
-                let times = |one: f64| four.iter().filter(|&&other| other == one).count();
-                let most = four.iter().map(|&one| times(one)).max().unwrap();
-                four.iter()
-                    .copied()
-                    .find(|&one| times(one) == most)
-                    .unwrap()
+                let weight = |one: f64| -> usize {
+                    let same = all.iter().filter(|other| other.0 == one);
+                    same.map(|other| other.1).sum()
+                };
+                let most = values.clone().map(weight).max().unwrap();
+                values.clone().find(|&one| weight(one) == most).unwrap()
             }
-            Resampling::Min => four.iter().copied().fold(f64::INFINITY, f64::min),
-            Resampling::Max => four.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            Resampling::Min => values.fold(f64::INFINITY, f64::min),
+            Resampling::Max => values.fold(f64::NEG_INFINITY, f64::max),
             _ => {
-                let mean = four.iter().sum::<f64>() / four.len() as f64;
+                let weight: usize = all.iter().map(|one| one.1).sum();
                 let mean = match dtype {
-                    DataType::F32 => f64::from(mean as f32),
-                    DataType::F64 => mean,
-                    _ => (mean + 0.5).floor(),
+                    DataType::F32 | DataType::F64 => {
+                        let sum: f64 = all.iter().map(|one| one.0 * one.1 as f64).sum();
+                        let mean = sum / weight as f64;
+                        if dtype == DataType::F32 {
+                            f64::from(mean as f32)
+                        } else {
+                            mean
+                        }
+                    }
+                    _ => {
+                        let sums = all.iter().map(|one| one.0 as i128 * one.1 as i128);
+                        let weight = weight as i128;
+                        (2 * sums.sum::<i128>() + weight).div_euclid(2 * weight) as f64
+                    }
                 };
                 // One that is nodata by chance goes up, as gdaladdo lets it.
                 match dtype {
@@ -57,9 +82,51 @@ fn reference(level: &Array3<f64>, dtype: DataType, resampling: Resampling) -> Ar
     })
 }
 
-/// Compares levels. The last digits of a sum of doubles depend on the order.
+/// The pixels of full resolution that contain the centres of an overview's; of two the first.
+fn nearest(full: &Array3<f64>, [width, height]: [usize; 2]) -> Array3<f64> {
+    let (bands, from_height, from_width) = full.dim();
+    let centre = |at: usize, from: usize, to: usize| ((2 * at + 1) * from).div_ceil(2 * to) - 1;
+    Array3::from_shape_fn((bands, height, width), |(band, row, col)| {
+        full[(
+            band,
+            centre(row, from_height, height),
+            centre(col, from_width, width),
+        )]
+    })
+}
+
+/// All levels of an image. A side of fewer than 16 pixels is of the last level that has more.
+fn pyramid(
+    full: &Array3<f64>,
+    overviews: usize,
+    dtype: DataType,
+    resampling: Resampling,
+) -> Vec<Array3<f64>> {
+    let mut levels = vec![full.clone()];
+    let mut source = full.clone();
+    let (_, mut height, mut width) = full.dim();
+    for _ in 0..overviews {
+        (width, height) = (width.div_ceil(2), height.div_ceil(2));
+        if resampling == Resampling::Nearest {
+            levels.push(nearest(full, [width, height]));
+            continue;
+        }
+        let (_, source_height, source_width) = source.dim();
+        let side = |side: usize, before: usize| if side < 16 { before } else { side };
+        let kept = [side(width, source_width), side(height, source_height)];
+        source = reference(&source, kept, dtype, resampling);
+        levels.push(reference(&source, [width, height], dtype, resampling));
+    }
+    levels
+}
+
+/// Compares levels. The last digits of a sum of floats depend on the order.
 fn is_same(found: &Array3<f64>, expected: &Array3<f64>, dtype: DataType) -> bool {
-    let slack = if dtype == DataType::F64 { 1e-15 } else { 0.0 };
+    let slack = match dtype {
+        DataType::F64 => 1e-15,
+        DataType::F32 => f64::from(f32::EPSILON),
+        _ => 0.0,
+    };
     let is_close = |(a, b): (&f64, &f64)| (a - b).abs() <= 4.0 * slack * b.abs();
     found.dim() == expected.dim() && found.iter().zip(expected).all(is_close)
 }
@@ -117,17 +184,16 @@ fn check(
     assert!(whole.pixels == raster.pixels, "{what}");
     assert_eq!(whole.nodata, raster.nodata);
     assert_eq!(whole.geobox, raster.geobox);
-    let mut level = numbers(&raster.pixels);
-    for overview in 0..=report.overviews.len() {
-        if overview > 0 {
-            level = reference(&level, dtype, options.resampling);
-        }
+    let resampling = options.resampling.unwrap_or(Resampling::Average);
+    let count = report.overviews.len();
+    let levels = pyramid(&numbers(&raster.pixels), count, dtype, resampling);
+    for (overview, level) in levels.iter().enumerate() {
         let read = file
             .read(&ReadRequest::new().with_level(overview))
             .map_err(fail)
             .unwrap();
         let read = numbers(&read.pixels);
-        assert!(is_same(&read, &level, dtype), "{what}, level {overview}");
+        assert!(is_same(&read, level, dtype), "{what}, level {overview}");
         #[cfg(feature = "gdal")]
         assert!(
             by_gdal(path, overview, dtype) == read,
@@ -246,6 +312,151 @@ fn overviews_are_made_as_asked() {
         check(session, path, *shape, options);
     });
     assert_eq!(cases.len(), 6 * 4 * 2);
+}
+
+/// A slope of column numbers, and one of row numbers: each pixel of an overview has the number of its centre. Exact is the
+/// mean of what it covers of full resolution.
+#[test]
+fn overviews_cover_the_extent_of_any_size() {
+    let mut cases = Vec::new();
+    for (width, height, tile) in [
+        (1, 1, 16),
+        (2, 3, 16),
+        (5, 3, 16),
+        (17, 4, 16),
+        (33, 100, 16),
+        (100, 33, 16),
+        (7, 513, 16),
+        (549, 31, 16),
+        (1098, 2, 64),
+        (345, 344, 64),
+        (129, 641, 32),
+        (3001, 5, 512),
+        (5490, 21, 512),
+        (10, 1777, 64),
+    ] {
+        cases.push((width, height, tile));
+    }
+    // Each width of some hundred, and each height.
+    cases.extend((1..150).map(|side| (side, 151 - side, 16)));
+    each(&cases, |session, path, &(width, height, tile)| {
+        let shape = (2, height as usize, width as usize);
+        let slopes = Array3::from_shape_fn(shape, |(band, row, col)| [col, row][band] as f64);
+        let raster = rss_core::Raster {
+            pixels: Pixels::F64(slopes),
+            geobox: super::grid(width, height),
+            nodata: None,
+            sparse: Vec::new(),
+        };
+        let most = u32::BITS - (width.max(height) - 1).leading_zeros();
+        let options = CogOptions::new()
+            .with_tile(tile)
+            .with_overviews(Overviews::Count(most as usize), Resampling::Average);
+        session.save_cog(&local(path), &raster, &options).unwrap();
+        let file = session.open(&local(path), Backend::Cog).unwrap();
+        for level in 1..=most as usize {
+            let read = file.read(&ReadRequest::new().with_level(level)).unwrap();
+            let read = numbers(&read.pixels);
+            let (_, rows, cols) = read.dim();
+            let sides = [(width as usize, cols), (height as usize, rows)];
+            for ((band, row, col), &found) in read.indexed_iter() {
+                let ((from, to), at) = (sides[band], [col, row][band]);
+                let parts = covered(at, from, to);
+                let sum: f64 = parts.iter().map(|&(one, part)| (one * part) as f64).sum();
+                let exact = sum / from as f64;
+                let off = (found - exact).abs() * to as f64 / from as f64;
+                let what = format!("{width} x {height}, level {level}, {band} {row} {col}");
+                assert!(off <= 0.02, "{what}: {found} for {exact}");
+                let centre = (at as f64 + 0.5) * from as f64 / to as f64 - 0.5;
+                let off = (found - centre).abs() * to as f64 / from as f64;
+                assert!(off <= 0.02 || from < 16, "{what}: {found} for {centre}");
+            }
+        }
+    });
+}
+
+/// Overviews of a width that is odd at several levels are those of gdaladdo, which weights as well.
+#[test]
+fn overviews_of_odd_sides_are_gdaladdos() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let (ours, theirs) = (dir.path().join("ours.tif"), dir.path().join("theirs.tif"));
+    let slope = Array3::from_shape_fn((1, 301, 549), |(_, row, col)| (3 * col + row) as f32);
+    let raster = rss_core::Raster {
+        pixels: Pixels::F32(slope),
+        geobox: super::grid(549, 301),
+        nodata: None,
+        sparse: Vec::new(),
+    };
+    let options = CogOptions::new()
+        .with_tile(64)
+        .with_overviews(Overviews::Count(3), Resampling::Average);
+    session.save_cog(&local(&ours), &raster, &options).unwrap();
+    raster.save(&theirs).unwrap();
+    let levels = [
+        "-q",
+        "-r",
+        "average",
+        theirs.to_str().unwrap(),
+        "2",
+        "4",
+        "8",
+    ];
+    if super::gdal("gdaladdo", &levels).is_none() {
+        return;
+    }
+    for level in 1..=3 {
+        let read = |path: &Path| {
+            let file = session.open(&local(path), Backend::Cog).unwrap();
+            let read = file.read(&ReadRequest::new().with_level(level)).unwrap();
+            numbers(&read.pixels)
+        };
+        let (ours, theirs) = (read(&ours), read(&theirs));
+        assert_eq!(ours.dim(), theirs.dim());
+        let off = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs());
+        let off = off.fold(0.0, f64::max) / 3.0 / f64::from(1 << level);
+        assert!(off < 0.01, "level {level}: {off} overview pixels");
+    }
+}
+
+/// Classes have no mean; bands beside them are averaged.
+#[test]
+fn overviews_of_classes_hold_classes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, path) = (session(), dir.path().join("a.tif"));
+    let classes = |row: usize, col: usize| [4_u8, 5, 8, 9, 3][(row * 3 + col * 7) % 5];
+    let pixels = Array3::from_shape_fn((2, 203, 301), |(_, row, col)| classes(row, col));
+    let raster = rss_core::Raster {
+        pixels: Pixels::U8(pixels),
+        geobox: super::grid(301, 203),
+        nodata: Some(0.into()),
+        sparse: Vec::new(),
+    };
+    let bands = [Band::named("scl").of_classes(), Band::named("red")];
+    let usual = CogOptions::new().with_tile(64).with_bands(bands);
+    let is_class = |one: f64| [3.0, 4.0, 5.0, 8.0, 9.0].contains(&one);
+    for (how, are_classes) in [
+        ("auto", [true, false]),
+        ("nearest", [true, true]),
+        ("mode", [true, true]),
+        ("average", [false, false]),
+    ] {
+        let options = usual.clone().with_overview_resampling(how).unwrap();
+        session.save_cog(&local(&path), &raster, &options).unwrap();
+        let file = session.open(&local(&path), Backend::Cog).unwrap();
+        let read = file.read(&ReadRequest::new().with_level(1)).unwrap();
+        let read = numbers(&read.pixels);
+        let found: Vec<bool> = read
+            .outer_iter()
+            .map(|band| band.iter().all(|&one| is_class(one)))
+            .collect();
+        assert_eq!(found, are_classes, "{how}");
+    }
+    let none = usual.clone().with_overview_resampling("none").unwrap();
+    let report = session.save_cog(&local(&path), &raster, &none).unwrap();
+    assert!(report.overviews.is_empty());
+    let err = usual.with_overview_resampling("cubic").unwrap_err();
+    assert!(err.message().contains("auto, nearest, average"), "{err}");
 }
 
 /// A mean may be nodata by chance, where all samples hold data.
