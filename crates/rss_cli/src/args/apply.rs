@@ -86,8 +86,10 @@ pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) cube: CubeArgs,
     /// A formula over bands by their canonical names, with an optional name: "ndvi=(nir-red)/(nir+red)". May be
-    /// repeated. Default: the selected bands.
-    #[arg(long = "expr", value_name = "FORMULA")]
+    /// repeated. Default: the selected bands. Precedence is that of mathematics and Python: + - * / // % ^ (or **),
+    /// < <= > >= == !=, and or not, where(condition, a, b), min, max, clip, sqrt, exp, log (natural), isnan and others;
+    /// names with odd characters in quotes: 'B8-A'. The grammar: docs/FORMULAS.md.
+    #[arg(long = "expr", value_name = "FORMULA", allow_hyphen_values = true)]
     pub(crate) formulas: Vec<String>,
     /// Reduce over time: median, mean, min, max, sum, std, count, first, last, or p and a percentile: p90.
     /// Without it each time step is a band.

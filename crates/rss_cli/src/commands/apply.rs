@@ -29,11 +29,7 @@ use crate::{
 };
 
 pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
-    let formulas: Vec<Expression> = args
-        .formulas
-        .iter()
-        .map(|text| text.parse())
-        .collect::<rss_core::Result<_>>()?;
+    let formulas = Expression::parse_all(&args.formulas)?;
     let reducer: Option<Reducer> = args.reduce.as_deref().map(str::parse).transpose()?;
     let every: Option<Grouping> = args.every.as_deref().map(str::parse).transpose()?;
     let by = match (args.by.as_deref(), args.clock.as_deref()) {

@@ -98,6 +98,54 @@ fn a_cloud_free_index_is_made_of_a_query() {
 }
 
 #[test]
+fn formulas_are_read_as_mathematics_writes_them() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let formulas = [
+        "--expr",
+        "-1e-4*red^2",
+        "--expr",
+        "-red+nir",
+        "--expr",
+        "bright=where('red' > 0 and nir > red, min(nir, 1e9), -1)",
+    ];
+    let how = ["--raw", "--by", "item", "-o", "made.bin"];
+    stage
+        .run(&args("apply", &url, &[&formulas[..], &how].concat()))
+        .text();
+    let made = samples(&stage, "made.bin");
+    let mut scenes: Vec<&Scene> = stage.bed.scenes().iter().collect();
+    scenes.sort_by_key(|scene| scene.item["properties"]["datetime"].to_string());
+    assert_eq!(made.len(), 3 * scenes.len() * 1200 * 1200);
+    for (time, scene) in scenes.iter().enumerate() {
+        for (row, col) in [(0, 0), (511, 512), (700, 3), (1199, 1199), (640, 640)] {
+            let [red, nir] = [Band::Red, Band::Nir].map(|band| scene.pixel(band, col, row));
+            let [red_value, nir_value] = [red, nir].map(f32::from);
+            let bright = if red > 0 && nir > red {
+                nir_value
+            } else {
+                -1.0
+            };
+            let expected = [
+                -1e-4 * (red_value * red_value),
+                nir_value - red_value,
+                bright,
+            ];
+            for (number, expected) in expected.into_iter().enumerate() {
+                let got = made
+                    [(number * scenes.len() + time) * 1200 * 1200 + (row * 1200 + col) as usize];
+                let is_missing = red == -999 || nir == -999 && number > 0;
+                assert!(
+                    got.is_nan() && is_missing
+                        || (got - expected).abs() <= 1e-6 * expected.abs() && !is_missing,
+                    "formula {number}, date {time}: {got}, {expected}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_mosaic_shows_the_clearest_first() {
     let stage = Stage::new();
     let url = stage.bed.stac_url();
@@ -175,6 +223,10 @@ fn what_cannot_be_made_is_one_clear_error() {
     let url = stage.bed.stac_url();
     for (more, said) in [
         (&["--expr", "(nir-", "-o", "x.tif"][..], "formula `(nir-`"),
+        (
+            &["--expr", "a=red", "--expr", "a=nir", "-o", "x.tif"],
+            "two formulas have the name `a`",
+        ),
         (
             &["--expr", "rod", "-o", "x.tif"],
             "rod is not known in dea sentinel2",
