@@ -91,8 +91,8 @@ pub(crate) struct ApplyArgs {
     /// names with odd characters in quotes: 'B8-A'. The grammar: docs/FORMULAS.md.
     #[arg(long = "expr", value_name = "FORMULA", allow_hyphen_values = true)]
     pub(crate) formulas: Vec<String>,
-    /// Reduce over time: median, mean, min, max, sum, std, count, first, last, or p and a percentile: p90.
-    /// Without it each time step is a band.
+    /// Reduce over time: median, mean, min, max, sum, std, count, first, last, or p and a percentile: p90; or
+    /// geomedian, of all bands together. Without it each time step is a band.
     #[arg(long, value_name = "HOW")]
     pub(crate) reduce: Option<String>,
     /// Reduce the time steps of each period by themselves: week, month, season, year, or a number of days such as 10d,
@@ -117,7 +117,8 @@ pub(crate) struct ApplyArgs {
 pub(crate) struct MosaicArgs {
     #[command(flatten)]
     pub(crate) cube: CubeArgs,
-    /// Which pixel wins where images overlap: first, least_cloud, median, mean, min, max or count.
+    /// Which pixel wins where images overlap: first, least_cloud, median, mean, min, max or count; or geomedian, of all
+    /// bands of the solar days together.
     #[arg(long, value_name = "HOW", default_value = "least_cloud")]
     pub(crate) method: String,
 }

@@ -12,7 +12,7 @@ use rss_core::{
         Apply, ApplyOptions, Block, Expression, Grid, ImageCube, ImageCubeOptions, MissingInput,
         OnFailure, Step,
         mosaic::Mosaic,
-        reduce::Reducer,
+        reduce::{Geomedian, Reducer},
         time::{Clock, Grouping},
     },
     mask::Cleanup,
@@ -30,7 +30,11 @@ use crate::{
 
 pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
     let formulas = Expression::parse_all(&args.formulas)?;
-    let reducer: Option<Reducer> = args.reduce.as_deref().map(str::parse).transpose()?;
+    let reduction = args.reduce.as_deref().map(Reduction::parse).transpose()?;
+    ensure!(
+        formulas.is_empty() || reduction != Some(Reduction::Geomedian),
+        "--reduce geomedian takes all bands together, and no --expr: write its bands, then compute a formula of those"
+    );
     let every: Option<Grouping> = args.every.as_deref().map(str::parse).transpose()?;
     let by = match (args.by.as_deref(), args.clock.as_deref()) {
         (Some(by), _) => by.parse()?,
@@ -49,9 +53,13 @@ pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
         }
     }
     make(&args.cube, &steps, &bands, |cube, options| {
-        let work = match (formulas.is_empty(), reducer) {
-            (false, reducer) => cube.express(&formulas, reducer, options)?,
-            (true, Some(reducer)) => cube.reduce(reducer, options),
+        let work = match (formulas.is_empty(), reduction) {
+            (_, Some(Reduction::Geomedian)) => cube.geomedian(Geomedian::default(), options),
+            (false, None) => cube.express(&formulas, None, options)?,
+            (false, Some(Reduction::Each(reducer))) => {
+                cube.express(&formulas, Some(reducer), options)?
+            }
+            (true, Some(Reduction::Each(reducer))) => cube.reduce(reducer, options),
             (true, None) => as_they_are(cube, options),
         };
         Ok(match every {
@@ -60,6 +68,27 @@ pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
         })
     })
     .await
+}
+
+/// How time steps are reduced: each band by itself, or all bands of a pixel together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Reduction {
+    Each(Reducer),
+    Geomedian,
+}
+
+impl Reduction {
+    fn parse(text: &str) -> Result<Self> {
+        match text {
+            "geomedian" => Ok(Self::Geomedian),
+            text => text
+                .parse()
+                .map(Self::Each)
+                .map_err(|err: rss_core::Error| {
+                    anyhow!("{err}; or geomedian, of all bands together")
+                }),
+        }
+    }
 }
 
 /// Which images are a time step, and what is made of them.
@@ -87,6 +116,18 @@ pub(super) fn clock(text: Option<&str>, by: Grouping) -> Result<Clock> {
 
 /// `rss mosaic`.
 pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
+    if args.method == "geomedian" {
+        // Of days: images of one pass overlap, and would count twice.
+        let steps = TimeSteps {
+            by: Grouping::SolarDay,
+            clock: Clock::default(),
+            mosaic: Mosaic::FirstValid,
+        };
+        return make(&args.cube, &steps, &[], |cube, options| {
+            Ok(cube.geomedian(Geomedian::default(), options))
+        })
+        .await;
+    }
     let steps = TimeSteps {
         by: Grouping::All,
         clock: Clock::default(),

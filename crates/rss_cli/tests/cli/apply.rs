@@ -146,6 +146,55 @@ fn formulas_are_read_as_mathematics_writes_them() {
 }
 
 #[test]
+fn a_geomedian_takes_the_bands_together() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let bands = ["--canonical", "red,nir", "--raw"];
+    let run = |more: &[&str]| {
+        stage
+            .run(&args(more[0], &url, &[&bands[..], &more[1..]].concat()))
+            .text();
+    };
+    run(&["apply", "--reduce", "geomedian", "-o", "one.bin"]);
+    run(&["mosaic", "--method", "geomedian", "-o", "two.bin"]);
+    let made = samples(&stage, "one.bin");
+    assert_eq!(made.len(), 2 * 1200 * 1200);
+    let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+    assert!(made.iter().zip(&samples(&stage, "two.bin")).all(same));
+    for (row, col) in [(0, 0), (511, 512), (700, 3), (1199, 1199), (640, 640)] {
+        let pixels =
+            stage.bed.scenes().iter().map(|scene| {
+                [Band::Red, Band::Nir].map(|band| f64::from(scene.pixel(band, col, row)))
+            });
+        let clear: Vec<[f64; 2]> = pixels.filter(|pair| !pair.contains(&-999.0)).collect();
+        let at = (row * 1200 + col) as usize;
+        let found = [made[at], made[1200 * 1200 + at]].map(f64::from);
+        let cost = |[x, y]: [f64; 2]| -> f64 {
+            clear
+                .iter()
+                .map(|[red, nir]| (red - x).hypot(nir - y))
+                .sum()
+        };
+        match clear.is_empty() {
+            true => assert!(found.iter().all(|value| value.is_nan())),
+            // No point around it, and none of the observations, is nearer to all.
+            false => {
+                let steps = [-1.0, -0.01, 0.01, 1.0];
+                let around = steps
+                    .iter()
+                    .flat_map(|step| [[found[0] + step, found[1]], [found[0], found[1] + step]]);
+                for other in around.chain(clear.iter().copied()) {
+                    assert!(
+                        cost(found) <= cost(other) * (1.0 + 1e-7),
+                        "{found:?} {other:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_mosaic_shows_the_clearest_first() {
     let stage = Stage::new();
     let url = stage.bed.stac_url();
@@ -245,6 +294,10 @@ fn what_cannot_be_made_is_one_clear_error() {
         (
             &["--expr", "nir", "--reduce", "mode", "-o", "x.tif"],
             "`mode`",
+        ),
+        (
+            &["--expr", "nir", "--reduce", "geomedian", "-o", "x.tif"],
+            "--reduce geomedian takes all bands together, and no --expr",
         ),
         (
             &["--expr", "nir", "--by", "fortnight", "-o", "x.tif"],
