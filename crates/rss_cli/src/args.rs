@@ -129,10 +129,11 @@ pub(crate) struct Selection {
     /// Only items with a cloud cover below this percentage.
     #[arg(long, value_name = "P")]
     pub(crate) cloud_below: Option<f64>,
-    /// Assets by their keys in the catalogue.
+    /// Assets by their keys in the catalogue, with all their bands; KEY:2 (counted from 1) or KEY:red is one band of an
+    /// asset with several.
     #[arg(long, value_name = "B,..", value_delimiter = ',')]
     pub(crate) bands: Vec<String>,
-    /// Assets by canonical names: red, nir, swir_1, ..
+    /// Assets by canonical names: red, nir, swir_1, ..; NAME:2 is one band of an asset with several.
     #[arg(
         long,
         value_name = "B,..",

@@ -11,8 +11,8 @@ pub use crate::{
         Shuffle, Use,
     },
     cube::{
-        Cube, CubeBand, CubeImage, CubeOptions, Duplicate, ImagePixels, Images, PixelIndex,
-        TimeStep, WriteProgress, Written,
+        Cube, CubeBand, CubeImage, CubeOptions, Duplicate, ImageAsset, ImagePixels, Images,
+        PixelIndex, TimeStep, WriteProgress, Written,
     },
 };
 

@@ -85,8 +85,8 @@ pub(crate) struct CubeArgs {
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) cube: CubeArgs,
-    /// A formula over bands by their canonical names, with an optional name: "ndvi=(nir-red)/(nir+red)". May be
-    /// repeated. Default: the selected bands. Precedence is that of mathematics and Python: + - * / // % ^ (or **),
+    /// A formula over bands by their canonical names (image:4 or image:nir for a band of the asset image), with an
+    /// optional name: "ndvi=(nir-red)/(nir+red)". May be repeated. Default: the selected bands. Precedence is that of mathematics and Python: + - * / // % ^ (or **),
     /// < <= > >= == !=, and or not, where(condition, a, b), min, max, clip, sqrt, exp, log (natural), isnan and others;
     /// names with odd characters in quotes: 'B8-A'. The grammar: docs/FORMULAS.md.
     #[arg(long = "expr", value_name = "FORMULA", allow_hyphen_values = true)]

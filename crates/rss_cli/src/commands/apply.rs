@@ -292,7 +292,7 @@ async fn make(
         && args.items.selection.canonical.is_empty()
         && !bands.is_empty()
     {
-        true => found::items_with(&session, &args.items, bands).await?,
+        true => found::items_of(&session, &args.items, bands).await?,
         false => found::items(&session, &args.items).await?,
     };
     if found.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Read};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rss_core::{
     Cmp, Collection, Date, ImageQueryBuilder, Intersects, Location, Manifest, QueryResult, Session,
     Source, Trust, stac,
@@ -15,13 +15,14 @@ use crate::{
 
 /// Runs the search that the arguments describe.
 pub(super) async fn search(session: &Session, args: &Selection) -> Result<QueryResult> {
-    search_bands(session, args, &args.canonical).await
+    search_bands(session, args, &[]).await
 }
 
+/// Runs the search that the arguments describe. Where they name no bands, those of formulas are selected.
 async fn search_bands(
     session: &Session,
     args: &Selection,
-    canonical: &[String],
+    formulas: &[String],
 ) -> Result<QueryResult> {
     let Some(source) = &args.source else {
         bail!("no SOURCE; name dea, element84, planetary-computer, or the URL of a STAC API");
@@ -46,13 +47,25 @@ async fn search_bands(
         ),
         (None, None) => Intersects::everywhere(),
     };
+    let own = match &args.manifest {
+        Some(path) => Some(Manifest::from_file(path)?),
+        None => None,
+    };
+    let known = own
+        .clone()
+        .or_else(|| Manifest::builtin(&source, &collection));
     let mut query = ImageQueryBuilder::new(source, collection, intersects)
         .session(session.clone())
         .keep_partial()
         .bands(&args.bands)
-        .canonical_bands(canonical);
-    if let Some(path) = &args.manifest {
-        query = query.manifest(Manifest::from_file(path)?);
+        .canonical_bands(&args.canonical);
+    // Without a manifest a formula has no canonical names, only bands of assets.
+    query = match known.is_some() || !formulas.iter().all(|name| name.contains(':')) {
+        true => query.canonical_bands(formulas),
+        false => query.bands(formulas),
+    };
+    if let Some(own) = own {
+        query = query.manifest(own);
     }
     if let Some(day) = &args.start {
         query = query.start_date(day.parse::<Date>()?);
@@ -88,20 +101,21 @@ pub(super) fn complete(found: &QueryResult) -> Result<()> {
 
 /// Reads items where the arguments name a source of them, else searches.
 pub(super) async fn items(session: &Session, args: &Items) -> Result<QueryResult> {
-    items_with(session, args, &args.selection.canonical).await
+    items_of(session, args, &[]).await
 }
 
-/// As [`items`], with bands by these canonical names.
-pub(super) async fn items_with(
+/// As [`items`], with the bands that formulas name where the arguments name none: by canonical names, or by the keys of
+/// assets.
+pub(super) async fn items_of(
     session: &Session,
     args: &Items,
-    canonical: &[String],
+    formulas: &[String],
 ) -> Result<QueryResult> {
     // On a terminal a read of stdin would wait for the user to type items.
     let stdin_waits = || !std::io::stdin().is_terminal();
     let found = match args.items.as_deref() {
         None if args.selection.source.is_some() => {
-            return search_bands(session, &args.selection, canonical).await;
+            return search_bands(session, &args.selection, formulas).await;
         }
         None if stdin_waits() => from_stdin(session)?,
         None => bail!("no SOURCE and no --items; name one of them, or pipe items in"),
@@ -119,14 +133,53 @@ pub(super) async fn items_with(
     if !wanted.bands.is_empty() {
         return Ok(found.with_bands(&wanted.bands));
     }
-    if canonical.is_empty() {
+    if wanted.canonical.is_empty() && formulas.is_empty() {
         return Ok(found);
     }
     let manifest = match own {
-        Some(own) => own,
-        None => manifest_of(&found)?,
+        Some(own) => Ok(own),
+        None => manifest_of(&found),
     };
-    Ok(found.with_canonical_bands(&manifest, canonical)?)
+    if !wanted.canonical.is_empty() {
+        return Ok(found.with_canonical_bands(&manifest?, &wanted.canonical)?);
+    }
+    let mut keys = Vec::with_capacity(formulas.len());
+    for name in formulas {
+        let manifest = manifest.as_ref();
+        keys.push(match asset_of(&found, manifest.ok(), name) {
+            Some(key) => key,
+            None => {
+                let manifest = manifest.map_err(|err| anyhow!("{err}"))?;
+                let known = manifest.resolve_canonical(&[name])?;
+                known.first().map_or(name.clone(), |def| def.asset.clone())
+            }
+        });
+    }
+    Ok(found.with_bands(keys))
+}
+
+/// Returns the band of an asset that a name in a formula stands for: `name:band`, where `name` is canonical in the
+/// manifest, or the key of an asset of the items. None for other names, which must be canonical.
+fn asset_of(found: &QueryResult, manifest: Option<&Manifest>, name: &str) -> Option<String> {
+    let has = |key: &str| {
+        found
+            .items()
+            .items
+            .iter()
+            .any(|item| item.assets.contains_key(key))
+    };
+    let canonical = |name: &str| {
+        let found = manifest?.resolve_canonical(&[name]).ok()?;
+        found.first().map(|def| def.asset.clone())
+    };
+    if canonical(name).is_some() {
+        return None;
+    }
+    let (base, band) = name.rsplit_once(':')?;
+    match canonical(base) {
+        Some(key) => Some(format!("{key}:{band}")),
+        None => (has(base) || has(name)).then(|| name.to_owned()),
+    }
 }
 
 /// Notes on stderr that items are of collections which the user's manifest does not list.

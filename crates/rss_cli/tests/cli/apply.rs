@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rss_core::{Crs, GeoBox, GeoTransform, Pixels, Raster, Size};
 use rss_testbed::{Band, Fault, Rule, Scene, Service};
 
 use super::stage::{SEED, Stage};
@@ -445,4 +446,106 @@ fn periods_are_reduced_by_themselves_and_are_bands_or_time_steps() {
         assert_eq!(ran.code, Some(2));
         assert!(ran.stderr.contains(message), "{}", ran.stderr);
     }
+}
+
+/// Writes an image of three bands of 10, 20 and 30, and an item of it as its asset `visual`.
+fn visual(stage: &Stage, stated: &serde_json::Value) {
+    let size = Size {
+        width: 64,
+        height: 64,
+    };
+    let samples = ndarray::Array3::from_shape_fn((3, 64, 64), |(band, ..)| [10_u16, 20, 30][band]);
+    let raster = Raster {
+        pixels: Pixels::U16(samples),
+        geobox: GeoBox {
+            size,
+            crs: Some(Crs::Epsg(32756)),
+            transform: Some(GeoTransform([5e5, 10.0, 0.0, 7e6, 0.0, -10.0])),
+        },
+        nodata: None,
+        sparse: Vec::new(),
+    };
+    let path = stage.path("visual.tif");
+    raster.save(Path::new(&path)).unwrap();
+    let mut asset = stated.clone();
+    asset["href"] = path.into();
+    let item = serde_json::json!({
+        "type": "Feature", "stac_version": "1.0.0", "id": "a", "geometry": null, "links": [],
+        "bbox": [153.0, -27.13, 153.01, -27.12], "properties": {"datetime": "2021-01-01T00:00:00Z"},
+        "assets": {"visual": asset},
+    });
+    stage.write("item.json", item.to_string());
+}
+
+#[test]
+fn all_bands_of_an_asset_are_taken_unless_one_is_chosen() {
+    let stage = Stage::new();
+    let named =
+        serde_json::json!({"eo:bands": [{"name": "red"}, {"name": "green"}, {"name": "blue"}]});
+    for (stated, names) in [
+        (serde_json::json!({}), ["visual:1", "visual:2", "visual:3"]),
+        (named, ["visual:red", "visual:green", "visual:blue"]),
+    ] {
+        visual(&stage, &stated);
+        let run = |command: &[&str], more: &[&str]| {
+            let items = ["--items", "item.json", "--raw"];
+            stage.run(&[command, &items, more].concat())
+        };
+        for command in [&["apply"][..], &["mosaic"]] {
+            let out = format!("{}-{}.bin", command[0], names[0].replace(':', "-"));
+            let said = run(command, &["--bands", "visual", "-o", &out, "--json"]).json();
+            assert_eq!(said["count"], 3, "{said}");
+            let made = samples(&stage, &out);
+            let [first, second, third] = [made[0], made[64 * 64], made[2 * 64 * 64]];
+            assert_eq!([first, second, third], [10.0, 20.0, 30.0]);
+        }
+        for one in ["visual:2", names[1]] {
+            let out = format!("one-{}.bin", one.replace(':', "-"));
+            let said = run(&["apply"], &["--bands", one, "-o", &out, "--json"]).json();
+            assert_eq!(
+                (&said["count"], samples(&stage, &out)[0]),
+                (&1.into(), 20.0)
+            );
+        }
+        let point = ["--point", "500100,6999900", "--crs", "32756"];
+        let table = run(&["sample"], &[&["--bands", "visual"][..], &point].concat());
+        let rows: Vec<String> = table.text().lines().skip(1).map(str::to_owned).collect();
+        assert_eq!(rows.len(), 3, "{rows:?}");
+        for (row, (name, value)) in rows.iter().zip(names.iter().zip(["10", "20", "30"])) {
+            assert!(row.contains(name) && row.contains(value), "{row}");
+        }
+        let cube = format!("{}.zarr", names[0].replace(':', "-"));
+        stage
+            .run(&[
+                "zarr",
+                "write",
+                "--items",
+                "item.json",
+                "--bands",
+                "visual",
+                "--to",
+                &cube,
+            ])
+            .text();
+        let out = format!("{}.read.bin", names[1].replace(':', "-"));
+        stage
+            .run(&["zarr", "read", &cube, "--band", names[1], "-o", &out])
+            .text();
+        assert_eq!(std::fs::read(stage.path(&out)).unwrap()[..2], [20, 0]);
+    }
+    let error = stage.run(&[
+        "apply",
+        "--items",
+        "item.json",
+        "--raw",
+        "--bands",
+        "visual:4",
+        "-o",
+        "x.bin",
+    ]);
+    assert!(
+        error.error().contains("band 4 is not one of 1 to 3"),
+        "{}",
+        error.stderr
+    );
 }

@@ -33,13 +33,19 @@ pub(super) mod private {
         /// Returns true if a band of this dtype, with this scale and offset, can be loaded.
         fn takes(dtype: crate::DataType, scaling: Scaling) -> bool;
 
-        /// Converts the samples of one band; none where they have this type already.
-        fn of(pixels: &Pixels, scaling: Scaling, nodata: Option<f64>) -> Option<Array2<Self>>;
+        /// Converts the samples of one band, counted from 0; none where they have this type already.
+        fn of(
+            pixels: &Pixels,
+            band: usize,
+            scaling: Scaling,
+            nodata: Option<f64>,
+        ) -> Option<Array2<Self>>;
 
         /// Converts as [`of`](Self::of) does, into an array of the same shape, and returns the number of valid
         /// samples; none where they have this type already.
         fn put(
             pixels: &Pixels,
+            band: usize,
             scaling: Scaling,
             nodata: Option<f64>,
             out: ArrayViewMut2<'_, Self>,
@@ -62,22 +68,29 @@ pub(super) mod private {
                     !matches!(dtype, C64 | C128)
                 }
 
-                fn of(pixels: &Pixels, scaling: Scaling, nodata: Option<f64>) -> Option<Array2<Self>> {
+                fn of(
+                    pixels: &Pixels,
+                    band: usize,
+                    scaling: Scaling,
+                    nodata: Option<f64>,
+                ) -> Option<Array2<Self>> {
                     crate::raster::with_type!(pixels.dtype(), S => {
                         let view: ArrayView3<'_, S> = pixels.view()?;
-                        Some(scaling.$values(view.index_axis_move(ndarray::Axis(0), 0), nodata))
+                        let samples = view.index_axis_move(ndarray::Axis(0), band);
+                        Some(scaling.$values(samples, nodata))
                     })
                 }
 
                 fn put(
                     pixels: &Pixels,
+                    band: usize,
                     scaling: Scaling,
                     nodata: Option<f64>,
                     out: ArrayViewMut2<'_, Self>,
                 ) -> Option<usize> {
                     crate::raster::with_type!(pixels.dtype(), S => {
                         let view: ArrayView3<'_, S> = pixels.view()?;
-                        let samples = view.index_axis_move(ndarray::Axis(0), 0);
+                        let samples = view.index_axis_move(ndarray::Axis(0), band);
                         Some(scaling.put(samples, nodata, $make, out))
                     })
                 }
@@ -108,12 +121,13 @@ pub(super) mod private {
                     dtype == Self::DTYPE && scaling.is_identity()
                 }
 
-                fn of(_: &Pixels, _: Scaling, _: Option<f64>) -> Option<Array2<Self>> {
+                fn of(_: &Pixels, _: usize, _: Scaling, _: Option<f64>) -> Option<Array2<Self>> {
                     None
                 }
 
                 fn put(
                     _: &Pixels,
+                    _: usize,
                     _: Scaling,
                     _: Option<f64>,
                     _: ArrayViewMut2<'_, Self>,
@@ -146,7 +160,8 @@ impl<T> Block<T> {
         self.data.view()
     }
 
-    /// Returns the samples of a band, (time, y, x), by its canonical name or the asset's key.
+    /// Returns the samples of a band, (time, y, x), by its canonical name, the asset's key if that has one band, or
+    /// `key:2` or `key:red` for a band of an asset with several.
     ///
     /// # Errors
     ///
@@ -214,12 +229,20 @@ impl<T> Block<T> {
 pub(super) fn place_of(bands: &[ImageCubeBand], name: &str) -> Result<usize> {
     // Names first: the key of one asset may be the canonical name of another's band.
     let by_name = bands.iter().position(|band| band.name == name);
-    let found = by_name.or_else(|| bands.iter().position(|band| band.asset == name));
-    found.ok_or_else(|| {
-        let known: Vec<&str> = bands.iter().map(|band| band.name.as_str()).collect();
-        Error::new(
-            ErrorKind::InvalidInput,
-            format!("band `{name}` is not one of {}", known.join(", ")),
-        )
-    })
+    let by_alias = || {
+        let is_it = |band: &ImageCubeBand| band.aliases.iter().any(|alias| alias == name);
+        bands.iter().position(is_it)
+    };
+    if let Some(found) = by_name.or_else(by_alias) {
+        return Ok(found);
+    }
+    let mut of_asset = (0..bands.len()).filter(|&at| bands[at].asset == name);
+    let why = match (of_asset.next(), of_asset.next()) {
+        (Some(found), None) => return Ok(found),
+        (Some(_), Some(_)) => format!("`{name}` has several bands, expected one"),
+        (None, _) => format!("band `{name}` is not one"),
+    };
+    let known: Vec<&str> = bands.iter().map(|band| band.name.as_str()).collect();
+    let message = format!("{why} of {}", known.join(", "));
+    Err(Error::new(ErrorKind::InvalidInput, message))
 }

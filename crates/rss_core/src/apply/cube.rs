@@ -11,10 +11,11 @@ use tokio::sync::OnceCell;
 
 use super::{
     axes::{ImageCubeBand, Step},
+    bands::{FileBand, Files, Slot, of_choice, slots_of},
     options::{Grid, ImageCubeOptions, OnFailure},
     periods::Moment,
     report::{MissingInput, named},
-    source::BandSource,
+    source::{BandSource, Said},
     time::{self, GroupOptions, Grouped, LeftOut},
 };
 use crate::{
@@ -66,7 +67,8 @@ pub(super) struct ItemImage {
 
 impl ImageCube {
     /// Creates a cube from the result of a search. Fetches headers only of images whose grid the catalogue does not
-    /// state, and one for each band whose nodata value it does not state.
+    /// state, and one for each band whose nodata value it does not state, and for each asset that may have several
+    /// bands. All bands of an asset are taken; `key:2` or `key:red` in the selection chooses one.
     ///
     /// # Errors
     ///
@@ -80,7 +82,7 @@ impl ImageCube {
             mut images,
             missing_inputs,
             left_out,
-        } = Images::of(found, options)?;
+        } = Images::of(found, options).await?;
         let items = &found.items().items;
         let used: Vec<(&Item, &ItemImage)> = items
             .iter()
@@ -167,12 +169,12 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Groups the items and locates their files. Costs no request.
+    /// Groups the items and locates their files. Opens a file of each asset that may have several bands.
     ///
     /// # Errors
     ///
     /// As of [`ImageCube::of`], except those of grids and stores.
-    pub(super) fn of(found: &QueryResult, options: &ImageCubeOptions) -> Result<Self> {
+    pub(super) async fn of(found: &QueryResult, options: &ImageCubeOptions) -> Result<Self> {
         let items = &found.items().items;
         if items.is_empty() {
             let message = "the search found no items";
@@ -187,7 +189,6 @@ impl Images {
                 },
             )
             .collect();
-        let bands = bands_of(found, &manifests)?;
         let cloud_cover = manifests
             .iter()
             .flatten()
@@ -208,16 +209,20 @@ impl Images {
             .collect();
         // In the order of the search, so that the first error and the list of missing inputs do not depend on groups.
         used.sort_unstable();
+        let is_builtin = options.manifest.is_none() && found.manifest.is_none();
+        let mut files = Files::default();
+        let slots = slots_of(found, &manifests, is_builtin, &used, &mut files).await?;
         let mut builder = ImageBuilder {
             found,
             options,
+            files,
             masks: BTreeMap::new(),
         };
         let mut missing_inputs = Vec::new();
         let mut images: Vec<Option<ItemImage>> = items.iter().map(|_| None).collect();
         for &index in &used {
             let manifest = manifests[index];
-            let (image, missing) = builder.image(&items[index], manifest, &bands)?;
+            let (image, missing) = builder.image(index, &items[index], manifest, &slots)?;
             if let (OnFailure::Fail, Some(missing_input)) = (options.on_failure, missing.first()) {
                 return Err(Error::new(missing_input.kind, missing_input.to_string()));
             }
@@ -227,7 +232,7 @@ impl Images {
         let reason = |one: &LeftOut| format!("item {}: {}", items[one.item].id, one.reason);
         let left_out = grouped.left_out.iter().map(reason).collect();
         Ok(Self {
-            bands,
+            bands: slots.into_iter().map(|slot| slot.band).collect(),
             grouped,
             images,
             missing_inputs,
@@ -236,46 +241,11 @@ impl Images {
     }
 }
 
-/// Returns the bands of a cube: the selected assets of all items.
-fn bands_of(found: &QueryResult, manifests: &[Option<&Manifest>]) -> Result<Vec<ImageCubeBand>> {
-    let mut bands: Vec<ImageCubeBand> = Vec::new();
-    for (item, manifest) in found.items().items.iter().zip(manifests) {
-        for (key, asset) in found.assets(item) {
-            if bands.iter().any(|band| band.asset == key) {
-                continue;
-            }
-            let def = manifest.as_ref().and_then(|manifest| manifest.band(key));
-            let canonical = def.and_then(|def| def.canonical.clone());
-            let is_class = match def {
-                // Probabilities and the like are floats, or have a scale.
-                Some(def) if def.kind == Kind::Qa => !def.dtype.is_float() && def.scale.is_none(),
-                Some(_) => false,
-                None => stac::is_class(key, asset),
-            };
-            // Two assets may have one canonical name; the second keeps its key, so that names are unique.
-            let name = canonical.filter(|name| bands.iter().all(|band| band.name != *name));
-            bands.push(ImageCubeBand {
-                name: name.unwrap_or_else(|| key.to_owned()),
-                asset: key.to_owned(),
-                nodata: None,
-                is_class,
-            });
-        }
-    }
-    // In the order of the selection: the assets of an item come in the order of its JSON.
-    let rank = |band: &ImageCubeBand| found.bands().iter().position(|key| *key == band.asset);
-    bands.sort_by_key(|band| rank(band).unwrap_or(usize::MAX));
-    if bands.is_empty() {
-        let message = "no item has any of the selected bands";
-        return Err(Error::new(ErrorKind::InvalidInput, message));
-    }
-    Ok(bands)
-}
-
 /// Builds the images of items.
 struct ImageBuilder<'a> {
     found: &'a QueryResult,
     options: &'a ImageCubeOptions,
+    files: Files,
     /// By source, product and platform: many items share them.
     masks: BTreeMap<[String; 3], Vec<BandMask>>,
 }
@@ -284,42 +254,73 @@ impl ImageBuilder<'_> {
     /// Returns an image, and the assets that the item lacks.
     fn image(
         &mut self,
+        index: usize,
         item: &Item,
         manifest: Option<&Manifest>,
-        bands: &[ImageCubeBand],
+        slots: &[Slot],
     ) -> Result<(ItemImage, Vec<MissingInput>)> {
         let mut missing_inputs = Vec::new();
-        let mut sources = Vec::with_capacity(bands.len());
-        for band in bands {
-            let def = manifest.and_then(|manifest| manifest.band(&band.asset));
-            let Some(asset) = item.assets.get(&band.asset) else {
+        let mut sources = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let key = slot.band.asset.as_str();
+            let Some(asset) = item.assets.get(key) else {
                 // An optional band of the product that the user did not select by name is not an error.
                 let is_usual = matches!(self.found.selection, Selection::Default(_))
-                    && def.is_some_and(|def| def.optional);
+                    && manifest
+                        .and_then(|manifest| manifest.band(&slot.selected))
+                        .is_some_and(|def| def.optional);
                 if !is_usual {
-                    missing_inputs.push(lacking(item, &band.asset));
+                    missing_inputs.push(lacking(item, &slot.shown()));
                 }
                 sources.push(None);
                 continue;
             };
-            let said = BandValues::of(item, &band.asset, 0, manifest);
-            let said = match (said, self.options.values) {
-                (Ok(said), _) => Some(said),
-                // Raw samples need no scale, so a contradictory one is not an error.
-                (Err(_), super::options::Values::Raw) => None,
-                (Err(err), _) => return Err(err),
+            let stated = stac::band_names(item, asset);
+            let band = slot.of(&stated).map_err(|err| {
+                let message = format!("item {}, asset {key}: {}", item.id, err.message());
+                Error::new(err.kind(), message)
+            })?;
+            let Some(band) = band else {
+                let message = "the item names the asset's bands, and none of them so";
+                let err = Error::new(ErrorKind::NotFound, message);
+                missing_inputs.push(MissingInput::new(&item.id, &slot.shown(), None, &err));
+                sources.push(None);
+                continue;
             };
+            let said_of = |index: usize| {
+                match (
+                    BandValues::of(item, key, index, manifest),
+                    self.options.values,
+                ) {
+                    (Ok(said), _) => Ok(Some(said)),
+                    // Raw samples need no scale, so a contradictory one is not an error.
+                    (Err(_), super::options::Values::Raw) => Ok(None),
+                    (Err(err), _) => Err(err),
+                }
+            };
+            let (number, said) = match &band {
+                FileBand::Number(number) => (*number, Said::Of(said_of(number - 1)?)),
+                FileBand::Named { or, .. } => {
+                    let each = (0..=stated.len()).map(said_of).collect::<Result<_>>()?;
+                    (or.unwrap_or(1), Said::OfEach(each))
+                }
+            };
+            let names = stated.get(number - 1);
+            let def = manifest.and_then(|manifest| manifest.band_at(key, number, names));
             // Bits of a QA band are flags: interpolated ones mean nothing.
             let resampling = match def.map(|def| def.kind) {
                 Some(Kind::Qa) => Resampling::Nearest,
                 _ => self.options.resampling,
             };
             let nodata = match &said {
-                Some(said) => said.nodata,
-                None => def.and_then(|def| def.nodata),
+                Said::Of(Some(said)) => said.nodata,
+                Said::Of(None) => def.and_then(|def| def.nodata),
+                // Only the open file tells which band it is.
+                Said::OfEach(_) => None,
             };
-            let mut source = self.source(item, asset, &band.asset, resampling)?;
-            (source.said, source.nodata) = (said, nodata);
+            let mut source = self.source((index, item), asset, key, band, resampling)?;
+            source.asset = slot.shown();
+            (source.said, source.nodata, source.count) = (said, nodata, slot.count());
             sources.push(Some(Arc::new(source)));
         }
         let mut masks = Vec::new();
@@ -335,14 +336,22 @@ impl ImageBuilder<'_> {
                 )
             })?;
             for mask in self.masks_of(classes, manifest, item)? {
-                let key = mask.asset().to_owned();
-                match item.assets.get(&key) {
+                let (key, choice) = stac::split(item, mask.asset());
+                match item.assets.get(key) {
                     Some(asset) => {
-                        let source = self.source(item, asset, &key, Resampling::Nearest)?;
+                        let band = match choice {
+                            Some(choice) => of_choice(choice, &stac::band_names(item, asset))?,
+                            None => FileBand::Number(1),
+                        };
+                        let at = (index, item);
+                        let mut source = self.source(at, asset, key, band, Resampling::Nearest)?;
+                        mask.asset().clone_into(&mut source.asset);
+                        // Of a file with several bands the manifest says which: flags of another would mask at random.
+                        source.count = choice.is_none().then_some(1);
                         masks.push((source, mask));
                     }
                     None => {
-                        missing_inputs.push(lacking(item, &key));
+                        missing_inputs.push(lacking(item, mask.asset()));
                         hidden = true;
                     }
                 }
@@ -380,10 +389,11 @@ impl ImageBuilder<'_> {
     }
 
     fn source(
-        &self,
-        item: &Item,
+        &mut self,
+        (index, item): (usize, &Item),
         asset: &Asset,
         key: &str,
+        band: FileBand,
         resampling: Resampling,
     ) -> Result<BandSource> {
         let named = Location::parse_from(&asset.href, self.found.trust)?;
@@ -395,14 +405,16 @@ impl ImageBuilder<'_> {
         Ok(BandSource {
             item: item.id.clone(),
             asset: key.to_owned(),
+            band,
+            count: None,
             location,
             header_bytes: stac::header_bytes(asset),
-            said: None,
+            said: Said::Of(None),
             nodata: None,
             values: self.options.values,
             resampling,
             max_error_pixels: self.options.max_error_pixels,
-            reader: OnceCell::new(),
+            reader: self.files.of(index, key),
             open: OnceCell::new(),
         })
     }

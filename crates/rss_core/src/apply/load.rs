@@ -16,7 +16,7 @@ use super::{
     mosaic::{Mosaic, fill_gaps},
     options::OnFailure,
     reduce::reduce,
-    report::{MissingInput, named},
+    report::{MissingInput, named, said_again},
     source::{BandSource, Opened, SourceWindow},
 };
 use crate::{
@@ -317,33 +317,88 @@ impl Inner {
         image * self.steps.len() as u64 + of_step * at_once
     }
 
+    /// Returns the reads of a plan, those of bands of one file and window together: a tile may hold all of them.
+    fn together(&self, reads: &[Read]) -> Vec<Vec<Read>> {
+        let mut groups: Vec<Vec<Read>> = Vec::with_capacity(reads.len());
+        let most = self.session.settings().read_bytes;
+        let opened = |read: &Read| self.source(read.at)?.open.get()?.as_ref().ok();
+        for read in reads {
+            // The bands of an asset follow each other.
+            let with_last = groups.last_mut().filter(|group| {
+                let Some((first, other)) = group.first().and_then(opened).zip(opened(read)) else {
+                    return false;
+                };
+                let is_one_file = Arc::ptr_eq(&first.reader, &other.reader)
+                    && first.level == other.level
+                    && group
+                        .first()
+                        .is_some_and(|first| first.window == read.window);
+                is_one_file && first.bytes(&read.window) * (group.len() as u64 + 1) <= most
+            });
+            match with_last {
+                Some(group) => group.push(*read),
+                None => groups.push(vec![*read]),
+            }
+        }
+        groups
+    }
+
+    /// Reads what is read together, and returns the result for each source.
+    async fn read_group(&self, group: Vec<Read>) -> Vec<(At, &BandSource, Result<SourceWindow>)> {
+        let mut sources = Vec::with_capacity(group.len());
+        let mut bands = Vec::with_capacity(group.len());
+        let mut first = None;
+        let mut failed = Vec::new();
+        for read in &group {
+            let Some(source) = self.source(read.at) else {
+                continue;
+            };
+            match self.opened(read.at, source).await {
+                Ok(opened) => {
+                    bands.push(opened.band);
+                    sources.push((read.at, source));
+                    first.get_or_insert((opened, read.window));
+                }
+                Err(err) => failed.push((read.at, source, Err(err))),
+            }
+        }
+        let Some((opened, window)) = first else {
+            return failed;
+        };
+        match opened.read_bands(window, &bands).await {
+            Ok(parts) => {
+                let read = sources.into_iter().zip(parts);
+                failed.extend(read.map(|((at, source), part)| (at, source, Ok(part))));
+            }
+            Err(err) => failed.extend(
+                sources
+                    .into_iter()
+                    .map(|(at, source)| (at, source, Err(said_again(&err, err.message())))),
+            ),
+        }
+        failed
+    }
+
     /// Fetches and decodes the pixels of a plan.
     pub(super) async fn load(&self, mut plan: BlockPlan) -> Result<Loaded> {
-        let read = |read: Read| async move {
-            let Some(source) = self.source(read.at) else {
-                return Ok(None);
-            };
-            let part = match self.opened(read.at, source).await {
-                Ok(opened) => opened.read(read.window).await,
-                Err(err) => Err(err),
-            };
-            Ok::<_, Error>(Some((read.at, source, part)))
-        };
-        let results: Vec<_> = stream::iter(plan.reads.clone())
-            .map(read)
+        let groups = self.together(&plan.reads);
+        let results: Vec<Vec<_>> = stream::iter(groups)
+            .map(|group| self.read_group(group))
             .buffered(READS)
-            .try_filter_map(|one| async { Ok(one) })
-            .map(|one| {
-                let (at, source, part) = one?;
-                // With `OnFailure::Fail` the first error ends the stream, before the remaining reads start.
-                let part = match part {
-                    Ok(part) => Ok(part),
-                    Err(err) => Err(self.missing_input(source, Some(&plan.window), &err)?),
-                };
-                Ok::<_, Error>((at, part))
+            .map(|group| {
+                let each = group.into_iter().map(|(at, source, part)| {
+                    // With `OnFailure::Fail` the first error ends the stream, before the remaining reads start.
+                    let part = match part {
+                        Ok(part) => Ok(part),
+                        Err(err) => Err(self.missing_input(source, Some(&plan.window), &err)?),
+                    };
+                    Ok::<_, Error>((at, part))
+                });
+                each.collect::<Result<Vec<_>>>()
             })
             .try_collect()
             .await?;
+        let results = results.into_iter().flatten();
         let mut parts: Vec<_> = self.steps.iter().map(|_| Vec::new()).collect();
         let mut missing = Vec::new();
         for (at, part) in results {

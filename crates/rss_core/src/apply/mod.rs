@@ -7,6 +7,7 @@
 //! Left out are stored cubes, which `zarr` writes and reads.
 
 mod axes;
+mod bands;
 mod block;
 #[cfg(feature = "cog")]
 mod cog;
@@ -29,8 +30,6 @@ pub mod time;
 
 #[cfg(feature = "expression")]
 pub use self::expression::Expression;
-#[cfg(feature = "zarr")]
-pub(crate) use self::part::Stored;
 pub use self::{
     axes::{ImageCubeBand, Step},
     block::{Block, BlockSample},
@@ -39,6 +38,8 @@ pub use self::{
     report::{ApplyReport, MissingInput},
     run::{Apply, Computed},
 };
+#[cfg(feature = "zarr")]
+pub(crate) use self::{bands::of_choice, part::Stored, source::described};
 
 #[doc(hidden)]
 #[deprecated(since = "0.1.0", note = "renamed to `ImageCube`")]

@@ -180,7 +180,10 @@ impl ImageCube {
                 (Err(_), OnFailure::Skip) => continue,
             };
             let profile = opened.reader.profile();
-            let stated = profile.bands.first();
+            let stated = opened
+                .band
+                .checked_sub(1)
+                .and_then(|index| profile.bands.get(index));
             let here = Stored {
                 dtype: profile.dtype,
                 scale: stated.and_then(|band| band.scale),

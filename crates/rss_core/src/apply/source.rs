@@ -1,11 +1,16 @@
-//! One band of one image: the location of its file, and the warp of its pixels onto the cube's grid.
+//! One band of one image: the location of its file, which band of it, and the warp of its pixels onto the cube's grid.
 
 use std::sync::Arc;
 
 use ndarray::{Array2, ArrayViewMut2, Axis};
 use tokio::sync::OnceCell;
 
-use super::{block::BlockSample, options::Values, report::said_again};
+use super::{
+    bands::{FileBand, SharedReader},
+    block::BlockSample,
+    options::Values,
+    report::said_again,
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
@@ -22,19 +27,51 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct BandSource {
     pub(super) item: String,
-    /// The asset's key.
+    /// The asset's key, with the band where it has several.
     pub(super) asset: String,
+    /// Which band of the file it is.
+    pub(super) band: FileBand,
+    /// The most bands that the file may have, where all of them are taken: one more would be left out.
+    pub(super) count: Option<usize>,
     pub(super) location: Location,
     pub(super) header_bytes: Option<u64>,
     /// Scale, offset and nodata by the catalogue; none for masks, and where raw samples are loaded without them.
-    pub(super) said: Option<BandValues>,
+    pub(super) said: Said,
     /// The nodata value that the catalogue states.
     pub(super) nodata: Option<f64>,
     pub(super) values: Values,
     pub(super) resampling: Resampling,
     pub(super) max_error_pixels: f64,
-    pub(super) reader: OnceCell<Arc<dyn RasterReader>>,
+    /// The file's, for all of its bands.
+    pub(super) reader: SharedReader,
     pub(super) open: OnceCell<Result<Opened, Error>>,
+}
+
+/// What the catalogue says of the values of a band.
+#[derive(Clone, Debug)]
+pub(super) enum Said {
+    Of(Option<BandValues>),
+    /// Of each band of the file, and last of any other: only the open file tells which band it is.
+    OfEach(Vec<Option<BandValues>>),
+}
+
+impl Said {
+    /// Returns what is said of a band, counted from 1.
+    fn of(&self, number: usize) -> Option<&BandValues> {
+        match self {
+            Self::Of(said) => said.as_ref(),
+            Self::OfEach(all) => {
+                let said = number.checked_sub(1).and_then(|index| all.get(index));
+                said.or(all.last())?.as_ref()
+            }
+        }
+    }
+}
+
+/// Returns the descriptions of a file's bands.
+pub(crate) fn described(profile: &Profile) -> Vec<Option<String>> {
+    let bands = profile.bands.iter();
+    bands.map(|band| band.description.clone()).collect()
 }
 
 /// An open file, and the warp from one of its levels to the cube's grid.
@@ -42,6 +79,8 @@ pub(super) struct BandSource {
 pub(super) struct Opened {
     pub(super) reader: Arc<dyn RasterReader>,
     pub(super) level: usize,
+    /// The band of the file, counted from 1.
+    pub(super) band: usize,
     warp: Warp,
     scaling: Scaling,
     pub(super) nodata: Option<f64>,
@@ -57,7 +96,10 @@ pub(super) struct Meaning {
 /// Pixels that were read from a source, and their window in its level.
 #[derive(Debug)]
 pub(super) struct SourceWindow {
-    pub(super) pixels: Pixels,
+    /// Of all bands that were read of the file.
+    pub(super) pixels: Arc<Pixels>,
+    /// The source's band among them, counted from 0.
+    pub(super) band: usize,
     pub(super) window: Window,
 }
 
@@ -106,9 +148,11 @@ impl BandSource {
             Some(&size) => warp.on_level(size).map_err(at)?,
             None => warp,
         };
-        let Meaning { scaling, nodata } = self.meaning(profile)?;
+        let band = self.number(profile)?;
+        let Meaning { scaling, nodata } = self.meaning(profile, band)?;
         Ok(Opened {
             level,
+            band,
             warp,
             scaling,
             nodata,
@@ -116,11 +160,32 @@ impl BandSource {
         })
     }
 
-    /// Returns scale, offset and nodata. Those of the catalogue come first, then those of the file. Integers without
+    /// Returns which band of an open file it is, counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the file has no such band, or bands that would be left out.
+    pub(super) fn number(&self, profile: &Profile) -> Result<usize> {
+        if let Some(most) = self.count.filter(|&most| profile.count > most) {
+            let key = self.asset.split(':').next().unwrap_or_default();
+            let message = format!(
+                "the file has {} bands, expected {most}: choose bands, as `{key}:1`",
+                profile.count
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(&self.location));
+        }
+        let number = self.band.in_file(profile);
+        number.map_err(|err| err.at(&self.location))
+    }
+
+    /// Returns scale, offset and nodata of the band, counted from 1. Those of the catalogue come first, then those of the file. Integers without
     /// a scale in either are refused as physical values: whether a DN is a reflectance is a guess.
-    pub(super) fn meaning(&self, profile: &Profile) -> Result<Meaning> {
-        let stated = profile.bands.first();
-        let scaling = match (&self.said, self.values) {
+    pub(super) fn meaning(&self, profile: &Profile, band: usize) -> Result<Meaning> {
+        let stated = band
+            .checked_sub(1)
+            .and_then(|index| profile.bands.get(index));
+        let said = self.said.of(band);
+        let scaling = match (said, self.values) {
             (None, _) | (_, Values::Raw) => Scaling::IDENTITY,
             (Some(said), Values::Physical) if said.origin == ScalingOrigin::Unknown => {
                 let scale = stated.and_then(|band| band.scale);
@@ -141,7 +206,11 @@ impl BandSource {
         };
         // Catalogues state values such as -9999 for uint8 bands, which no sample can equal: such a value is ignored.
         let holds = |nodata: &f64| profile.dtype.holds(*nodata);
-        let nodata = self.nodata.filter(holds).or(profile.nodata.filter(holds));
+        let of_catalogue = match &self.said {
+            Said::OfEach(_) => said.and_then(|said| said.nodata),
+            Said::Of(_) => self.nodata,
+        };
+        let nodata = of_catalogue.filter(holds).or(profile.nodata.filter(holds));
         Ok(Meaning { scaling, nodata })
     }
 }
@@ -186,17 +255,37 @@ impl Opened {
         Err(Error::new(ErrorKind::InvalidInput, message).at(self.reader.location()))
     }
 
-    /// Reads a window of the level: the first band, as each asset of a cube is one band.
+    /// Reads a window of the level.
     pub(super) async fn read(&self, window: Window) -> Result<SourceWindow> {
+        let mut parts = self.read_bands(window, &[self.band]).await?;
+        parts.pop().ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, "the read returned no band").at(self.reader.location())
+        })
+    }
+
+    /// Reads a window of the level of several bands of the file, counted from 1: each tile that holds all of them is
+    /// fetched and decoded once. Returns a part for each.
+    pub(super) async fn read_bands(
+        &self,
+        window: Window,
+        bands: &[usize],
+    ) -> Result<Vec<SourceWindow>> {
         let request = ReadRequest::new()
             .with_window(window)
             .with_level(self.level)
-            .with_bands([1]);
-        let raster = self.reader.read(&request).await?;
-        Ok(SourceWindow {
-            pixels: raster.pixels,
+            .with_bands(bands);
+        let pixels = Arc::new(self.reader.read(&request).await?.pixels);
+        let [count, ..] = pixels.shape();
+        if count != bands.len() {
+            let message = format!("the read returned {count} bands, expected {}", bands.len());
+            return Err(Error::new(ErrorKind::Corrupt, message).at(self.reader.location()));
+        }
+        let parts = (0..count).map(|band| SourceWindow {
+            pixels: Arc::clone(&pixels),
+            band,
             window,
-        })
+        });
+        Ok(parts.collect())
     }
 
     /// Warps a part onto a window of the grid, with `fill` as nodata, and returns the number of valid pixels.
@@ -217,12 +306,12 @@ impl Opened {
                 out.fill(fill);
             }
             let out = out.slice_mut(ndarray::s![rows, cols]);
-            if let Some(count) = T::put(&part.pixels, self.scaling, self.nodata, out) {
+            if let Some(count) = T::put(&part.pixels, part.band, self.scaling, self.nodata, out) {
                 return Ok(count);
             }
         }
         out.fill(fill);
-        let made = T::of(&part.pixels, self.scaling, self.nodata);
+        let made = T::of(&part.pixels, part.band, self.scaling, self.nodata);
         let (pixels, nodata) = match &made {
             // Conversion made nodata NaN.
             Some(made) => (made.view(), None),
@@ -233,7 +322,7 @@ impl Opened {
                         "the samples have another dtype than the block",
                     )
                 })?;
-                (view.index_axis_move(Axis(0), 0), self.nodata)
+                (view.index_axis_move(Axis(0), part.band), self.nodata)
             }
         };
         let source = warp::SourcePixels {
@@ -257,7 +346,7 @@ impl Opened {
             return Ok(Array2::from_elem(shape, Verdict::NoData));
         };
         // Bits are decoded before the warp, and the verdicts resampled by nearest.
-        let verdicts = mask.verdicts(&part.pixels, 0, self.nodata)?;
+        let verdicts = mask.verdicts(&part.pixels, part.band, self.nodata)?;
         let bytes = verdicts.mapv(|verdict| verdict as u8);
         let source = warp::SourcePixels {
             pixels: bytes.view(),

@@ -155,7 +155,12 @@ struct OfCube {
 
 impl OfCube {
     async fn open(cube: apply::ImageCube, chosen: &Nodata) -> Result<Self> {
-        let names: Vec<String> = cube.bands().iter().map(|band| band.name.clone()).collect();
+        // The name of a band of an asset with several is that of an array: `key.red`.
+        let names: Vec<String> = cube
+            .bands()
+            .iter()
+            .map(|band| band.name.replace(':', "."))
+            .collect();
         check_names(&names)?;
         check_grid(cube.grid())?;
         let stored = match cube.is_physical() {
@@ -163,7 +168,7 @@ impl OfCube {
             false => Some(cube.stored().await?),
         };
         let mut bands = Vec::with_capacity(names.len());
-        for (number, band) in cube.bands().iter().enumerate() {
+        for (number, (band, name)) in cube.bands().iter().zip(&names).enumerate() {
             let of_files = stored.as_ref().and_then(|stored| stored.get(number));
             let Stored {
                 dtype,
@@ -176,8 +181,8 @@ impl OfCube {
                 offset: None,
                 unit: None,
             });
-            let nodata = match chosen.of(&band.name) {
-                Some(nodata) => Some(held(nodata, dtype, &band.name)?),
+            let nodata = match chosen.of(name) {
+                Some(nodata) => Some(held(nodata, dtype, name)?),
                 None => {
                     let own = band.nodata.filter(|&nodata| dtype.holds(nodata));
                     let own = own.filter(|_| of_files.is_some());
@@ -186,7 +191,7 @@ impl OfCube {
                 }
             };
             bands.push(CubeBand {
-                name: band.name.clone(),
+                name: name.clone(),
                 dtype,
                 nodata,
                 scale,
@@ -316,7 +321,7 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
         let names = work
             .dated()
             .map_or_else(|| work.names(), |(names, _)| names);
-        let names = names.to_vec();
+        let names: Vec<String> = names.iter().map(|name| name.replace(':', ".")).collect();
         if names.is_empty() {
             let message =
                 "bands without names cannot be written as arrays: set ApplyOptions::with_names";

@@ -1,5 +1,7 @@
 //! The images of a cube: each has a time, and a file or raster for each band.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 
 use crate::{
@@ -9,7 +11,8 @@ use crate::{
     location::Location,
     query::QueryResult,
     raster::Raster,
-    stac,
+    reader::RasterReader,
+    stac::{self, BandNames},
 };
 
 /// One image of a cube: its acquisition time, and the sources of its bands' pixels.
@@ -46,8 +49,25 @@ pub enum ImagePixels {
     File(Location),
     /// A band of a file, counted from 1.
     BandOf(Location, usize),
+    /// All bands of a file, or the one that was selected: each is a band of the cube, `key.red` or `key.1` where the
+    /// file has several.
+    Asset(ImageAsset),
+    /// A band of an open file, counted from 1.
+    Open(Arc<dyn RasterReader>, usize),
     /// The first band of a raster in memory.
-    Memory(std::sync::Arc<Raster>),
+    Memory(Arc<Raster>),
+}
+
+/// An asset of an item, whose bands are known when its file is open.
+#[derive(Clone, Debug)]
+pub struct ImageAsset {
+    pub(super) location: Location,
+    pub(super) header_bytes: Option<u64>,
+    pub(super) key: String,
+    /// The band that was selected; none for all.
+    pub(super) choice: Option<String>,
+    /// The bands that the item states.
+    pub(super) stated: Vec<BandNames>,
 }
 
 impl From<Location> for ImagePixels {
@@ -58,7 +78,7 @@ impl From<Location> for ImagePixels {
 
 impl From<Raster> for ImagePixels {
     fn from(raster: Raster) -> Self {
-        Self::Memory(std::sync::Arc::new(raster))
+        Self::Memory(Arc::new(raster))
     }
 }
 
@@ -81,7 +101,8 @@ impl CubeImage {
         self
     }
 
-    /// Returns the images of a query: for each item the selected assets, by their keys. Duplicates of a scene are marked,
+    /// Returns the images of a query: for each item the selected assets, by their keys. Of an asset with several bands
+    /// each is a band: `key.red`, by the names that item or file give, or else `key.1`. Duplicates of a scene are marked,
     /// by the rules of [`time::group`](crate::apply::time::group); which are written
     /// [the options decide](crate::zarr::CubeOptions::with_duplicates).
     ///
@@ -102,10 +123,18 @@ impl CubeImage {
             })?;
             let mut image = Self::new(&item.id, time);
             image.longitude = stac::longitude(item);
-            for (key, asset) in found.assets(item) {
+            for choice in found.selection.choices(item) {
+                let Some(asset) = choice.asset else { continue };
                 let named = Location::parse_from(&asset.href, found.trust)?;
-                let location = stores.reach(item, asset, named, None);
-                image.bands.push((key.to_owned(), location.into()));
+                let of_asset = ImageAsset {
+                    location: stores.reach(item, asset, named, None),
+                    header_bytes: stac::header_bytes(asset),
+                    key: choice.key.to_owned(),
+                    choice: choice.band.map(str::to_owned),
+                    stated: stac::band_names(item, asset),
+                };
+                let name = array_name(choice.key, choice.band);
+                image.bands.push((name, ImagePixels::Asset(of_asset)));
             }
             images.push(image);
         }
@@ -133,5 +162,14 @@ impl CubeImage {
             false => bbox.east(),
         };
         Ok(f64::midpoint(bbox.west(), east))
+    }
+}
+
+/// Returns the name of the array of an asset's band. Zarr recommends letters, digits, `_`, `-` and `.` for the names of
+/// arrays, so it is `key.red` for what a selection names `key:red`.
+pub(super) fn array_name(key: &str, band: Option<&str>) -> String {
+    match band {
+        Some(band) => format!("{key}.{band}"),
+        None => key.to_owned(),
     }
 }

@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 pub use self::{
     describe::{CubeBand, TimeStep},
-    images::{CubeImage, Duplicate, ImagePixels},
+    images::{CubeImage, Duplicate, ImageAsset, ImagePixels},
     options::{CubeOptions, WriteProgress},
     samples::Images,
     write::Written,
@@ -316,6 +316,9 @@ impl Cube {
                 wrong(format!("level {level} is not one of 0 to {last}"))
             })?
             .arrays;
+        // A selection names a band of an asset with several `key:red`, its array is `key.red`.
+        let plain = band.replace(':', ".");
+        let band = plain.as_str();
         let found = match self.arrangement {
             Arrangement::Stacked if band == describe::STACK || self.number(band).is_some() => {
                 arrays.first()
@@ -329,7 +332,8 @@ impl Cube {
     }
 
     fn number(&self, band: &str) -> Option<usize> {
-        self.bands.iter().position(|one| one.name == band)
+        let plain = band.replace(':', ".");
+        self.bands.iter().position(|one| one.name == plain)
     }
 
     /// Reads a window of a band at some time steps: (time, y, x). Without a window it reads the complete level.

@@ -7,16 +7,21 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     describe::{CubeBand, TimeStep},
-    images::{CubeImage, ImagePixels},
+    images::{CubeImage, ImageAsset, ImagePixels, array_name},
     options::CubeOptions,
 };
 use crate::{
-    apply::time::{Clock, Grouping},
+    apply::{
+        described, of_choice,
+        time::{Clock, Grouping},
+    },
     error::{Error, ErrorKind, Result},
     geo::{Extent, GeoBox, Lattice, Window},
+    location::Location,
     raster::Raster,
-    reader::{self, Backend, RasterReader},
+    reader::{self, Backend, OpenOptions, RasterReader},
     session::Session,
+    stac,
 };
 
 /// Open images that fit one cube.
@@ -45,6 +50,18 @@ pub(super) struct ImageBand {
     pub(super) pixels: Open,
     pub(super) nodata: Option<f64>,
     extent: Extent,
+}
+
+impl ImageBand {
+    /// Returns true if one file holds both bands, and the same part of it lies in any window.
+    pub(super) fn shares_file(&self, other: &Self) -> bool {
+        match (&self.pixels, &other.pixels) {
+            (Open::File { reader: one, .. }, Open::File { reader: two, .. }) => {
+                Arc::ptr_eq(one, two)
+            }
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +98,7 @@ impl CubePlan {
         if images.is_empty() {
             return Err(Error::new(ErrorKind::InvalidInput, "no images to write"));
         }
+        let images = expanded(session, images).await?;
         let names = names_of(&images, existing.map(|(_, bands)| bands))?;
         check_names(&names)?;
         let at_once = session.settings().requests_per_host.clamp(1, 64);
@@ -170,6 +188,20 @@ impl CubePlan {
         self.lattice.grid(&self.extent)
     }
 
+    /// Returns true if a file holds several bands of the cube: they are best read together.
+    pub(super) fn shares_files(&self) -> bool {
+        let images = self.steps.iter().flat_map(|step| &step.images);
+        images.into_iter().any(|bands| {
+            let mut bands = bands.iter().flatten();
+            let mut last = bands.next();
+            bands.any(|band| {
+                let shared = last.is_some_and(|last| last.shares_file(band));
+                last = Some(band);
+                shared
+            })
+        })
+    }
+
     /// Returns the images of a time step that hold a band in a window: the source, its window, and the offset of that
     /// in the requested window (row, column).
     pub(super) fn parts(
@@ -257,10 +289,101 @@ async fn open(session: &Session, image: CubeImage, names: &[String]) -> Result<(
     Ok((image, files))
 }
 
+async fn open_file(session: &Session, location: &Location) -> Result<Arc<dyn RasterReader>> {
+    reader::open(session, location, Backend::Auto).await
+}
+
+/// Opens the assets of images, each file once, and puts their bands in their place.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidInput`] if images have files of different numbers of bands for one asset, or a file lacks a band
+/// that was selected.
+async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeImage>> {
+    let at_once = session.settings().requests_per_host.clamp(1, 64);
+    let opening = images.into_iter().map(|image| async move {
+        let mut files: BTreeMap<String, Arc<dyn RasterReader>> = BTreeMap::new();
+        for (_, pixels) in &image.bands {
+            if let ImagePixels::Asset(asset) = pixels
+                && !files.contains_key(&asset.key)
+            {
+                let options = OpenOptions {
+                    header_bytes: asset.header_bytes,
+                    ..OpenOptions::new()
+                };
+                let reader = reader::open(session, &asset.location, options).await?;
+                files.insert(asset.key.clone(), reader);
+            }
+        }
+        Ok::<_, Error>((image, files))
+    });
+    let opening: Vec<_> = opening.collect();
+    let opened: Vec<_> = stream::iter(opening)
+        .buffered(at_once)
+        .try_collect()
+        .await?;
+    // The number of bands of each asset that is taken as a whole, and the first image that has it.
+    let mut counts: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    let mut images = Vec::with_capacity(opened.len());
+    for (mut image, files) in opened {
+        let mut bands = Vec::with_capacity(image.bands.len());
+        for (name, pixels) in std::mem::take(&mut image.bands) {
+            let ImagePixels::Asset(asset) = &pixels else {
+                bands.push((name, pixels));
+                continue;
+            };
+            let Some(reader) = files.get(&asset.key) else {
+                continue;
+            };
+            let invalid = |why: &str| {
+                let message = format!("image {}, asset {}: {why}", image.id, asset.key);
+                Error::new(ErrorKind::InvalidInput, message).at(&asset.location)
+            };
+            let profile = reader.profile();
+            if let Some(choice) = &asset.choice {
+                let number =
+                    of_choice(choice, &asset.stated).and_then(|band| band.in_file(profile));
+                let number = number.map_err(|err| invalid(err.message()))?;
+                bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
+                continue;
+            }
+            let known = counts
+                .entry(asset.key.clone())
+                .or_insert_with(|| (profile.count, image.id.clone()));
+            if known.0 != profile.count {
+                return Err(invalid(&format!(
+                    "its file has {} bands, that of image {} has {}: choose bands, as `{}:1`",
+                    profile.count, known.1, known.0, asset.key
+                )));
+            }
+            if profile.count == 1 {
+                bands.push((name, ImagePixels::Open(Arc::clone(reader), 1)));
+                continue;
+            }
+            let labels = stac::labels(&asset.stated, &described(profile));
+            for (label, number) in labels.into_iter().zip(1..) {
+                let name = array_name(&asset.key, Some(&label));
+                // `visual,visual:2` names band 2 twice.
+                if bands.iter().all(|(known, _)| *known != name) {
+                    bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
+                }
+            }
+        }
+        image.bands = bands;
+        images.push(image);
+    }
+    Ok(images)
+}
+
 async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Result<(Open, Facts)> {
-    let (location, number) = match pixels {
-        ImagePixels::File(location) => (location, 1),
-        ImagePixels::BandOf(location, number) => (location, *number),
+    let (reader, number) = match pixels {
+        ImagePixels::File(location) => (open_file(session, location).await?, 1),
+        ImagePixels::BandOf(location, number) => (open_file(session, location).await?, *number),
+        ImagePixels::Open(reader, number) => (Arc::clone(reader), *number),
+        ImagePixels::Asset(ImageAsset { location, .. }) => {
+            let message = "an asset that was not opened";
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(location));
+        }
         ImagePixels::Memory(raster) => {
             let band = CubeBand {
                 name: name.to_owned(),
@@ -277,14 +400,13 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
             return Ok((Open::Memory(Arc::clone(raster)), facts));
         }
     };
-    let reader = reader::open(session, location, Backend::Auto).await?;
     let profile = reader.profile();
     let profile_band = number
         .checked_sub(1)
         .and_then(|index| profile.bands.get(index))
         .ok_or_else(|| {
             let message = format!("band {number} is not one of 1 to {}", profile.count);
-            Error::new(ErrorKind::InvalidInput, message).at(location)
+            Error::new(ErrorKind::InvalidInput, message).at(reader.location())
         })?;
     let facts = Facts {
         grid: profile.level_geobox(0)?,

@@ -130,22 +130,24 @@ impl Work {
         let mut batches = Vec::new();
         for jobs in grouped(jobs, together) {
             let bytes = self.bytes(&jobs).await?;
-            // Split by band, so that several batches fit the budget and run concurrently. The mask is then computed
-            // once for each band.
-            if together == Together::Bands && bytes > budget / 4 {
-                let mut of_bands: Vec<Vec<ShardJob>> = Vec::new();
-                for job in jobs {
-                    match of_bands.iter_mut().find(|one| one[0].band == job.band) {
-                        Some(one) => one.push(job),
-                        None => of_bands.push(vec![job]),
-                    }
-                }
-                for jobs in of_bands {
-                    let bytes = self.bytes(&jobs).await?;
+            // Split into fewer bands, so that several batches fit the budget and run concurrently. The mask is then
+            // computed, and a file that holds several bands read, once for each part: as few parts as will do.
+            let mut rest = vec![(jobs, bytes)];
+            while let Some((jobs, bytes)) = rest.pop() {
+                let bands: HashSet<usize> = jobs.iter().map(|job| job.band).collect();
+                if together != Together::Bands || bytes <= budget / 4 || bands.len() < 2 {
                     batches.push(Batch { jobs, bytes });
+                    continue;
                 }
-            } else {
-                batches.push(Batch { jobs, bytes });
+                let mut bands: Vec<usize> = bands.into_iter().collect();
+                bands.sort_unstable();
+                let middle = bands.get(bands.len() / 2).copied().unwrap_or(0);
+                let (first, last): (Vec<_>, Vec<_>) =
+                    jobs.into_iter().partition(|job| job.band < middle);
+                for half in [last, first] {
+                    let bytes = self.bytes(&half).await?;
+                    rest.push((half, bytes));
+                }
             }
         }
         match batches.iter().find(|batch| batch.bytes > budget) {

@@ -161,7 +161,8 @@ impl FromStr for MaskClasses {
     /// [`ErrorKind::InvalidInput`] if a name is empty.
     fn from_str(text: &str) -> Result<Self> {
         let terms = text.split(',').map(|part| {
-            let (band, class) = match part.split_once(':') {
+            // A band of an asset with several is `asset:2`.
+            let (band, class) = match part.rsplit_once(':') {
                 Some((band, class)) => (Some(band.trim().to_owned()), class),
                 None => (None, part),
             };

@@ -8,6 +8,7 @@ use super::{Collection, PRODUCTS, SceneRule, Source};
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::DataType,
+    stac::BandNames,
 };
 
 /// The quantity that a band measures.
@@ -27,12 +28,20 @@ pub enum Kind {
     Qa,
 }
 
+/// How bands are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// By the keys of their assets.
+    Asset,
+    Canonical,
+}
+
 /// One band of a product.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BandDef {
-    /// The asset's key in the items.
+    /// The asset's key in the items; `key:2` (counted from 1) or `key:red` is one band of an asset with several.
     pub asset: String,
     /// The canonical name, the same for every provider, such as `red` or `swir_1`.
     #[serde(default)]
@@ -343,6 +352,64 @@ impl Manifest {
     /// Returns the band of an asset's key.
     pub fn band(&self, asset: &str) -> Option<&BandDef> {
         self.bands.iter().find(|band| band.asset == asset)
+    }
+
+    /// Returns the band of an asset's file, counted from 1: the one whose `asset` is `key:2` or `key:red`, else that of
+    /// the key, which describes all bands of the asset.
+    pub(crate) fn band_at(
+        &self,
+        key: &str,
+        number: usize,
+        names: Option<&BandNames>,
+    ) -> Option<&BandDef> {
+        let names = names.into_iter().flat_map(BandNames::all);
+        self.band(&format!("{key}:{number}"))
+            .or_else(|| {
+                names
+                    .map(|name| format!("{key}:{name}"))
+                    .find_map(|name| self.band(&name))
+            })
+            .or_else(|| self.band(key))
+    }
+
+    /// Returns the names in a selection of bands by their asset keys, or by their canonical names: `asset`, or
+    /// `asset:2` for `name:2`, one band of an asset with several.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] listing every unknown name, and the known ones.
+    pub(crate) fn selected(&self, names: &[impl AsRef<str>], by: Naming) -> Result<Vec<String>> {
+        let name_of = |band: &BandDef| match by {
+            Naming::Asset => Some(band.asset.clone()),
+            Naming::Canonical => band.canonical.clone(),
+        };
+        let holds = |name: &str| {
+            self.bands
+                .iter()
+                .any(|band| name_of(band).as_deref() == Some(name))
+        };
+        let mut parts = Vec::with_capacity(names.len());
+        for name in names.iter().map(AsRef::as_ref) {
+            let split = name
+                .rsplit_once(':')
+                .filter(|(base, band)| !band.is_empty() && holds(base));
+            parts.push(match split {
+                Some((base, band)) if !holds(name) => (base, Some(band)),
+                _ => (name, None),
+            });
+        }
+        let bases: Vec<&str> = parts.iter().map(|(base, _)| *base).collect();
+        let found = self.resolve(&bases, |band| match by {
+            Naming::Asset => Some(&band.asset),
+            Naming::Canonical => band.canonical.as_deref(),
+        })?;
+        let named = found.into_iter().zip(parts);
+        Ok(named
+            .map(|(band, (_, of_file))| match of_file {
+                Some(of_file) => format!("{}:{of_file}", band.asset),
+                None => band.asset.clone(),
+            })
+            .collect())
     }
 
     /// Returns the bands that are read when none is named: all but [`Kind::Qa`].

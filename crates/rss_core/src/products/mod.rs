@@ -9,13 +9,16 @@ mod scene;
 mod source;
 mod values;
 
-pub(crate) use self::source::{FilterLanguage, Sas};
 pub use self::{
     access::Access,
     manifest::{BandDef, Kind, Manifest},
     scene::{Scene, SceneRule},
     source::{Collection, DEA, ELEMENT84, PLANETARY_COMPUTER, Source},
     values::{BandValues, Scaling, ScalingOrigin},
+};
+pub(crate) use self::{
+    manifest::Naming,
+    source::{FilterLanguage, Sas},
 };
 
 /// The sources that are built in.

@@ -203,7 +203,9 @@ impl BandValues {
         // A scale of 0, NaN or infinity is an error of the catalogue, and treated as absent.
         facts_of_item.scale = facts_of_item.scale.filter(|scale| scale.is_normal());
         facts_of_item.offset = facts_of_item.offset.filter(|offset| offset.is_finite());
-        let def = manifest.and_then(|manifest| manifest.band(key));
+        let names = facts::band_names(item, asset);
+        let def = manifest
+            .and_then(|manifest| manifest.band_at(key, band.saturating_add(1), names.get(band)));
         let kind = def.map(|def| def.kind);
         let of = |scaling: Scaling, origin, why: String| Self {
             scaling,

@@ -15,7 +15,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::MgrsTile,
     location::redact,
-    products::{Collection, Manifest, Scene, Source},
+    products::{Collection, Manifest, Naming, Scene, Source},
     session::Session,
     stac::Selection,
 };
@@ -111,7 +111,8 @@ impl ImageQueryBuilder {
         self
     }
 
-    /// Selects bands by their asset keys in the items. Default: all but QA bands.
+    /// Selects bands by their asset keys in the items. Default: all but QA bands. Of an asset with several bands all
+    /// are taken; `key:2` (counted from 1) or `key:red` is one of them.
     ///
     /// With a manifest, an unknown key is an error; without one, keys are not checked.
     pub fn bands(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -413,11 +414,9 @@ fn select(manifest: Option<&Manifest>, keys: &[String], canonical: &[String]) ->
             bands.iter().map(|band| band.asset.as_str()),
         )));
     }
-    let mut bands = manifest.resolve_assets(keys)?;
-    bands.extend(manifest.resolve_canonical(canonical)?);
-    Ok(Selection::Named(unique(
-        bands.iter().map(|band| band.asset.as_str()),
-    )))
+    let mut names = manifest.selected(keys, Naming::Asset)?;
+    names.extend(manifest.selected(canonical, Naming::Canonical)?);
+    Ok(Selection::Named(unique(names.iter().map(String::as_str))))
 }
 
 fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {

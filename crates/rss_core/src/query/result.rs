@@ -7,7 +7,7 @@ use stac::{Asset, Item, ItemCollection};
 use crate::{
     error::Result,
     location::Trust,
-    products::{Manifest, Source},
+    products::{Manifest, Naming, Source},
     session::Session,
     stac::{Selection, Skipped},
 };
@@ -77,14 +77,16 @@ impl QueryResult {
             .collect()
     }
 
-    /// Selects other bands, by asset key.
+    /// Selects other bands, by asset key. Of an asset with several bands all are taken; `key:2` (counted from 1) or
+    /// `key:red` is one of them.
     #[must_use]
     pub fn with_bands(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.selection = Selection::Named(keys.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Selects other bands by their canonical names in a manifest; without names all but QA bands.
+    /// Selects other bands by their canonical names in a manifest; without names all but QA bands. `name:2` is one
+    /// band of an asset with several.
     ///
     /// # Errors
     ///
@@ -95,14 +97,12 @@ impl QueryResult {
         manifest: &Manifest,
         names: &[impl AsRef<str>],
     ) -> Result<Self> {
-        let (bands, named) = match names {
-            [] => (manifest.default_bands(), false),
-            names => (manifest.resolve_canonical(names)?, true),
-        };
-        let keys = bands.iter().map(|band| band.asset.clone()).collect();
-        self.selection = match named {
-            true => Selection::Named(keys),
-            false => Selection::Default(keys),
+        self.selection = match names {
+            [] => {
+                let bands = manifest.default_bands().into_iter();
+                Selection::Default(bands.map(|band| band.asset.clone()).collect())
+            }
+            names => Selection::Named(manifest.selected(names, Naming::Canonical)?),
         };
         Ok(self)
     }

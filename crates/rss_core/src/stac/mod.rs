@@ -3,12 +3,16 @@
 //! Real servers send bare `NaN`, numbers as strings, old extension names, items without links. A document is repaired
 //! here, once, before it is converted to the strict types of the `stac` crate; other modules need no special cases.
 
+mod bands;
 mod facts;
 mod lenient;
 mod select;
 mod value;
 
-pub(crate) use self::select::Selection;
+pub(crate) use self::{
+    bands::{BandNames, are_named, band_names, labels, number_in_file, number_of, split},
+    select::{Choice, Selection},
+};
 pub use self::{
     facts::{
         BandFacts, Projection, band_facts, band_facts_of, boa_offset_applied, cloud_cover,

@@ -3,7 +3,9 @@
 
 use stac::{Asset, Item};
 
-/// A selection of an item's assets.
+use super::bands::split;
+
+/// A selection of an item's assets, by their keys. A name may be of one band of an asset: `key:2` or `key:red`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Selection {
     /// Those the user named: one that an item lacks is reported.
@@ -31,20 +33,60 @@ impl Selection {
         }
     }
 
-    /// Returns the selected assets of an item, with their keys; a named one that it lacks has no
+    /// Returns the selected assets of an item, with their keys, each once; a named one that it lacks has no
     /// asset.
     pub(crate) fn of<'a>(&'a self, item: &'a Item) -> Vec<(&'a str, Option<&'a Asset>)> {
-        let asked = |key: &'a String| (key.as_str(), item.assets.get(key));
+        let mut found: Vec<(&str, Option<&Asset>)> = Vec::new();
+        for Choice { key, asset, .. } in self.choices(item) {
+            if found.iter().all(|(known, _)| *known != key) {
+                found.push((key, asset));
+            }
+        }
+        found
+    }
+
+    /// Returns the selected assets of an item, and bands of assets; a named one that it lacks has no asset.
+    pub(crate) fn choices<'a>(&'a self, item: &'a Item) -> Vec<Choice<'a>> {
+        let asked = |name: &'a String| {
+            let (key, band) = split(item, name);
+            Choice {
+                name,
+                key,
+                band,
+                asset: item.assets.get(key),
+            }
+        };
         match self {
-            Self::Named(keys) => keys.iter().map(asked).collect(),
-            Self::Default(keys) => keys
+            Self::Named(names) => names.iter().map(asked).collect(),
+            Self::Default(names) => names
                 .iter()
                 .map(asked)
-                .filter(|(_, asset)| asset.is_some())
+                .filter(|choice| choice.asset.is_some())
                 .collect(),
-            Self::Guess => guess(item),
+            Self::Guess => guess(item)
+                .into_iter()
+                .map(|(key, asset)| Choice {
+                    name: key,
+                    key,
+                    band: None,
+                    asset,
+                })
+                .collect(),
         }
     }
+}
+
+/// A selected asset of an item, or a band of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice<'a> {
+    /// As it was selected: `key`, or `key:band`.
+    pub(crate) name: &'a str,
+    /// The asset's key.
+    pub(crate) key: &'a str,
+    /// The band, by its number or a name; none for all.
+    pub(crate) band: Option<&'a str>,
+    /// None if the item has no such asset.
+    pub(crate) asset: Option<&'a Asset>,
 }
 
 /// Returns the assets that look like measurements; if some have the role `data`, only those.

@@ -3,6 +3,7 @@
 mod files;
 mod fill;
 mod periods;
+mod several;
 
 use std::sync::{Arc, Mutex};
 

@@ -238,7 +238,11 @@ fn cut(parts: &[(usize, SourceWindow)], level: usize, window: Window) -> Result<
         }
         T::wrap(whole)
     });
-    Ok(SourceWindow { pixels, window })
+    Ok(SourceWindow {
+        pixels: Arc::new(pixels),
+        band: 0,
+        window,
+    })
 }
 
 /// Returns the intersection of two windows.
@@ -271,7 +275,8 @@ mod tests {
                 sample(window.col + x as u32, window.row + y as u32)
             });
             SourceWindow {
-                pixels: u8::wrap(samples),
+                pixels: Arc::new(u8::wrap(samples)),
+                band: 0,
                 window,
             }
         };
@@ -286,7 +291,7 @@ mod tests {
         let made = cut(&parts, 0, window).unwrap();
         let expected =
             Array3::from_shape_fn((1, 3, 5), |(_, y, x)| sample(2 + x as u32, 3 + y as u32));
-        assert_eq!(made.pixels, u8::wrap(expected));
+        assert_eq!(*made.pixels, u8::wrap(expected));
         assert!(cut(&parts, 2, window).is_err());
     }
 }

@@ -66,7 +66,7 @@ pub(super) async fn sample<S: Shapes>(
         mut images,
         mut missing_inputs,
         left_out,
-    } = Images::of(found, &options.of_cube())?;
+    } = Images::of(found, &options.of_cube()).await?;
     let run = Run {
         session: found.session(),
         shapes: Arc::new(shapes),
@@ -146,6 +146,8 @@ struct Taken {
 struct OpenBand<'a, L> {
     source: &'a BandSource,
     reader: Arc<dyn RasterReader>,
+    /// The band of the file, counted from 1.
+    band: usize,
     meaning: Meaning,
     grid: GeoBox,
     laid: Laid<L>,
@@ -161,13 +163,16 @@ impl<L> OpenBand<'_, L> {
     }
 }
 
-/// A cell of a band to read.
+/// Bands of one file, with their indices: their cells are read together, as a tile may hold all of them.
+type Group<'a, L> = Vec<(usize, &'a OpenBand<'a, L>)>;
+
+/// A cell of some bands of a file to read.
 struct Step<'a, L> {
-    /// The index of the band.
-    band: usize,
+    group: &'a Group<'a, L>,
+    /// The first of the group: the others have its cells.
     file: &'a OpenBand<'a, L>,
     veil: Option<&'a Arc<Veil>>,
-    /// True if another cell of the band could not be read: then the band is missing, and this cell is not read.
+    /// True if another cell of the bands could not be read: then they are missing, and this cell is not read.
     failed: &'a AtomicBool,
     /// The index of the cell.
     cell: usize,
@@ -213,7 +218,17 @@ impl<S: Shapes> Run<'_, S> {
                 return Ok(taken);
             }
         };
-        let (bytes, at_once) = self.bytes(item, &files, masks.as_ref())?;
+        // Bands of one file are read together as far as they fit the budget.
+        let mut most = usize::MAX;
+        let (groups, bytes, at_once) = loop {
+            let groups = groups_of(&files, most);
+            let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
+            match self.bytes(item, &groups, masks.as_ref()) {
+                Ok((bytes, at_once)) => break (groups, bytes, at_once),
+                Err(_) if longest > 1 => most = longest / 2,
+                Err(err) => return Err(err),
+            }
+        };
         let share = self.session.share_of_work(bytes).await;
         let parts = match &masks {
             None => Parts::default(),
@@ -225,7 +240,7 @@ impl<S: Shapes> Run<'_, S> {
                 }
             },
         };
-        self.bands(&files, masks.as_ref(), &parts, at_once, &mut taken)
+        self.bands(&groups, masks.as_ref(), &parts, at_once, &mut taken)
             .await?;
         drop(share);
         Ok(taken)
@@ -243,10 +258,12 @@ impl<S: Shapes> Run<'_, S> {
         let grid = profile.level_geobox(0)?;
         let tiles = Tiles::of(profile, profile.size);
         let laid = self.layout(&grid, tiles).await.map_err(at)?;
-        let meaning = source.meaning(profile)?;
+        let band = source.number(profile)?;
+        let meaning = source.meaning(profile, band)?;
         Ok(OpenBand {
             source,
             reader,
+            band,
             meaning,
             grid,
             laid,
@@ -314,22 +331,26 @@ impl<S: Shapes> Run<'_, S> {
     fn bytes(
         &self,
         item: &str,
-        files: &[Option<OpenBand<'_, S::Layout>>],
+        groups: &[Group<'_, S::Layout>],
         masks: Option<&masks::MaskPlan<'_>>,
     ) -> Result<(u64, usize)> {
         let mut always = masks.map_or(0, masks::MaskPlan::bytes);
         let mut largest_layout = 0;
         let mut cells = Vec::new();
-        for file in files.iter().flatten() {
-            let layout = self.shapes.bytes(&file.laid.0, file.sample_bytes());
-            // Bands are read one after the other, so the largest counts.
+        for group in groups {
+            let Some((_, file)) = group.first() else {
+                continue;
+            };
+            let bands = group.len() as u64;
+            let layout = self.shapes.bytes(&file.laid.0, file.sample_bytes()) * bands;
+            // Groups are read one after the other, so the largest counts.
             largest_layout = layout.max(largest_layout);
             let veil = masks.and_then(|masks| masks.on(&file.grid));
             cells.extend(file.cells().iter().map(|cell| {
-                // The stored samples and their values are in memory at the same time.
-                let each = file.sample_bytes() as u64 + size_of::<f64>() as u64;
+                // The stored samples of all bands and the values of one are in memory at the same time.
+                let each = file.sample_bytes() as u64 * bands + size_of::<f64>() as u64;
                 pixels(&cell.window) * each
-                    + cell.needed * self.shapes.bytes_per_pixel()
+                    + cell.needed * self.shapes.bytes_per_pixel() * bands
                     + veil.map_or(0, |veil| veil.bytes(&cell.window))
             }));
         }
@@ -355,25 +376,29 @@ impl<S: Shapes> Run<'_, S> {
         Ok((bytes(at_once), at_once))
     }
 
-    /// Reads all cells of all bands, band by band.
+    /// Reads all cells of all bands, file by file.
     async fn bands(
         &self,
-        files: &[Option<OpenBand<'_, S::Layout>>],
+        groups: &[Group<'_, S::Layout>],
         masks: Option<&masks::MaskPlan<'_>>,
         parts: &Parts,
         at_once: usize,
         taken: &mut Taken,
     ) -> Result<()> {
-        let has_failed: Vec<AtomicBool> = files.iter().map(|_| AtomicBool::new(false)).collect();
+        let has_failed: Vec<AtomicBool> = groups.iter().map(|_| AtomicBool::new(false)).collect();
         let mut steps = Vec::new();
-        for (band, (file, failed)) in files.iter().zip(&has_failed).enumerate() {
-            let Some(file) = file else { continue };
-            if let (true, Some(rows)) = (file.cells().is_empty(), taken.rows.get_mut(band)) {
-                *rows = Some(ShapeRows::default());
+        for (group, failed) in groups.iter().zip(&has_failed) {
+            let Some(&(_, file)) = group.first() else {
+                continue;
+            };
+            for &(band, _) in group {
+                if let (true, Some(rows)) = (file.cells().is_empty(), taken.rows.get_mut(band)) {
+                    *rows = Some(ShapeRows::default());
+                }
             }
             let veil = masks.and_then(|masks| masks.on(&file.grid));
             steps.extend((0..file.cells().len()).map(|cell| Step {
-                band,
+                group,
                 file,
                 veil,
                 failed,
@@ -389,35 +414,43 @@ impl<S: Shapes> Run<'_, S> {
         });
         let reading: Vec<_> = reading.collect();
         let mut coming = stream::iter(reading).buffered(at_once);
-        let mut whole = S::Whole::default();
+        // Of each band of the group.
+        let mut wholes: Vec<S::Whole> = Vec::new();
         let mut is_whole = true;
-        while let Some((step, part)) = coming.next().await {
-            match part {
-                Ok(Some(part)) if is_whole => {
+        while let Some((step, parts)) = coming.next().await {
+            match parts {
+                Ok(Some(parts)) if is_whole => {
                     let shapes = Arc::clone(&self.shapes);
+                    let mut all = std::mem::take(&mut wholes);
                     let adding = self.session.cpu(move || {
-                        shapes.add(&mut whole, part);
-                        whole
+                        all.resize_with(parts.len(), S::Whole::default);
+                        for (whole, part) in all.iter_mut().zip(parts) {
+                            shapes.add(whole, part);
+                        }
+                        all
                     });
-                    whole = adding.await?;
+                    wholes = adding.await?;
                 }
                 Ok(_) => {}
                 Err(err) => {
                     // One missing input for a band, however many cells fail.
                     if is_whole {
-                        taken
-                            .missing_inputs
-                            .push(self.missing_input(step.file.source, &err)?);
+                        for (_, file) in step.group {
+                            let missing_input = self.missing_input(file.source, &err)?;
+                            taken.missing_inputs.push(missing_input);
+                        }
                     }
                     is_whole = false;
                     step.failed.store(true, Ordering::Relaxed);
                 }
             }
             if step.cell + 1 == step.file.cells().len() {
-                let all = std::mem::take(&mut whole);
-                if let (true, Some(rows)) = (is_whole, taken.rows.get_mut(step.band)) {
-                    let shapes = Arc::clone(&self.shapes);
-                    *rows = Some(self.session.cpu(move || shapes.rows(all)).await?);
+                let all = std::mem::take(&mut wholes);
+                for ((band, _), whole) in step.group.iter().zip(all) {
+                    if let (true, Some(rows)) = (is_whole, taken.rows.get_mut(*band)) {
+                        let shapes = Arc::clone(&self.shapes);
+                        *rows = Some(self.session.cpu(move || shapes.rows(whole)).await?);
+                    }
                 }
                 is_whole = true;
             }
@@ -425,16 +458,17 @@ impl<S: Shapes> Run<'_, S> {
         Ok(())
     }
 
-    /// Reads a cell, and samples the shapes in it.
-    async fn cell(&self, step: &Step<'_, S::Layout>, parts: &Parts) -> Result<S::Part> {
+    /// Reads a cell, and samples the shapes in it, for each band of its group.
+    async fn cell(&self, step: &Step<'_, S::Layout>, parts: &Parts) -> Result<Vec<S::Part>> {
         let lost = || Error::new(ErrorKind::InvalidInput, "no such cell");
         let (file, number) = (step.file, step.cell);
         let window = file.cells().get(number).ok_or_else(lost)?.window;
-        let request = ReadRequest::new().with_window(window).with_bands([1]);
+        let bands: Vec<usize> = step.group.iter().map(|(_, file)| file.band).collect();
+        let meanings: Vec<Meaning> = step.group.iter().map(|(_, file)| file.meaning).collect();
+        let request = ReadRequest::new().with_window(window).with_bands(bands);
         let raster = file.reader.read(&request).await?;
         let (shapes, laid) = (Arc::clone(&self.shapes), Arc::clone(&file.laid));
         let (veil, parts) = (step.veil.cloned(), Arc::clone(parts));
-        let meaning = file.meaning;
         let location = file.reader.location();
         let taking = self.session.cpu(move || {
             let (layout, cells) = &*laid;
@@ -443,22 +477,51 @@ impl<S: Shapes> Run<'_, S> {
                 Some(veil) => Some(veil.left_out(&window, &parts)?),
                 None => None,
             };
-            let samples = Samples {
+            let mut samples = Samples {
                 window,
-                values: values(&raster.pixels, meaning)?,
+                values: Array2::default((0, 0)),
                 left_out,
             };
-            Ok(shapes.take(layout, cell, &samples))
+            let mut taken = Vec::with_capacity(meanings.len());
+            for (band, meaning) in meanings.into_iter().enumerate() {
+                samples.values = values(&raster.pixels, band, meaning)?;
+                taken.push(shapes.take(layout, cell, &samples));
+            }
+            Ok(taken)
         });
         taking.await?.map_err(|err: Error| err.at(location))
     }
 }
 
-/// Returns the values of the first band, with NaN as nodata.
-fn values(pixels: &Pixels, Meaning { scaling, nodata }: Meaning) -> Result<Array2<f64>> {
+/// Groups the bands that one file holds, at most so many together.
+fn groups_of<'a, L>(files: &'a [Option<OpenBand<'a, L>>], most: usize) -> Vec<Group<'a, L>> {
+    let mut groups: Vec<Group<'a, L>> = Vec::new();
+    for (band, file) in files.iter().enumerate() {
+        let Some(file) = file else { continue };
+        // The bands of an asset follow each other. Without its layout a band would have other cells.
+        let with_last = groups.last_mut().filter(|group| {
+            let is_one_file = |(_, first): &(usize, &OpenBand<'_, L>)| {
+                Arc::ptr_eq(&first.reader, &file.reader) && Arc::ptr_eq(&first.laid, &file.laid)
+            };
+            group.len() < most && group.first().is_some_and(is_one_file)
+        });
+        match with_last {
+            Some(group) => group.push((band, file)),
+            None => groups.push(vec![(band, file)]),
+        }
+    }
+    groups
+}
+
+/// Returns the values of a band, counted from 0, with NaN as nodata.
+fn values(
+    pixels: &Pixels,
+    band: usize,
+    Meaning { scaling, nodata }: Meaning,
+) -> Result<Array2<f64>> {
     let found = with_type!(pixels.dtype(), T => {
-        let band = pixels.view::<T>().filter(|view| view.dim().0 > 0);
-        band.map(|view| scaling.exact_values(view.index_axis_move(Axis(0), 0), nodata))
+        let view = pixels.view::<T>().filter(|view| view.dim().0 > band);
+        view.map(|view| scaling.exact_values(view.index_axis_move(Axis(0), band), nodata))
     });
     found.ok_or_else(|| Error::new(ErrorKind::Corrupt, "the read returned no band"))
 }
