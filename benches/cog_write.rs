@@ -128,7 +128,7 @@ fn raster<T: Sample>(samples: &Array3<T>) -> Raster {
             crs: Some(Crs::Epsg(32_756)),
             transform: Some(GeoTransform(TRANSFORM)),
         },
-        nodata: Some(NODATA),
+        nodata: Some(NODATA.into()),
         sparse: Vec::new(),
     }
 }

@@ -83,7 +83,7 @@ fn raster(date: u64, side: u32) -> Raster {
                 -10.0,
             ])),
         },
-        nodata: Some(-999.0),
+        nodata: Some((-999.0).into()),
         sparse: Vec::new(),
     }
 }

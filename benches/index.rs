@@ -95,7 +95,7 @@ fn entry(number: usize, random: &mut Random) -> Entry {
     levels.reverse();
     let mut header = Header::new(DataType::U16, levels);
     header.header_bytes = 8_000;
-    header.nodata = Some(0.0);
+    header.nodata = Some(0.into());
     header.crs = Some(Crs::Epsg(32_701 + u32::try_from(number % 60).unwrap()));
     let east = 300_000.0 + (number % 10) as f64 * 100_000.0;
     header.transform = Some(GeoTransform([east, 10.0, 0.0, 7_200_040.0, 0.0, -10.0]));

@@ -56,7 +56,7 @@ fn run(c: &mut Criterion) {
         ("float32", Pixels::F32(floats.clone())),
     ];
     // What it makes is right before it is timed.
-    let median = reduce(&stacks[0].1, Some(-999.0), Reducer::Median).unwrap();
+    let median = reduce(&stacks[0].1, Some((-999.0).into()), Reducer::Median).unwrap();
     let mut first: Vec<i16> = shorts.slice(ndarray::s![.., 0, 0]).to_vec();
     first.retain(|&sample| sample != -999);
     first.sort_unstable();
@@ -75,11 +75,11 @@ fn run(c: &mut Criterion) {
         for reducer in ["median", "p90", "mean", "std", "max", "first"] {
             let reducer: Reducer = reducer.parse().unwrap();
             group.bench_function(format!("{reducer}/{name}/1-thread"), |b| {
-                b.iter(|| one.install(|| reduce(black_box(stack), Some(-999.0), reducer)));
+                b.iter(|| one.install(|| reduce(black_box(stack), Some((-999.0).into()), reducer)));
             });
         }
         group.bench_function(format!("median/{name}/all-threads"), |b| {
-            b.iter(|| reduce(black_box(stack), Some(-999.0), Reducer::Median));
+            b.iter(|| reduce(black_box(stack), Some((-999.0).into()), Reducer::Median));
         });
     }
     group.finish();

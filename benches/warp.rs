@@ -138,7 +138,7 @@ fn scene(grid: &GeoBox, has_nodata: bool) -> Raster {
     Raster {
         pixels: Pixels::I16(samples),
         geobox: grid.clone(),
-        nodata: has_nodata.then_some(NODATA),
+        nodata: has_nodata.then_some(NODATA.into()),
         sparse: Vec::new(),
     }
 }
@@ -161,7 +161,8 @@ fn dataset(grid: &GeoBox, raster: Option<&Raster>) -> Dataset {
     let mut band = dataset.rasterband(1).unwrap();
     let samples = match raster {
         Some(raster) => {
-            band.set_no_data_value(raster.nodata).unwrap();
+            band.set_no_data_value(raster.nodata.map(|nodata| nodata.as_f64()))
+                .unwrap();
             raster
                 .pixels
                 .view::<i16>()

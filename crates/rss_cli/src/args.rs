@@ -365,7 +365,7 @@ pub(crate) struct ZarrWriteArgs {
     pub(crate) overview_resampling: String,
     /// The nodata value. Default: that of the files; NaN with --reflectance.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
-    pub(crate) nodata: Option<f64>,
+    pub(crate) nodata: Option<rss_core::Number>,
     /// The memory budget of shards under way, in MB. Default: 1074.
     #[arg(long, value_name = "MB")]
     pub(crate) budget: Option<u64>,

@@ -40,7 +40,7 @@
 //! let raster = session.open(&Location::parse(&red.href)?, Backend::Auto)?;
 //! let block = raster.read(&ReadRequest::new().with_window("0,0,512,512".parse()?))?;
 //! assert_eq!(block.pixels.shape(), [1, 512, 512]); // band, y, x
-//! assert_eq!(block.nodata, Some(-999.0));
+//! assert_eq!(block.nodata, Some((-999.0).into()));
 //! # Ok::<_, anyhow::Error>(())
 //! ```
 //!
@@ -129,7 +129,8 @@ pub use self::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
     },
     raster::{
-        Complex, DataType, Format, NpyStack, Pixels, Raster, Resampling, Sample, Sparse, Stretch,
+        Complex, DataType, Format, NpyStack, Number, Pixels, Raster, Resampling, Sample, Sparse,
+        Stretch,
     },
     reader::{
         Backend, BandProfile, ColorInterp, Entry, Masking, OpenOptions, Profile, RasterReader,

@@ -27,7 +27,7 @@ fn main() {
     let scene = Raster {
         pixels: Pixels::I16(pixels),
         geobox: from.clone(),
-        nodata: Some(-999.0),
+        nodata: Some((-999.0).into()),
         sparse: Vec::new(),
     };
     let albers = GeoBox::of_bbox(&from.bbox().unwrap(), Crs::Epsg(3577), 10.0).unwrap();

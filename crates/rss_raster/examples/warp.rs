@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     let scene = Raster {
         pixels: Pixels::I16(rings(utm.size.height as usize, utm.size.width as usize)),
         geobox: utm,
-        nodata: Some(-999.0),
+        nodata: Some((-999.0).into()),
         sparse: Vec::new(),
     };
 

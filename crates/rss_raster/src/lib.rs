@@ -17,7 +17,7 @@
 //! let scene = Raster {
 //!     pixels: Pixels::U16(Array3::from_shape_fn((1, 256, 256), |(_, y, x)| (y + x) as u16)),
 //!     geobox: utm.clone(),
-//!     nodata: Some(0.0),
+//!     nodata: Some(0.into()),
 //!     sparse: Vec::new(),
 //! };
 //! // .. to Australian Albers, 20 m a pixel, as `gdalwarp -t_srs EPSG:3577 -tr 20 20 -r bilinear` does.
@@ -53,7 +53,8 @@ pub use self::{
     error::{Error, ErrorKind, Result},
     geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Resolution, Size, TileIndex, Window},
     raster::{
-        Complex, DataType, Format, NpyStack, Pixels, Raster, Resampling, Sample, Sparse, Stretch,
+        Complex, DataType, Format, NpyStack, Number, Pixels, Raster, Resampling, Sample, Sparse,
+        Stretch,
     },
     warp::WarpOptions,
 };

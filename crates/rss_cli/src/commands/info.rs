@@ -1,7 +1,7 @@
 //! `rss info`: the metadata of a raster.
 
 use anyhow::Result;
-use rss_core::{Backend, Crs, Location, Masking, Profile, Session, reader};
+use rss_core::{Backend, Crs, Location, Masking, Number, Profile, Session, reader};
 use serde_json::{Value, json};
 
 use crate::{Found, args::InfoArgs, output};
@@ -71,15 +71,18 @@ fn facts(profile: &Profile) -> Value {
     })
 }
 
-/// JSON has no NaN or infinity: they are written as GDAL spells them.
-fn number(value: f64) -> Value {
-    if value.is_nan() {
-        json!("nan")
-    } else if value.is_infinite() {
-        json!(if value > 0.0 { "inf" } else { "-inf" })
-    } else if value.fract() == 0.0 && value.abs() < 9.0e15 {
-        json!(value as i64)
-    } else {
-        json!(value)
+/// Returns a number as JSON, an integer with all its digits. JSON has no NaN or infinity: they are written as GDAL
+/// spells them.
+pub(super) fn number(value: Number) -> Value {
+    let integer = value.as_integer().map(|integer| {
+        let unsigned = u64::try_from(integer).map(Value::from);
+        unsigned.or_else(|_| i64::try_from(integer).map(Value::from))
+    });
+    match (integer, value.as_f64()) {
+        (Some(Ok(integer)), _) => integer,
+        (_, float) if float.is_nan() => json!("nan"),
+        (_, f64::INFINITY) => json!("inf"),
+        (_, f64::NEG_INFINITY) => json!("-inf"),
+        (_, float) => json!(float),
     }
 }

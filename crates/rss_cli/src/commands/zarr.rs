@@ -21,7 +21,9 @@ use sha2::{Digest, Sha256};
 
 use super::{
     apply::{clock, on_grid, said_of, say},
-    found, session,
+    found,
+    info::number,
+    session,
 };
 use crate::{
     Found,
@@ -410,7 +412,7 @@ fn said_of_array(array: &Array) -> Value {
         "dtype": array.dtype().name(),
         "chunk": array.chunk(),
         "shard": array.shard(),
-        "fill": number(Some(array.fill())),
+        "fill": number(array.fill()),
         "dimensions": array.dimensions(),
         "attributes": array.attributes(),
     })
@@ -425,7 +427,7 @@ fn said_of_cube(cube: &Cube) -> Result<Value> {
             Ok(json!({
                 "name": band.name,
                 "dtype": band.dtype.name(),
-                "nodata": number(band.nodata),
+                "nodata": band.nodata.map(number),
                 "scale": band.scale,
                 "offset": band.offset,
                 "unit": band.unit,
@@ -457,13 +459,4 @@ fn said_of_cube(cube: &Cube) -> Result<Value> {
         "bands": bands,
         "times": times,
     }))
-}
-
-/// Returns a number as JSON; NaN and infinity, which JSON lacks, as text.
-fn number(value: Option<f64>) -> Value {
-    match value {
-        Some(value) if value.is_finite() => json!(value),
-        Some(value) => json!(value.to_string()),
-        None => Value::Null,
-    }
 }

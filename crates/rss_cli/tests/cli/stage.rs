@@ -92,7 +92,7 @@ impl Stage {
                 crs: Some(Crs::Epsg(epsg)),
                 transform: Some(GeoTransform(transform)),
             },
-            nodata: Some(-999.0),
+            nodata: Some((-999.0).into()),
             sparse: Vec::new(),
         };
         let path = self.path(name);

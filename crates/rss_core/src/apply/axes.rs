@@ -2,6 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::raster::Number;
+
 /// A band of a cube.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -13,7 +15,7 @@ pub struct ImageCubeBand {
     /// The key of its assets.
     pub asset: String,
     /// The nodata value: that of the catalogue, else that of the first file that can be opened.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// Whether its samples are classes or flags, which have no mean: integers of a QA band of the manifest, or of an
     /// asset that states its classes or is named like a usual band of them.
     pub is_class: bool,

@@ -10,7 +10,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
     products::Scaling,
-    raster::{Pixels, Sample},
+    raster::{Number, Pixels, Sample},
     warp,
 };
 
@@ -28,7 +28,7 @@ pub(super) mod private {
 
     pub trait Loads: warp::Warped {
         /// Returns the nodata sample of a block.
-        fn fill(nodata: Option<f64>) -> Self;
+        fn fill(nodata: Option<Number>) -> Self;
 
         /// Returns true if a band of this dtype, with this scale and offset, can be loaded.
         fn takes(dtype: crate::DataType, scaling: Scaling) -> bool;
@@ -38,7 +38,7 @@ pub(super) mod private {
             pixels: &Pixels,
             band: usize,
             scaling: Scaling,
-            nodata: Option<f64>,
+            nodata: Option<Number>,
         ) -> Option<Array2<Self>>;
 
         /// Converts as [`of`](Self::of) does, into an array of the same shape, and returns the number of valid
@@ -47,19 +47,15 @@ pub(super) mod private {
             pixels: &Pixels,
             band: usize,
             scaling: Scaling,
-            nodata: Option<f64>,
+            nodata: Option<Number>,
             out: ArrayViewMut2<'_, Self>,
         ) -> Option<usize>;
-    }
-
-    fn sample_of<T: Sample>(number: f64) -> T {
-        T::of_number(number)
     }
 
     macro_rules! floats {
         ($type:ty, $values:ident, $make:expr) => {
             impl Loads for $type {
-                fn fill(_: Option<f64>) -> Self {
+                fn fill(_: Option<Number>) -> Self {
                     Self::NAN
                 }
 
@@ -72,7 +68,7 @@ pub(super) mod private {
                     pixels: &Pixels,
                     band: usize,
                     scaling: Scaling,
-                    nodata: Option<f64>,
+                    nodata: Option<Number>,
                 ) -> Option<Array2<Self>> {
                     crate::raster::with_type!(pixels.dtype(), S => {
                         let view: ArrayView3<'_, S> = pixels.view()?;
@@ -85,7 +81,7 @@ pub(super) mod private {
                     pixels: &Pixels,
                     band: usize,
                     scaling: Scaling,
-                    nodata: Option<f64>,
+                    nodata: Option<Number>,
                     out: ArrayViewMut2<'_, Self>,
                 ) -> Option<usize> {
                     crate::raster::with_type!(pixels.dtype(), S => {
@@ -111,9 +107,9 @@ pub(super) mod private {
     macro_rules! raw {
         ($($type:ty),*) => {$(
             impl Loads for $type {
-                fn fill(nodata: Option<f64>) -> Self {
+                fn fill(nodata: Option<Number>) -> Self {
                     // Without a nodata value 0 is only initial memory: `check_gaps` refuses to leave it as a pixel.
-                    sample_of(nodata.unwrap_or(0.0))
+                    crate::raster::fill(nodata)
                 }
 
                 fn takes(dtype: crate::DataType, scaling: Scaling) -> bool {
@@ -121,7 +117,7 @@ pub(super) mod private {
                     dtype == Self::DTYPE && scaling.is_identity()
                 }
 
-                fn of(_: &Pixels, _: usize, _: Scaling, _: Option<f64>) -> Option<Array2<Self>> {
+                fn of(_: &Pixels, _: usize, _: Scaling, _: Option<Number>) -> Option<Array2<Self>> {
                     None
                 }
 
@@ -129,7 +125,7 @@ pub(super) mod private {
                     _: &Pixels,
                     _: usize,
                     _: Scaling,
-                    _: Option<f64>,
+                    _: Option<Number>,
                     _: ArrayViewMut2<'_, Self>,
                 ) -> Option<usize> {
                     None

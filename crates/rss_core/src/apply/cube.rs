@@ -506,7 +506,7 @@ async fn nodata_of<'a>(
     session: &Session,
     grid: &GeoBox,
     sources: impl Iterator<Item = &'a BandSource> + Clone,
-) -> Option<f64> {
+) -> Option<crate::raster::Number> {
     if let Some(nodata) = sources.clone().find_map(|source| source.nodata) {
         return Some(nodata);
     }

@@ -57,7 +57,7 @@ impl Inner {
         date: Date<'_>,
         image: usize,
         samples: &ArrayView3<'_, T>,
-        nodata: &[Option<f64>],
+        nodata: &[Option<crate::raster::Number>],
     ) -> Result<WithData> {
         let (_, height, width) = samples.dim();
         let mut with_data = WithData::of(samples, nodata);
@@ -71,7 +71,7 @@ impl Inner {
             if let (Some(opened), Some(part)) = (opened, date.band(image, band)) {
                 opened.lay(part, date.seen(), f32::NAN, plane.view_mut())?;
             }
-            with_data.and(&plane.view(), Gap::of::<f32>(None));
+            with_data.and(&plane.view(), Gap::<f32>::of(None));
         }
         Ok(with_data)
     }

@@ -23,6 +23,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
     mask,
+    raster::Number,
 };
 
 /// Concurrent opens or reads of one block. Each store limits the requests to its own host.
@@ -546,8 +547,8 @@ impl Inner {
     }
 
     /// Returns the nodata value of each band in a block; none for floats, where it is NaN.
-    pub(super) fn nodata<T: BlockSample>(&self) -> Vec<Option<f64>> {
-        let can_be = |nodata: &f64| !T::DTYPE.is_float() && T::DTYPE.holds(*nodata);
+    pub(super) fn nodata<T: BlockSample>(&self) -> Vec<Option<Number>> {
+        let can_be = |nodata: &Number| !T::DTYPE.is_float() && T::DTYPE.holds(*nodata);
         let bands = self.bands.iter();
         bands.map(|band| band.nodata.filter(can_be)).collect()
     }

@@ -7,7 +7,7 @@ use ndarray::{Array2, Array3, ArrayView2, ArrayView3, ArrayView4, ArrayViewMut3,
 use super::{reduce::Reducer, time::MosaicOrder};
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::Sample,
+    raster::{Number, Sample, nodata_sample},
 };
 
 /// How the images of one time step are composited.
@@ -154,19 +154,15 @@ impl FromStr for Fill {
 
 /// Tells gaps, samples that are NaN or equal to nodata, from data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gap(Option<f64>);
+pub(crate) struct Gap<T>(Option<T>);
 
-impl Gap {
-    /// Of samples of type `T`.
-    pub(crate) fn of<T: Sample>(nodata: Option<f64>) -> Self {
-        // Rounded as samples are: a nodata of -3.4e38 in f64 differs from the f32 that stands in the file.
-        let nodata = nodata.filter(|&nodata| T::DTYPE.holds(nodata));
-        Self(nodata.map(|nodata| T::DTYPE.rounded(nodata)))
+impl<T: Sample> Gap<T> {
+    pub(crate) fn of(nodata: Option<Number>) -> Self {
+        Self(nodata_sample(nodata))
     }
 
-    pub(crate) fn is<T: Sample>(self, sample: T) -> bool {
-        let number = sample.number();
-        number.is_nan() || self.0 == Some(number)
+    pub(crate) fn is(self, sample: T) -> bool {
+        !sample.is_data(self.0)
     }
 }
 
@@ -189,17 +185,17 @@ impl WithData {
     }
 
     /// Of an image (band, y, x).
-    pub(super) fn of<T: Sample>(image: &ArrayView3<'_, T>, nodata: &[Option<f64>]) -> Self {
+    pub(super) fn of<T: Sample>(image: &ArrayView3<'_, T>, nodata: &[Option<Number>]) -> Self {
         let (_, height, width) = image.dim();
         let mut with_data = Self::new((height, width));
         for (plane, &nodata) in image.outer_iter().zip(nodata) {
-            with_data.and(&plane, Gap::of::<T>(nodata));
+            with_data.and(&plane, Gap::<T>::of(nodata));
         }
         with_data
     }
 
     /// Adds a band.
-    pub(super) fn and<T: Sample>(&mut self, plane: &ArrayView2<'_, T>, gap: Gap) {
+    pub(super) fn and<T: Sample>(&mut self, plane: &ArrayView2<'_, T>, gap: Gap<T>) {
         Zip::from(&mut self.all)
             .and(&mut self.any)
             .and(plane)
@@ -274,9 +270,9 @@ pub(super) fn first_pixels(
 pub fn fill_gaps<T: Sample>(
     mut image: ArrayViewMut3<'_, T>,
     below: ArrayView3<'_, T>,
-    nodata: Option<f64>,
+    nodata: Option<Number>,
 ) -> usize {
-    let gap = Gap::of::<T>(nodata);
+    let gap = Gap::<T>::of(nodata);
     let mut gaps = 0;
     Zip::from(&mut image)
         .and(&below)
@@ -299,13 +295,16 @@ mod tests {
     fn gaps_are_filled_from_below_and_counted() {
         let mut image = array![[[1_i16, -999, -999]], [[-999, 2, 3]]];
         let below = array![[[7, 8, -999]], [[9, 9, 9]]];
-        assert_eq!(fill_gaps(image.view_mut(), below.view(), Some(-999.0)), 1);
+        assert_eq!(
+            fill_gaps(image.view_mut(), below.view(), Some((-999.0).into())),
+            1
+        );
         assert_eq!(image, array![[[1, 8, -999]], [[9, 2, 3]]]);
         assert_eq!(
             fill_gaps(
                 image.view_mut(),
                 array![[[0, 0, 5]], [[0, 0, 0]]].view(),
-                Some(-999.0)
+                Some((-999.0).into())
             ),
             0
         );
@@ -321,7 +320,7 @@ mod tests {
         fill_gaps(
             floats.view_mut(),
             array![[[4.0, f32::NAN, 6.0]]].view(),
-            Some(-1.0),
+            Some((-1.0).into()),
         );
         assert_eq!(floats[(0, 0, 0)], 4.0);
         assert!(floats[(0, 0, 1)].is_nan());
@@ -336,7 +335,7 @@ mod tests {
             array![[[2, 2, -999, 2, -999]], [[2, 2, 2, -999, -999]]],
             array![[[3, 3, 3, -999, -999]], [[3, 3, -999, 3, -999]]],
         ];
-        let nodata = [Some(-999.0); 2];
+        let nodata = [Some((-999.0).into()); 2];
         let mut out = images[0].clone();
         let mut with_data = WithData::of(&out.view(), &nodata);
         let left: Vec<usize> = images[1..]

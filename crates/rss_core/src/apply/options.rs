@@ -10,7 +10,7 @@ use crate::{
     geo::{Bbox, Crs, GeoBox, Resolution},
     mask::{Cleanup, MaskClasses},
     products::Manifest,
-    raster::Resampling,
+    raster::{Number, Resampling},
 };
 
 /// The grid to which all images of a cube are warped.
@@ -240,7 +240,7 @@ pub struct ApplyOptions {
     pub names: Vec<String>,
     /// The nodata value of the result. Of floats: the value that replaces NaN, which stays if this is none. Of
     /// integers: the value that the closure writes.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     pub(super) watch: Option<Watch>,
 }
 
@@ -284,8 +284,8 @@ impl ApplyOptions {
 
     /// Sets the nodata value of the result.
     #[must_use]
-    pub fn with_nodata(mut self, nodata: f64) -> Self {
-        self.nodata = Some(nodata);
+    pub fn with_nodata(mut self, nodata: impl Into<Number>) -> Self {
+        self.nodata = Some(nodata.into());
         self
     }
 

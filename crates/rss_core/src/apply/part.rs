@@ -17,7 +17,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
-    raster::{DataType, Sample},
+    raster::{DataType, Number, Sample},
     session::Session,
 };
 
@@ -129,7 +129,7 @@ impl ImageCube {
     }
 
     /// Returns this cube with other nodata values of its bands.
-    pub(crate) fn with_nodata(&self, nodata: &[Option<f64>]) -> Self {
+    pub(crate) fn with_nodata(&self, nodata: &[Option<Number>]) -> Self {
         let all = &self.0;
         let bands = all.bands.iter().zip(nodata).map(|(band, &nodata)| {
             let mut band = band.clone();
@@ -262,7 +262,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     }
 
     /// Sets the nodata value, if there is one to set.
-    pub(crate) fn with_nodata(mut self, nodata: Option<f64>) -> Self {
+    pub(crate) fn with_nodata(mut self, nodata: Option<Number>) -> Self {
         self.options.nodata = nodata.or(self.options.nodata);
         self
     }

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Size, Window},
-    raster::{Canvas, Raster, Rest, Sample, Slot, Wanted},
+    raster::{Canvas, Number, Raster, Rest, Sample, Slot, Wanted},
     session::Share,
 };
 
@@ -329,8 +329,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     }
 
     /// Returns the nodata value of the result.
-    pub fn nodata(&self) -> Option<f64> {
-        let usual = O::DTYPE.is_float().then_some(f64::NAN);
+    pub fn nodata(&self) -> Option<Number> {
+        let usual = O::DTYPE.is_float().then_some(Number::NAN);
         self.options.nodata.or(usual)
     }
 
@@ -455,7 +455,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     }
 
     /// Returns the value that replaces NaN, if there is one.
-    pub(super) fn gaps(&self) -> Option<f64> {
+    pub(super) fn gaps(&self) -> Option<Number> {
         self.options.nodata.filter(|_| O::DTYPE.is_float())
     }
 
@@ -479,7 +479,7 @@ pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static
     window: Window,
     plans: Plans,
     compute: Compute<O>,
-    nodata: Option<f64>,
+    nodata: Option<Number>,
     finish: impl FnOnce(Computed<O>) -> Result<R> + Send + 'static,
 ) -> Result<R> {
     let parts = plans.of_parts.len();
@@ -511,7 +511,7 @@ pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static
             _ => join(whole, samples, parts - 1, parts, &window)?,
         };
         if let Some(nodata) = nodata {
-            let nodata = O::of_number(nodata);
+            let nodata: O = crate::raster::fill(Some(nodata));
             let is_missing = |sample: &O| sample.number().is_nan();
             samples.mapv_inplace(|sample| match is_missing(&sample) {
                 true => nodata,

@@ -17,7 +17,7 @@ use crate::{
     location::Location,
     mask::{BandMask, Verdict},
     products::{BandValues, Scaling, ScalingOrigin},
-    raster::{Pixels, Resampling},
+    raster::{Number, Pixels, Resampling},
     reader::{self, OpenOptions, Profile, RasterReader, ReadRequest},
     session::Session,
     warp::{self, Warp},
@@ -38,7 +38,7 @@ pub(super) struct BandSource {
     /// Scale, offset and nodata by the catalogue; none for masks, and where raw samples are loaded without them.
     pub(super) said: Said,
     /// The nodata value that the catalogue states.
-    pub(super) nodata: Option<f64>,
+    pub(super) nodata: Option<Number>,
     pub(super) values: Values,
     pub(super) resampling: Resampling,
     pub(super) max_error_pixels: f64,
@@ -83,14 +83,14 @@ pub(super) struct Opened {
     pub(super) band: usize,
     warp: Warp,
     scaling: Scaling,
-    pub(super) nodata: Option<f64>,
+    pub(super) nodata: Option<Number>,
 }
 
 /// Scale, offset and nodata of the samples of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meaning {
     pub(super) scaling: Scaling,
-    pub(super) nodata: Option<f64>,
+    pub(super) nodata: Option<Number>,
 }
 
 /// Pixels that were read from a source, and their window in its level.
@@ -205,7 +205,7 @@ impl BandSource {
             (Some(said), Values::Physical) => said.scaling,
         };
         // Catalogues state values such as -9999 for uint8 bands, which no sample can equal: such a value is ignored.
-        let holds = |nodata: &f64| profile.dtype.holds(*nodata);
+        let holds = |nodata: &Number| profile.dtype.holds(*nodata);
         let of_catalogue = match &self.said {
             Said::OfEach(_) => said.and_then(|said| said.nodata),
             Said::Of(_) => self.nodata,
@@ -234,7 +234,7 @@ impl Opened {
     }
 
     /// Checks that samples can be loaded as `T` into a band with this nodata value.
-    pub(super) fn check<T: BlockSample>(&self, nodata: Option<f64>) -> Result<()> {
+    pub(super) fn check<T: BlockSample>(&self, nodata: Option<Number>) -> Result<()> {
         let dtype = self.reader.profile().dtype;
         let message = match (T::takes(dtype, self.scaling), T::DTYPE.is_float()) {
             (true, false) if self.nodata.is_some_and(|own| nodata != Some(own)) => format!(
@@ -364,6 +364,6 @@ impl Opened {
     }
 }
 
-fn shown(nodata: Option<f64>) -> String {
+fn shown(nodata: Option<Number>) -> String {
     nodata.map_or("none".to_owned(), |nodata| nodata.to_string())
 }

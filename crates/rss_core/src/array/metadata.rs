@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::DataType,
+    raster::{DataType, Number},
 };
 
 /// The most axes of an array.
@@ -27,7 +27,7 @@ pub(crate) struct Metadata {
     /// The fill value's bytes, little-endian.
     pub(crate) fill: Vec<u8>,
     /// The fill value as a number; of a complex one its real part.
-    pub(crate) fill_number: f64,
+    pub(crate) fill_number: Number,
     pub(crate) chain: Chain,
     pub(crate) dimensions: Vec<Option<String>>,
     pub(crate) attributes: Members,
@@ -65,7 +65,7 @@ impl Metadata {
         dtype: DataType,
         grid: Vec<u64>,
         chain: Chain,
-        fill: f64,
+        fill: Number,
         dimensions: Vec<String>,
         attributes: Members,
     ) -> Self {
@@ -78,7 +78,7 @@ impl Metadata {
                 has_prefix: true,
                 separator: "/".to_owned(),
             },
-            fill: sample_bytes(dtype, [fill, 0.0]),
+            fill: sample_bytes(dtype, [fill, Number::ZERO]),
             fill_number: fill,
             dimensions: dimensions.into_iter().map(Some).collect(),
             attributes,
@@ -206,7 +206,7 @@ impl Metadata {
             .ok_or_else(|| corrupt(format!("`chunks` is not {rank} lengths")))?;
         let fill = match document.get("fill_value") {
             // In v2 null means that samples never written are undefined; they are read as 0.
-            None | Some(Value::Null) => [0.0; 2],
+            None | Some(Value::Null) => [Number::ZERO; 2],
             Some(value) => fill_value(value, dtype)?,
         };
         let separator = document.get("dimension_separator").and_then(Value::as_str);
@@ -280,22 +280,22 @@ fn dtype_of(value: &Value) -> Result<DataType> {
 }
 
 /// Reads a fill value: the parts of a complex number, or a number and 0.
-fn fill_value(value: &Value, dtype: DataType) -> Result<[f64; 2]> {
+fn fill_value(value: &Value, dtype: DataType) -> Result<[Number; 2]> {
     let part = |value: &Value| match value {
-        Value::Number(number) => number.as_f64(),
-        Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
+        Value::Number(_) => number_of(value),
+        Value::Bool(truth) => Some(Number::from(u8::from(*truth))),
         Value::String(text) => match text.as_str() {
-            "NaN" => Some(f64::NAN),
-            "Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
+            "NaN" => Some(Number::NAN),
+            "Infinity" => Some(f64::INFINITY.into()),
+            "-Infinity" => Some(f64::NEG_INFINITY.into()),
             other => {
                 // Zarr v3 allows the bits of a float in hexadecimal, for NaNs other than the default one.
                 let bits = u64::from_str_radix(other.strip_prefix("0x")?, 16).ok()?;
                 match dtype {
                     DataType::F32 | DataType::C64 => {
-                        Some(f64::from(f32::from_bits(u32::try_from(bits).ok()?)))
+                        Some(f32::from_bits(u32::try_from(bits).ok()?).into())
                     }
-                    DataType::F64 | DataType::C128 => Some(f64::from_bits(bits)),
+                    DataType::F64 | DataType::C128 => Some(f64::from_bits(bits).into()),
                     _ => None,
                 }
             }
@@ -307,7 +307,7 @@ fn fill_value(value: &Value, dtype: DataType) -> Result<[f64; 2]> {
             [re, im] => part(re).zip(part(im)).map(|(re, im)| [re, im]),
             _ => None,
         },
-        _ => part(value).map(|re| [re, 0.0]),
+        _ => part(value).map(|re| [re, Number::ZERO]),
     };
     parts
         .filter(|parts| dtype.holds(parts[0]))
@@ -315,8 +315,8 @@ fn fill_value(value: &Value, dtype: DataType) -> Result<[f64; 2]> {
 }
 
 /// Returns a fill value as JSON, which has no NaN or infinity: Zarr spells them as text.
-fn fill_json(dtype: DataType, value: f64) -> Value {
-    let float = |value: f64| match value {
+fn fill_json(dtype: DataType, value: Number) -> Value {
+    let float = |value: Number| match value.as_f64() {
         value if value.is_nan() => json!("NaN"),
         f64::INFINITY => json!("Infinity"),
         f64::NEG_INFINITY => json!("-Infinity"),
@@ -325,29 +325,34 @@ fn fill_json(dtype: DataType, value: f64) -> Value {
     match dtype {
         DataType::F32 | DataType::F64 => float(value),
         DataType::C64 | DataType::C128 => json!([float(value), 0.0]),
-        _ => whole(value),
+        _ => json_number(value),
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the value is one that the type holds"
-)]
-fn whole(value: f64) -> Value {
-    if value < 0.0 {
-        json!(value as i64)
-    } else {
-        json!(value as u64)
-    }
+/// Returns a number as JSON: an integer with all its digits, NaN and the infinities as null.
+pub(crate) fn json_number(value: Number) -> Value {
+    let integer = value.as_integer().and_then(|integer| {
+        let unsigned = u64::try_from(integer).ok().map(Into::into);
+        unsigned.or_else(|| Some(i64::try_from(integer).ok()?.into()))
+    });
+    integer.map_or_else(|| json!(value.as_f64()), Value::Number)
+}
+
+/// Returns the number of a JSON number, an integer with all its digits.
+pub(crate) fn number_of(value: &Value) -> Option<Number> {
+    let number = value.as_number()?;
+    let unsigned = number.as_u64().map(Number::from);
+    let integer = unsigned.or_else(|| number.as_i64().map(Number::from));
+    integer.or_else(|| number.as_f64().map(Number::from))
 }
 
 /// Returns the bytes of a sample.
-fn sample_bytes(dtype: DataType, [re, im]: [f64; 2]) -> Vec<u8> {
+fn sample_bytes(dtype: DataType, [re, im]: [Number; 2]) -> Vec<u8> {
     use crate::raster::Sample;
-    fn bytes<T: Sample>(number: f64) -> Vec<u8> {
+    fn bytes<T: Sample>(number: Number) -> Vec<u8> {
         let mut bytes = vec![0; T::DTYPE.size()];
-        T::put_le([T::of_number(number)].iter(), &mut bytes);
+        let sample = T::exact(number).unwrap_or(T::of_number(0.0));
+        T::put_le([sample].iter(), &mut bytes);
         bytes
     }
     match dtype {

@@ -26,6 +26,7 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 
+pub(crate) use self::metadata::{json_number, number_of};
 pub(crate) use self::storage::{JOURNAL, Storage, Turn};
 use self::{
     codec::Scratch,
@@ -42,7 +43,7 @@ pub use self::{
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    raster::{DataType, Sample},
+    raster::{DataType, Number, Sample},
     session::Session,
     store::Object,
 };
@@ -190,7 +191,7 @@ impl Array {
     }
 
     /// Returns the fill value, which samples have that were never written; of a complex array its real part.
-    pub fn fill(&self) -> f64 {
+    pub fn fill(&self) -> Number {
         self.0.metadata.fill_number
     }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::DataType,
+    raster::{DataType, Number},
 };
 
 /// The description of a new array: shape, dtype, chunks, shards, codec, fill value, names and attributes.
@@ -28,7 +28,7 @@ pub struct ArraySpec {
     /// How chunks are compressed.
     pub codec: Codec,
     /// The fill value: the value of samples that were never written.
-    pub fill: f64,
+    pub fill: Number,
     /// The name of each axis.
     pub dimensions: Vec<String>,
     /// Attributes of the array's metadata.
@@ -46,7 +46,7 @@ impl ArraySpec {
             shard: None,
             chunk: chunk.into(),
             codec: Codec::default(),
-            fill: 0.0,
+            fill: Number::ZERO,
             attributes: serde_json::Map::new(),
         }
     }
@@ -67,8 +67,8 @@ impl ArraySpec {
 
     /// Sets the fill value.
     #[must_use]
-    pub fn with_fill(mut self, fill: f64) -> Self {
-        self.fill = fill;
+    pub fn with_fill(mut self, fill: impl Into<Number>) -> Self {
+        self.fill = fill.into();
         self
     }
 

@@ -19,7 +19,7 @@ use crate::{
     array::Root,
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Lattice},
-    raster::{DataType, Pixels, Sample},
+    raster::{DataType, Number, Pixels, Sample},
 };
 
 /// Runs `$body` with `$type` as the Rust type of a dtype that blocks can have: blocks are real numbers.
@@ -136,7 +136,7 @@ fn check_grid(grid: &GeoBox) -> Result<()> {
 }
 
 /// Returns a chosen nodata value rounded to the dtype.
-fn held(nodata: f64, dtype: DataType, band: &str) -> Result<f64> {
+fn held(nodata: Number, dtype: DataType, band: &str) -> Result<Number> {
     let rounded = dtype.rounded(nodata);
     match dtype.holds(nodata) && rounded.is_finite() == nodata.is_finite() {
         true => Ok(rounded),
@@ -187,7 +187,7 @@ impl OfCube {
                     let own = band.nodata.filter(|&nodata| dtype.holds(nodata));
                     let own = own.filter(|_| of_files.is_some());
                     // Physical values drop the files' nodata value; floats without one mark missing pixels by NaN.
-                    own.or(dtype.is_float().then_some(f64::NAN))
+                    own.or(dtype.is_float().then_some(Number::NAN))
                 }
             };
             bands.push(CubeBand {
@@ -200,7 +200,7 @@ impl OfCube {
             });
         }
         let whole = |band: &CubeBand| !band.dtype.is_float();
-        let nodata: Vec<Option<f64>> = bands
+        let nodata: Vec<Option<Number>> = bands
             .iter()
             .zip(cube.bands())
             .map(|(band, of_files)| match whole(band) {
@@ -226,7 +226,7 @@ impl OfCube {
     ) -> Result<(Vec<Pixels>, Vec<MissingInput>)> {
         let cube = self.cube.part(part.times.clone(), &part.bands)?;
         let (samples, missing_inputs) = cube.samples::<T>(part.window).await?;
-        let nodata: Vec<Option<f64>> = part
+        let nodata: Vec<Option<Number>> = part
             .bands
             .iter()
             .map(|&band| self.bands.get(band).and_then(|band| band.nodata))
@@ -237,11 +237,11 @@ impl OfCube {
 }
 
 /// Returns (time, y, x) of each band of (time, band, y, x), where NaN is `nodata` if there is one.
-fn of_bands<T: Sample>(samples: Array4<T>, nodata: &[Option<f64>]) -> Vec<Pixels> {
+fn of_bands<T: Sample>(samples: Array4<T>, nodata: &[Option<Number>]) -> Vec<Pixels> {
     let split = |band: usize, of_band: Array3<T>| {
         let nodata = nodata.get(band).copied().flatten();
         let nodata = nodata.filter(|nodata| T::DTYPE.is_float() && !nodata.is_nan());
-        T::wrap(match nodata.map(T::of_number) {
+        T::wrap(match nodata.and_then(T::exact) {
             Some(nodata) => of_band.mapv_into(|sample| match sample.number().is_nan() {
                 true => nodata,
                 false => sample,

@@ -15,7 +15,7 @@ use crate::{
     apply::MissingInput,
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
-    raster::{Pixels, Sample, with_type},
+    raster::{Number, Pixels, Sample, nodata_sample, with_type},
     reader::ReadRequest,
 };
 
@@ -201,15 +201,16 @@ impl CubePlan {
 struct Layer<T> {
     /// (time, y, x)
     samples: Array3<T>,
-    nodata: Option<f64>,
+    nodata: Option<Number>,
     /// The windows that earlier images of each time step cover.
     covered: Vec<Vec<[Range<usize>; 2]>>,
 }
 
 impl<T: Sample> Layer<T> {
-    fn new(shape: (usize, usize, usize), nodata: Option<f64>) -> Self {
+    fn new(shape: (usize, usize, usize), nodata: Option<Number>) -> Self {
+        let fill = nodata.and_then(T::exact).unwrap_or(T::of_number(0.0));
         Self {
-            samples: Array3::from_elem(shape, T::of_number(nodata.unwrap_or(0.0))),
+            samples: Array3::from_elem(shape, fill),
             nodata,
             covered: vec![Vec::new(); shape.0],
         }
@@ -221,21 +222,18 @@ impl<T: Sample> Layer<T> {
         time: usize,
         [row, col]: [usize; 2],
         samples: ArrayView2<'_, T>,
-        nodata: Option<f64>,
+        nodata: Option<Number>,
     ) {
         let (height, width) = samples.dim();
         let slice = s![time, row..row + height, col..col + width];
         let (mut position, nodata_here) = (self.samples.slice_mut(slice), self.nodata);
-        let fill = nodata_here.unwrap_or(0.0);
-        let same = nodata.is_none_or(|nodata| nodata.to_bits() == fill.to_bits());
+        let fill = nodata_here.unwrap_or(Number::ZERO);
+        let same = nodata.is_none_or(|nodata| nodata == fill);
         let covered = &mut self.covered[time];
         if covered.is_empty() && same {
             position.assign(&samples);
         } else {
-            let is_nodata = |sample: &T, nodata: Option<f64>| {
-                let number = sample.number();
-                number.is_nan() || nodata == Some(number)
-            };
+            let (here, there) = (nodata_sample::<T>(nodata_here), nodata_sample::<T>(nodata));
             // Without a nodata value every pixel of an earlier image holds data.
             let is_free = |y: usize, x: usize| {
                 nodata_here.is_none()
@@ -246,8 +244,8 @@ impl<T: Sample> Layer<T> {
             ndarray::Zip::indexed(&mut position)
                 .and(&samples)
                 .for_each(|(y, x), out, sample| {
-                    let is_free = is_nodata(out, nodata_here) || is_free(y, x);
-                    if is_free && !is_nodata(sample, nodata) {
+                    let is_free = !out.is_data(here) || is_free(y, x);
+                    if is_free && sample.is_data(there) {
                         *out = *sample;
                     }
                 });

@@ -7,7 +7,7 @@ use crate::{
     array::{Arrangement, ArraySpec, Layout},
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
-    raster::Resampling,
+    raster::{Number, Resampling},
 };
 
 /// The division of a cube, as stored in the group's attribute `rss:layout`.
@@ -68,7 +68,7 @@ pub(super) fn specs(
         let spec = ArraySpec::new([steps, height, width], band.dtype, chunk.axes())
             .with_shard(shard.axes())
             .with_codec(cut.layout.codec)
-            .with_fill(band.nodata.unwrap_or(0.0))
+            .with_fill(band.nodata.unwrap_or(Number::ZERO))
             .with_dimensions(["time", "y", "x"])
             .with_attributes(describe::band_attributes(band, grid));
         spec.check()?;
@@ -78,7 +78,7 @@ pub(super) fn specs(
         (Arrangement::Stacked, [first, rest @ ..]) => {
             for band in rest {
                 let same = band.dtype == first.dtype
-                    && band.nodata.map(f64::to_bits) == first.nodata.map(f64::to_bits)
+                    && band.nodata == first.nodata
                     && (band.scale, band.offset) == (first.scale, first.offset);
                 if !same {
                     return Err(Error::new(

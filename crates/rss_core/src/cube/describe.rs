@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use crate::array::{Arrangement, Storage, below, to_bytes};
 use crate::{
+    array::{json_number, number_of},
     error::Result,
     geo::{GeoBox, GeoTransform, Size},
-    raster::DataType,
+    raster::{DataType, Number},
 };
 
 /// The array whose attributes hold the CRS: CF's `grid_mapping`, under the name that rioxarray looks for.
@@ -36,7 +37,7 @@ pub struct CubeBand {
     /// The dtype of its samples.
     pub dtype: DataType,
     /// The nodata value, if there is one.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// The scale: a value is sample x scale + offset.
     pub scale: Option<f64>,
     /// The offset.
@@ -83,15 +84,11 @@ pub(super) fn band_attributes(band: &CubeBand, grid: &GeoBox) -> Map<String, Val
 
 /// Returns a fill value as xarray writes `_FillValue` in Zarr v3: a float as the base64 of its bytes as a
 /// little-endian float64, since JSON has no NaN.
-fn fill_attribute(dtype: DataType, value: f64) -> Value {
+fn fill_attribute(dtype: DataType, value: Number) -> Value {
     match dtype {
-        DataType::F32 | DataType::F64 => json!(base64(value.to_le_bytes())),
-        DataType::C64 | DataType::C128 => json!(value),
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the value is one that the type holds"
-        )]
-        _ => json!(value as i64),
+        DataType::F32 | DataType::F64 => json!(base64(value.as_f64().to_le_bytes())),
+        DataType::C64 | DataType::C128 => json!(value.as_f64()),
+        _ => json_number(value),
     }
 }
 
@@ -108,8 +105,8 @@ fn base64(bytes: [u8; 8]) -> String {
 }
 
 /// Reads what [`fill_attribute`] writes.
-pub(super) fn fill_of_attribute(value: &Value) -> Option<f64> {
-    if let Some(number) = value.as_f64() {
+pub(super) fn fill_of_attribute(value: &Value) -> Option<Number> {
+    if let Some(number) = number_of(value) {
         return Some(number);
     }
     let text = value.as_str()?.strip_suffix('=')?;
@@ -126,7 +123,7 @@ pub(super) fn fill_of_attribute(value: &Value) -> Option<f64> {
         bits = (bits << 6) | u128::from(position);
     }
     let bytes = u64::try_from(bits >> 2).ok().filter(|_| text.len() == 11)?;
-    Some(f64::from_le_bytes(bytes.to_be_bytes()))
+    Some(f64::from_le_bytes(bytes.to_be_bytes()).into())
 }
 
 /// The coordinates of one level.
@@ -490,17 +487,26 @@ mod tests {
     fn a_fill_value_is_written_as_xarray_writes_it() {
         // base64.standard_b64encode(struct.pack("<d", value))
         assert_eq!(
-            fill_attribute(DataType::F32, f64::NAN),
+            fill_attribute(DataType::F32, f64::NAN.into()),
             json!("AAAAAAAA+H8=")
         );
         assert_eq!(
-            fill_attribute(DataType::F64, -9999.0),
+            fill_attribute(DataType::F64, (-9999.0).into()),
             json!("AAAAAICHw8A=")
         );
-        assert_eq!(fill_attribute(DataType::I16, -999.0), json!(-999));
+        assert_eq!(fill_attribute(DataType::I16, (-999.0).into()), json!(-999));
+        for integer in [
+            Number::from((1_i64 << 53) + 1),
+            i64::MIN.into(),
+            u64::MAX.into(),
+        ] {
+            let attribute = fill_attribute(DataType::I64, integer);
+            assert_eq!(attribute.to_string(), integer.to_string());
+            assert_eq!(fill_of_attribute(&attribute), Some(integer));
+        }
         for value in [0.0, -9999.0, 1e300, f64::INFINITY] {
-            let attribute = fill_attribute(DataType::F64, value);
-            assert_eq!(fill_of_attribute(&attribute), Some(value));
+            let attribute = fill_attribute(DataType::F64, value.into());
+            assert_eq!(fill_of_attribute(&attribute), Some(value.into()));
         }
     }
 }

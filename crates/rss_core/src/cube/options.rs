@@ -6,7 +6,7 @@ use crate::array::Layout;
 use crate::{
     apply::time::{Clock, Duplicates, Grouping},
     geo::GeoBox,
-    raster::Resampling,
+    raster::{Number, Resampling},
 };
 
 /// The progress of a write.
@@ -40,7 +40,7 @@ pub struct CubeOptions {
     /// beyond it.
     pub grid: Option<GeoBox>,
     /// The nodata value; none is that of the files, and NaN for computed floats.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// The number of overviews, each half as wide and high as the level before.
     pub overviews: usize,
     /// The resampling of overviews: any but cubic.
@@ -123,8 +123,8 @@ impl CubeOptions {
 
     /// Sets the nodata value.
     #[must_use]
-    pub fn with_nodata(mut self, nodata: f64) -> Self {
-        self.nodata = Some(nodata);
+    pub fn with_nodata(mut self, nodata: impl Into<Number>) -> Self {
+        self.nodata = Some(nodata.into());
         self
     }
 

@@ -18,7 +18,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Extent, GeoBox, Lattice, Window},
     location::Location,
-    raster::Raster,
+    raster::{Number, Raster},
     reader::{self, Backend, OpenOptions, RasterReader},
     session::Session,
     stac,
@@ -48,7 +48,7 @@ type Bands = Vec<Option<ImageBand>>;
 #[derive(Clone, Debug)]
 pub(super) struct ImageBand {
     pub(super) pixels: Open,
-    pub(super) nodata: Option<f64>,
+    pub(super) nodata: Option<Number>,
     extent: Extent,
 }
 

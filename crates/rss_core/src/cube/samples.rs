@@ -16,7 +16,7 @@ use crate::{
     apply::MissingInput,
     error::Result,
     geo::{GeoBox, Window},
-    raster::Pixels,
+    raster::{Number, Pixels},
 };
 
 /// Time steps and bands on one grid, and their samples.
@@ -94,13 +94,13 @@ pub(super) type Open =
 #[derive(Clone, Debug)]
 pub(super) enum Nodata {
     /// The user's choice for all bands, if any.
-    Chosen(Option<f64>),
+    Chosen(Option<Number>),
     /// Those of the existing cube.
     Of(Vec<CubeBand>),
 }
 
 impl Nodata {
-    pub(super) fn of(&self, band: &str) -> Option<f64> {
+    pub(super) fn of(&self, band: &str) -> Option<Number> {
         match self {
             Self::Chosen(nodata) => *nodata,
             Self::Of(bands) => bands.iter().find(|one| one.name == band)?.nodata,

@@ -8,7 +8,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     location::Location,
-    raster::Sample,
+    raster::{Number, Sample},
     session::Session,
 };
 
@@ -21,7 +21,7 @@ pub struct Stack<T> {
     /// The grid of each request's pixels; none if it failed.
     pub grids: Vec<Option<GeoBox>>,
     /// The nodata value of the files that were read, if all of them state the same.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// Requests without pixels, with the reason. Their samples are the nodata value, or zero if there is none.
     pub failed: Vec<(usize, Location, Error)>,
     /// The report of the gather.
@@ -66,7 +66,7 @@ pub async fn stack<T: Sample>(
     let mut rows = gather(session, requests, options.with_order(RowOrder::Requests))?;
     let mut samples: Option<Array4<T>> = None;
     let mut grids = vec![None; count];
-    let mut nodata: Option<Option<f64>> = None;
+    let mut nodata: Option<Option<Number>> = None;
     let mut failed = Vec::new();
     while let Some(row) = rows.next().await {
         let tile = match row.tile {
@@ -104,8 +104,7 @@ pub async fn stack<T: Sample>(
         samples.slice_mut(s![row.number, .., .., ..]).assign(&view);
         nodata = match nodata {
             None => Some(tile.nodata),
-            // By bits, so that NaN equals NaN.
-            Some(known) if known.map(f64::to_bits) == tile.nodata.map(f64::to_bits) => Some(known),
+            Some(known) if known == tile.nodata => Some(known),
             Some(_) => Some(None),
         };
         if let Some(grid) = grids.get_mut(row.number) {
@@ -120,11 +119,9 @@ pub async fn stack<T: Sample>(
     };
     let nodata = nodata.flatten();
     // Filled last: the common nodata value is known only when all files were read.
-    if let Some(value) = nodata.filter(|&nodata| T::DTYPE.holds(nodata)) {
+    if let Some(value) = nodata.and_then(T::exact) {
         for (number, ..) in &failed {
-            samples
-                .index_axis_mut(Axis(0), *number)
-                .fill(T::of_number(value));
+            samples.index_axis_mut(Axis(0), *number).fill(value);
         }
     }
     Ok(Stack {

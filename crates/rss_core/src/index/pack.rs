@@ -16,6 +16,7 @@ use super::{delta, schema};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Crs,
+    raster::Number,
     reader::{BandProfile, Entry, Image},
     store::hex,
 };
@@ -100,6 +101,7 @@ struct PackedRows {
     count: Int32Builder,
     dtype: StringBuilder,
     nodata: Float64Builder,
+    nodata_integer: StringBuilder,
     epsg: Int64Builder,
     wkt: StringBuilder,
     transform: Float64Builder,
@@ -131,6 +133,7 @@ impl Default for PackedRows {
             count: Int32Builder::new(),
             dtype: StringBuilder::new(),
             nodata: Float64Builder::new(),
+            nodata_integer: StringBuilder::new(),
             epsg: Int64Builder::new(),
             wkt: StringBuilder::new(),
             transform: Float64Builder::new(),
@@ -168,7 +171,11 @@ impl PackedRows {
         self.count
             .append_option(full.map(|full| i32::from(full.bands)));
         self.dtype.append_value(header.dtype.name());
-        self.nodata.append_option(header.nodata);
+        let nodata = header.nodata;
+        self.nodata.append_option(nodata.map(Number::as_f64));
+        let integer = nodata.filter(|&nodata| Number::from(nodata.as_f64()) != nodata);
+        self.nodata_integer
+            .append_option(integer.map(|integer| integer.to_string()));
         let (epsg, wkt) = match &header.crs {
             Some(Crs::Epsg(code)) => (Some(i64::from(*code)), None),
             Some(Crs::Wkt(wkt)) => (None, Some(wkt)),
@@ -222,6 +229,7 @@ impl PackedRows {
         self.count.append_null();
         self.dtype.append_null();
         self.nodata.append_null();
+        self.nodata_integer.append_null();
         self.epsg.append_null();
         self.wkt.append_null();
         self.transform_ends.repeat();
@@ -265,6 +273,7 @@ impl PackedRows {
             Arc::new(self.count.finish()),
             Arc::new(self.dtype.finish()),
             Arc::new(self.nodata.finish()),
+            Arc::new(self.nodata_integer.finish()),
             Arc::new(self.epsg.finish()),
             Arc::new(self.wkt.finish()),
             list(self.transform_ends, Arc::new(self.transform.finish())),

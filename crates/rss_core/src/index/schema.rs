@@ -50,6 +50,8 @@ pub(super) fn entry() -> Fields {
         field("count", Int32),
         field("dtype", Utf8),
         field("nodata", Float64),
+        // The digits of an integer that no float is; indexes of earlier versions have no such column.
+        field("nodata_integer", Utf8),
         field("epsg", Int64),
         field("wkt", Utf8),
         field("transform", list_of(Float64)),

@@ -16,6 +16,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoTransform, Size},
     location::Location,
+    raster::Number,
     reader::{BandProfile, ColorInterp, Entry, Header, Image, Tiles, Version},
 };
 
@@ -30,6 +31,7 @@ pub(super) struct Column<'a> {
     header_bytes: &'a Int64Array,
     dtype: &'a StringArray,
     nodata: &'a Float64Array,
+    nodata_integer: Option<&'a StringArray>,
     epsg: &'a Int64Array,
     wkt: &'a StringArray,
     transform: &'a ListArray,
@@ -53,6 +55,10 @@ impl<'a> Column<'a> {
             header_bytes: part(rows, "header_bytes")?,
             dtype: part(rows, "dtype")?,
             nodata: part(rows, "nodata")?,
+            nodata_integer: match rows.column_by_name("nodata_integer") {
+                Some(_) => Some(part(rows, "nodata_integer")?),
+                None => None,
+            },
             epsg: part(rows, "epsg")?,
             wkt: part(rows, "wkt")?,
             transform: part(rows, "transform")?,
@@ -94,7 +100,14 @@ impl<'a> Column<'a> {
         header.masks = masks;
         header.little_endian = flag(self.little_endian, row, "little_endian")?;
         header.header_bytes = unsigned(self.header_bytes, row, "header_bytes")?;
-        header.nodata = value(self.nodata, row, |a, i| a.value(i));
+        header.nodata = value(self.nodata, row, |a, i| a.value(i)).map(Number::from);
+        if let Some(digits) = self
+            .nodata_integer
+            .and_then(|column| value(column, row, StringArray::value))
+        {
+            let integer = digits.parse();
+            header.nodata = Some(integer.map_err(|_| wrong("nodata_integer", "an integer"))?);
+        }
         let code = value(self.epsg, row, |a, i| a.value(i));
         header.crs = match (code, text(self.wkt, row)) {
             (Some(code), _) => Some(Crs::Epsg(

@@ -8,7 +8,7 @@ use super::{Cleanup, QaTable, table::Test};
 use crate::{
     error::{Error, ErrorKind, Result},
     products::{BandDef, Manifest},
-    raster::Pixels,
+    raster::{Number, Pixels, nodata_sample},
 };
 
 /// Names of classes to mask, such as `clouds,snow`.
@@ -329,7 +329,7 @@ impl BandMask {
         &self,
         pixels: &Pixels,
         band: usize,
-        nodata: Option<f64>,
+        nodata: Option<Number>,
     ) -> Result<Array2<bool>> {
         let verdicts = self.verdicts(pixels, band, nodata)?;
         Ok(verdicts.mapv(|verdict| verdict != Verdict::Kept))
@@ -340,7 +340,7 @@ impl BandMask {
         &self,
         pixels: &Pixels,
         band: usize,
-        nodata: Option<f64>,
+        nodata: Option<Number>,
     ) -> Result<Array2<Verdict>> {
         let [bands, ..] = pixels.shape();
         if band >= bands {
@@ -350,8 +350,6 @@ impl BandMask {
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        // A value that the dtype cannot represent occurs in no sample; a cast would saturate to one that may.
-        let nodata = nodata.filter(|&nodata| pixels.dtype().holds(nodata));
         let in_table = |value: u16| {
             let known = self.verdict_of.get(usize::from(value));
             known.copied().unwrap_or(Verdict::Kept)
@@ -360,11 +358,7 @@ impl BandMask {
         let by_tests = |value: u32| Verdict::of(value, &self.no_data, &self.tests);
         macro_rules! each {
             ($samples:expr, $type:ty, $value:expr) => {{
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "the type holds the value, as is checked above"
-                )]
-                let nodata = nodata.map(|nodata| nodata as $type);
+                let nodata: Option<$type> = nodata_sample(nodata);
                 let band = $samples.index_axis(Axis(0), band);
                 band.map(|&sample| match Some(sample) == nodata {
                     true => Verdict::NoData,
@@ -443,7 +437,10 @@ mod tests {
         let clouds = one(&DEA, &Collection::Sentinel2, "clouds");
         let fmask = Pixels::U8(array![[[0, 1, 2], [3, 4, 5]]]);
         let expected = array![[true, false, true], [true, false, false]];
-        assert_eq!(clouds.leave_out(&fmask, 0, Some(0.0)).unwrap(), expected);
+        assert_eq!(
+            clouds.leave_out(&fmask, 0, Some(0.0.into())).unwrap(),
+            expected
+        );
         // Contiguity's nodata value, 255, has the bit of contiguous pixels set.
         let gaps = one(&DEA, &Collection::Landsat8, "non-contiguous");
         assert_eq!(gaps.asset(), "oa_nbart_contiguity");
@@ -454,7 +451,7 @@ mod tests {
         );
         let chosen = one(&DEA, &Collection::Sentinel2, "oa_s2cloudless_mask:cloud");
         assert_eq!(chosen.asset(), "oa_s2cloudless_mask");
-        let found = chosen.leave_out(&fmask, 0, Some(5.0)).unwrap();
+        let found = chosen.leave_out(&fmask, 0, Some(5.0.into())).unwrap();
         assert_eq!(found, array![[true, false, true], [false, false, true]]);
     }
 
@@ -474,7 +471,7 @@ mod tests {
             Pixels::U32(samples.mapv(u32::from)),
             Pixels::I32(samples.mapv(i32::from)),
         ] {
-            let found = mask.leave_out(&pixels, 0, Some(1.0)).unwrap();
+            let found = mask.leave_out(&pixels, 0, Some(1.0.into())).unwrap();
             assert_eq!(found, expected, "{}", pixels.dtype());
         }
     }
@@ -532,7 +529,7 @@ mod tests {
         let err = mask.leave_out(&floats, 0, None).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Unsupported);
         let bytes = Pixels::U8(array![[[3, 4, 5]]]);
-        let found = mask.leave_out(&bytes, 0, Some(f64::NAN)).unwrap();
+        let found = mask.leave_out(&bytes, 0, Some(f64::NAN.into())).unwrap();
         assert_eq!(found, array![[true, true, false]]);
         assert!(mask.leave_out(&bytes, 1, None).is_err());
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Collection, PRODUCTS, SceneRule, Source};
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::DataType,
+    raster::{DataType, Number},
     stac::BandNames,
 };
 
@@ -52,8 +52,8 @@ pub struct BandDef {
     #[serde(deserialize_with = "dtype")]
     pub dtype: DataType,
     /// The nodata value; may be NaN.
-    #[serde(default)]
-    pub nodata: Option<f64>,
+    #[serde(default, deserialize_with = "number")]
+    pub nodata: Option<Number>,
     /// The factor of a sample.
     #[serde(default)]
     pub scale: Option<f64>,
@@ -80,6 +80,10 @@ pub(super) struct BaselineOffset {
 fn dtype<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<DataType, D::Error> {
     let name = String::deserialize(deserializer)?;
     name.parse().map_err(serde::de::Error::custom)
+}
+
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Number>, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.map(Number::from))
 }
 
 /// The description of one collection of one source.

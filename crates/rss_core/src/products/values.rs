@@ -10,7 +10,7 @@ use stac::Item;
 use super::{BandDef, Kind, Manifest};
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::Sample,
+    raster::{Number, Sample, nodata_sample},
     stac as facts,
 };
 
@@ -51,7 +51,11 @@ impl Scaling {
     ///
     /// The arithmetic is in `f64`; only the result is rounded.
     #[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
-    pub fn values<T: Sample>(self, samples: ArrayView2<'_, T>, nodata: Option<f64>) -> Array2<f32> {
+    pub fn values<T: Sample>(
+        self,
+        samples: ArrayView2<'_, T>,
+        nodata: Option<Number>,
+    ) -> Array2<f32> {
         self.each(samples, nodata, |value| value as f32)
     }
 
@@ -59,7 +63,7 @@ impl Scaling {
     pub(crate) fn exact_values<T: Sample>(
         self,
         samples: ArrayView2<'_, T>,
-        nodata: Option<f64>,
+        nodata: Option<Number>,
     ) -> Array2<f64> {
         self.each(samples, nodata, |value| value)
     }
@@ -67,7 +71,7 @@ impl Scaling {
     fn each<T: Sample, V>(
         self,
         samples: ArrayView2<'_, T>,
-        nodata: Option<f64>,
+        nodata: Option<Number>,
         make: impl Fn(f64) -> V,
     ) -> Array2<V> {
         let value = self.value_of::<T>(nodata);
@@ -79,15 +83,16 @@ impl Scaling {
     pub(crate) fn put<T: Sample, V: Copy + PartialEq>(
         self,
         samples: ArrayView2<'_, T>,
-        nodata: Option<f64>,
+        nodata: Option<Number>,
         make: impl Fn(f64) -> V,
         out: ArrayViewMut2<'_, V>,
     ) -> usize {
         let is_small = size_of::<T>() <= 2;
-        match nodata.filter(|&nodata| is_small && self.is_identity() && T::DTYPE.holds(nodata)) {
+        let nodata_sample = nodata.and_then(T::exact);
+        match nodata_sample.filter(|_| is_small && self.is_identity()) {
             // Floats represent 8- and 16-bit integers exactly, so nodata can be compared after the conversion.
             Some(nodata) => {
-                let (gap, missing) = (make(f64::NAN), make(nodata));
+                let (gap, missing) = (make(f64::NAN), make(nodata.number()));
                 put_each(samples, out, |sample: T| {
                     let made = make(sample.number());
                     (if made == missing { gap } else { made }, made != missing)
@@ -104,17 +109,11 @@ impl Scaling {
     }
 
     /// Returns the conversion of a sample to its value: NaN for NaN and for `nodata`.
-    fn value_of<T: Sample>(self, nodata: Option<f64>) -> impl Fn(T) -> f64 {
-        // NaN equals no sample, so it stands for a missing nodata value.
-        let nodata = nodata
-            .filter(|&nodata| T::DTYPE.holds(nodata))
-            .map_or(f64::NAN, |nodata| T::DTYPE.rounded(nodata));
-        move |sample| {
-            let number = sample.number();
-            match number == nodata {
-                true => f64::NAN,
-                false => self.apply(number),
-            }
+    fn value_of<T: Sample>(self, nodata: Option<Number>) -> impl Fn(T) -> f64 {
+        let nodata = nodata_sample::<T>(nodata);
+        move |sample| match sample.is_data(nodata) {
+            true => self.apply(sample.number()),
+            false => f64::NAN,
         }
     }
 }
@@ -166,7 +165,7 @@ pub struct BandValues {
     /// The scaling from samples to values: reflectance from 0 to 1, kelvin, or the quantity that the band measures.
     pub scaling: Scaling,
     /// The nodata value: that of the item, else of the manifest. May be NaN.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// The unit of the values, if it is known: `1` for reflectance, `K` for temperature.
     pub unit: Option<&'static str>,
     /// The origin of the scaling.
@@ -381,7 +380,7 @@ mod tests {
         let item = item(properties, "B04", json!({}));
         let values = BandValues::of(&item, "B04", 0, Some(&manifest(&PLANETARY_COMPUTER)))?;
         assert_eq!(values.scaling.scale, 0.0001);
-        assert_eq!(values.nodata, Some(0.0));
+        assert_eq!(values.nodata, Some(Number::from(0.0)));
         Ok(values.scaling.offset)
     }
 
@@ -482,7 +481,7 @@ mod tests {
             assert_eq!(values.scaling.scale, 0.0001, "{scale}");
             assert_eq!(values.scaling.offset, 0.0);
             assert_eq!(values.origin, ScalingOrigin::Manifest);
-            assert_eq!(values.nodata, Some(-999.0));
+            assert_eq!(values.nodata, Some(Number::from(-999.0)));
             assert_eq!(values.unit, Some("1"));
         }
     }
@@ -492,7 +491,7 @@ mod tests {
         let bands = json!({"raster:bands": [{"scale": 2.0}, {"scale": 3.0, "nodata": 7}]});
         let item = item(json!({}), "all", bands);
         let second = BandValues::of(&item, "all", 1, None).unwrap();
-        assert_eq!((second.scaling.scale, second.nodata), (3.0, Some(7.0)));
+        assert_eq!((second.scaling.scale, second.nodata), (3.0, Some(7.into())));
         let third = BandValues::of(&item, "all", 2, None).unwrap();
         assert_eq!(third.origin, ScalingOrigin::Unknown);
         assert!(third.scaling.is_identity());
@@ -507,14 +506,16 @@ mod tests {
             scale: 0.0001,
             offset: 0.0,
         };
-        let values = dea.values(array![[-999_i16, -998, -12, 10_000]].view(), Some(-999.0));
+        let values = dea.values(
+            array![[-999_i16, -998, -12, 10_000]].view(),
+            Some((-999.0).into()),
+        );
         assert!(values[(0, 0)].is_nan());
         assert_eq!(values.as_slice().unwrap()[1..], [-0.0998, -0.0012, 1.0]);
         // A nodata value that the dtype cannot represent masks nothing.
-        let bytes = dea.values(array![[0_u8, 255]].view(), Some(-999.0));
+        let bytes = dea.values(array![[0_u8, 255]].view(), Some((-999.0).into()));
         assert_eq!(bytes, array![[0.0, 0.0255]]);
-        let floats =
-            Scaling::IDENTITY.values(array![[f32::NAN, 0.1]].view(), Some(f64::from(0.1_f32)));
+        let floats = Scaling::IDENTITY.values(array![[f32::NAN, 0.1]].view(), Some(0.1_f32.into()));
         assert!(floats.iter().all(|value| value.is_nan()));
     }
 }

@@ -11,7 +11,7 @@ use super::BandProfile;
 use crate::{
     geo::{Crs, GeoTransform, Size},
     location::Location,
-    raster::DataType,
+    raster::{DataType, Number},
     store::Version,
 };
 
@@ -49,7 +49,7 @@ pub struct Header {
     /// The type that samples are read as.
     pub dtype: DataType,
     /// The nodata value; may be NaN.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// The CRS.
     pub crs: Option<Crs>,
     /// The transform of level 0.

@@ -6,7 +6,7 @@ use super::{Masking, Profile, RasterReader, ReadRequest};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
-    raster::{Pixels, Raster, Sample},
+    raster::{Number, Pixels, Raster, Sample, fill, nodata_sample},
 };
 
 /// Reads a mask: computed from the samples of `reader` if nodata or alpha masks pixels, else from
@@ -85,23 +85,19 @@ fn narrowed(alpha: u16) -> u8 {
 }
 
 /// Returns 255 for samples that are not the nodata value.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a nodata value is a float, and the profile says that the type holds it"
-)]
-fn is_not(pixels: &Pixels, nodata: f64) -> Array3<u8> {
+fn is_not(pixels: &Pixels, nodata: Number) -> Array3<u8> {
     let byte = |valid: bool| if valid { u8::MAX } else { 0 };
     macro_rules! whole {
         ($samples:expr, $type:ty) => {{
-            let nodata = nodata as $type;
-            $samples.mapv(|sample| byte(sample != nodata))
+            let nodata = nodata_sample::<$type>(Some(nodata));
+            $samples.mapv(|sample| byte(Some(sample) != nodata))
         }};
     }
     // GDAL's tolerance (ARE_REAL_EQUAL), with f32's epsilon for f64 too: a nodata value is stored as text,
     // which may not read back to the same bits.
     macro_rules! float {
         ($samples:expr, $type:ty) => {{
-            let nodata = nodata as $type;
+            let nodata = fill::<$type>(Some(nodata));
             let slack = 2.0 * <$type>::from(f32::EPSILON);
             $samples.mapv(|sample| {
                 let is_same = sample == nodata || (sample.is_nan() && nodata.is_nan());
@@ -136,12 +132,20 @@ mod tests {
     #[test]
     fn nodata_is_told_from_its_neighbours() {
         let shorts = Pixels::I16(array![[[-999, -998, 0]]]);
-        assert_eq!(is_not(&shorts, -999.0), array![[[0, 255, 255]]]);
+        assert_eq!(is_not(&shorts, (-999.0).into()), array![[[0, 255, 255]]]);
         let floats = Pixels::F32(array![[[f32::NAN, 1.0]]]);
-        assert_eq!(is_not(&floats, f64::NAN), array![[[0, 255]]]);
-        assert_eq!(is_not(&floats, 1.0), array![[[255, 0]]]);
+        assert_eq!(is_not(&floats, Number::NAN), array![[[0, 255]]]);
+        assert_eq!(is_not(&floats, 1.0.into()), array![[[255, 0]]]);
+        let wide = Pixels::I64(array![[[1 << 53, (1 << 53) + 1]]]);
+        assert_eq!(
+            is_not(&wide, ((1_i64 << 53) + 1).into()),
+            array![[[255, 0]]]
+        );
         let printed = Pixels::F64(array![[[-1.267_650_600_228_229_4e30, -1.2e30]]]);
-        assert_eq!(is_not(&printed, -1.267_650_6e30), array![[[0, 255]]]);
+        assert_eq!(
+            is_not(&printed, (-1.267_650_6e30).into()),
+            array![[[0, 255]]]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
-    raster::DataType,
+    raster::{DataType, Number},
 };
 
 /// The properties of a file, from its header.
@@ -19,7 +19,7 @@ pub struct Profile {
     /// The type of the samples (all bands share it).
     pub dtype: DataType,
     /// The nodata value, if any; may be NaN.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// The CRS, if the file names one.
     pub crs: Option<Crs>,
     /// The transform of level 0, if the file has one.
@@ -215,7 +215,7 @@ impl Masking {
     /// band.
     pub(crate) fn of(
         has_mask: bool,
-        nodata: Option<f64>,
+        nodata: Option<Number>,
         dtype: DataType,
         bands: &[BandProfile],
     ) -> Self {

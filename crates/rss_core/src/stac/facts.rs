@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use stac::{Asset, Item};
 
-use super::value::{as_number, parse_time};
-use crate::raster::DataType;
+use super::value::{as_exact, as_number, parse_time};
+use crate::raster::{DataType, Number};
 
 /// The georeferencing of an asset, as far as the item states it.
 ///
@@ -27,7 +27,7 @@ pub struct Projection {
 #[non_exhaustive]
 pub struct BandFacts {
     /// The nodata value; may be NaN.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// The dtype of the samples.
     pub dtype: Option<DataType>,
     /// The factor of a sample.
@@ -178,7 +178,8 @@ pub fn band_facts_of(asset: &Asset, band: usize) -> BandFacts {
         nodata: asset
             .nodata
             .or_else(|| band?.nodata)
-            .or_else(|| as_number(old?.get("nodata")?)),
+            .map(Number::from)
+            .or_else(|| as_exact(old?.get("nodata")?)),
         dtype,
         scale: number("scale"),
         offset: number("offset"),

@@ -3,10 +3,21 @@
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use serde_json::Value;
 
+use crate::raster::Number;
+
 /// Returns a number that may be written as a string; NaN and the infinities have no JSON number.
 pub(super) fn as_number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// Like [`as_number`], with all the digits of an integer.
+pub(super) fn as_exact(value: &Value) -> Option<Number> {
+    match value {
+        Value::Number(number) => number.to_string().parse().ok(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     }

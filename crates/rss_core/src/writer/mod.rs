@@ -522,7 +522,7 @@ impl Cog {
 ///         crs: Some(Crs::Epsg(32756)),
 ///         transform: Some(GeoTransform([500_000.0, 10.0, 0.0, 7_000_000.0, 0.0, -10.0])),
 ///     },
-///     nodata: Some(f64::NAN),
+///     nodata: Some(f64::NAN.into()),
 ///     sparse: Vec::new(),
 /// };
 /// let session = Session::builder().build()?;

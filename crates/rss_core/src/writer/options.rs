@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{Resampling, check_overview},
+    raster::{Number, Resampling, check_overview},
 };
 
 /// The compression of tiles; all are lossless.
@@ -163,7 +163,7 @@ pub struct CogOptions {
     /// nearest for bands of classes ([`Band::is_class`]), average for all others.
     pub resampling: Option<Resampling>,
     /// The nodata value, if there is one. May be NaN.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// The metadata of the bands, in order; bands past the end of the list have none.
     pub bands: Vec<Band>,
     /// Whether minimum, maximum, mean, standard deviation and percentage of valid samples of each band are
@@ -265,8 +265,8 @@ impl CogOptions {
 
     /// Sets the nodata value.
     #[must_use]
-    pub fn with_nodata(mut self, nodata: f64) -> Self {
-        self.nodata = Some(nodata);
+    pub fn with_nodata(mut self, nodata: impl Into<Number>) -> Self {
+        self.nodata = Some(nodata.into());
         self
     }
 

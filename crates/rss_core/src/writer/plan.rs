@@ -6,7 +6,7 @@ use super::options::{Band, CogOptions, Compression, Overviews, Predictor};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Size, TileIndex, Window},
-    raster::{DataType, Resampling, check_overview, tiff::Form},
+    raster::{DataType, Number, Resampling, check_overview, tiff::Form},
 };
 
 /// Tiles of all levels and bands: readers hold the offsets of all of them in memory.
@@ -62,7 +62,7 @@ pub(super) struct CogPlan {
     pub(super) chosen: Option<Filter>,
     /// The resampling of overviews, by band.
     pub(super) resampling: Vec<Resampling>,
-    pub(super) nodata: Option<f64>,
+    pub(super) nodata: Option<Number>,
     pub(super) notes: Vec<Band>,
     pub(super) statistics: bool,
     pub(super) sparse: bool,

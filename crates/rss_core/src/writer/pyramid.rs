@@ -27,7 +27,9 @@ use super::{
 };
 use crate::{
     error::Result,
-    raster::{LevelPart, Pixels, Resampling, Sample, Shrink, nodata_sample, shrunk, with_type},
+    raster::{
+        LevelPart, Number, Pixels, Resampling, Sample, Shrink, nodata_sample, shrunk, with_type,
+    },
 };
 
 // Rows of a tile, and tiles, that are compressed with and without the predictor to compare the sizes.
@@ -145,13 +147,14 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
     /// Returns true if the tile can be sparse: readers fill the same pixels. Bytes are compared and not
     /// values, because -0.0 equals 0.0.
     fn is_empty(&self, pixels: ArrayView2<'_, T>) -> bool {
-        let nodata = self.plan.nodata.unwrap_or(0.0);
+        let nodata = self.plan.nodata.unwrap_or(Number::ZERO);
         if nodata.is_nan() {
             return pixels.iter().all(|one| one.number().is_nan());
         }
         let (mut fill, mut bytes) = ([0; 16], [0; 16]);
         let size = T::DTYPE.size();
-        T::put_le([T::of_number(nodata)].iter(), &mut fill[..size]);
+        let empty = T::exact(nodata).unwrap_or(T::of_number(0.0));
+        T::put_le([empty].iter(), &mut fill[..size]);
         pixels.iter().all(|one| {
             T::put_le([*one].iter(), &mut bytes[..size]);
             bytes == fill
@@ -160,8 +163,7 @@ impl<T: Sample + Send + Sync + 'static> Pyramid<T> {
 
     /// Returns the sample of a pixel without data: without a nodata value only floats can lack data, as NaN.
     fn fill(&self) -> T {
-        let without = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
-        T::of_number(self.plan.nodata.unwrap_or(without))
+        crate::raster::fill(self.plan.nodata)
     }
 
     fn shrunk(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ndarray::ArrayView2;
 
-use crate::raster::Sample;
+use crate::raster::{Number, Sample};
 
 /// Independent sums: with one, each addition would wait for the one before it.
 const LANES: usize = 8;
@@ -101,9 +101,9 @@ impl Lanes {
 
 impl Moments {
     /// Sums up samples.
-    pub(super) fn of<T: Sample>(samples: ArrayView2<'_, T>, nodata: Option<f64>) -> Self {
+    pub(super) fn of<T: Sample>(samples: ArrayView2<'_, T>, nodata: Option<Number>) -> Self {
         // Nothing equals NaN: without nodata every finite number is valid.
-        let nodata = nodata.unwrap_or(f64::NAN);
+        let nodata = nodata.map_or(f64::NAN, Number::as_f64);
         let valid = |number: &f64| number.is_finite() && *number != nodata;
         let all = samples.len() as u64;
         let Some(start) = samples.iter().map(|one| one.number()).find(valid) else {
@@ -195,13 +195,13 @@ mod tests {
             .collect();
         let mean = valid.iter().sum::<f64>() / valid.len() as f64;
         let squares: f64 = valid.iter().map(|one| (one - mean).powi(2)).sum();
-        let whole = Moments::of(samples.view(), Some(-999.0));
+        let whole = Moments::of(samples.view(), Some((-999.0).into()));
         let mut parts = Moments::default();
         for part in [s![..10, ..], s![10.., ..13], s![10.., 13..]] {
-            parts.merge(&Moments::of(samples.slice(part), Some(-999.0)));
+            parts.merge(&Moments::of(samples.slice(part), Some((-999.0).into())));
         }
         // Transposed, and so not contiguous: another path through the samples.
-        let transposed = Moments::of(samples.t(), Some(-999.0));
+        let transposed = Moments::of(samples.t(), Some((-999.0).into()));
         for found in [whole, parts, transposed] {
             let found = found.statistics().unwrap();
             assert_eq!(found.valid, valid.len() as u64);

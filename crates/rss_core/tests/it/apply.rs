@@ -698,7 +698,7 @@ fn a_result_goes_straight_into_a_cog() {
         .map(|band| band.description.clone().unwrap())
         .collect();
     assert_eq!(names, ["red", "nir"]);
-    assert!(profile.nodata.is_some_and(f64::is_nan));
+    assert!(profile.nodata.is_some_and(rss_core::Number::is_nan));
     let read = raster.read(&rss_core::ReadRequest::new()).unwrap();
     let read = read.pixels.view::<f32>().unwrap().to_owned();
     assert!(

@@ -41,7 +41,7 @@ async fn a_cold_tile_costs_two_requests() {
             .collect::<Vec<_>>(),
         expected
     );
-    assert_eq!(raster.nodata, Some(-999.0));
+    assert_eq!(raster.nodata, Some((-999.0).into()));
     assert_eq!(
         raster.geobox.transform.unwrap().0,
         [505_100.0, 10.0, 0.0, 7_200_040.0, 0.0, -10.0]

@@ -269,6 +269,7 @@ impl Tally {
         let nodata = number(&truth["nodatavals"][0]);
         let ours = profile
             .nodata
+            .map(rss_core::Number::as_f64)
             .filter(|_| nodata.is_some() || profile.masking == Masking::Nodata);
         if !ours.zip(nodata).is_some_and(|(a, b)| same(a, b)) {
             differ("nodata", format!("{ours:?}"), format!("{nodata:?}"));

@@ -399,7 +399,7 @@ async fn tiles_of_one_shape_make_a_stack() {
         }
     }
     let failed: Vec<usize> = stack.failed.iter().map(|(number, ..)| *number).collect();
-    assert_eq!((failed, stack.nodata), (vec![4, 6], Some(-999.0)));
+    assert_eq!((failed, stack.nodata), (vec![4, 6], Some((-999.0).into())));
     let err = gather::stack::<u8>(&session, requests, Options::new())
         .await
         .unwrap_err();

@@ -107,7 +107,7 @@ fn a_cold_block_costs_two_requests_and_no_listing() {
     let block = raster.read(&window("512,0,512,512")).unwrap();
     let truth = stage.bed.scenes()[0].window(Band::Red, 512, 0, 512, 512);
     assert!(block.pixels.view::<i16>().unwrap().iter().eq(&truth));
-    assert_eq!(block.nodata, Some(-999.0));
+    assert_eq!(block.nodata, Some((-999.0).into()));
     assert_eq!(block.geobox.crs, Some(Crs::Epsg(32756)));
     assert_eq!(
         block.geobox.transform.unwrap().0,

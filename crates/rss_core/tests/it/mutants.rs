@@ -142,7 +142,7 @@ fn is_same(a: &Raster, b: &Raster) -> bool {
 
 /// True if nodata is another, and so is what fills the tiles that are not stored, and no more.
 fn differs_in_fill(a: &Raster, b: &Raster) -> bool {
-    let nodata = |raster: &Raster| raster.nodata.map(f64::to_bits);
+    let nodata = |raster: &Raster| raster.nodata;
     let same_shape = a.pixels.shape() == b.pixels.shape() && a.pixels.dtype() == b.pixels.dtype();
     let (x, y) = (a.pixels.to_le_bytes(), b.pixels.to_le_bytes());
     let size = a.pixels.dtype().size();

@@ -113,7 +113,7 @@ fn raster(geobox: GeoBox, kind: Kind, seed: u32) -> Raster {
     Raster {
         pixels,
         geobox,
-        nodata,
+        nodata: nodata.map(Into::into),
         sparse: Vec::new(),
     }
 }

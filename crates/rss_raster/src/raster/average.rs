@@ -19,7 +19,7 @@ pub trait Average: super::shrink::Weigh {
 }
 
 macro_rules! whole_numbers {
-    ($($type:ty, $sum:ty, $compare:ty);*) => {$(
+    ($($type:ty, $sum:ty);*) => {$(
         impl Average for $type {
             type Total = $sum;
 
@@ -44,29 +44,17 @@ macro_rules! whole_numbers {
             }
 
             #[inline]
-            #[expect(clippy::allow_attributes, reason = "one macro for all types")]
-            #[allow(
-                clippy::unnecessary_cast,
-                clippy::cast_precision_loss,
-                reason = "64 bits are compared as nodata is given, as f64"
-            )]
             fn is_data(self, nodata_sample: Option<Self>) -> bool {
-                nodata_sample.is_none_or(|nodata_sample| self as $compare != nodata_sample as $compare)
+                Some(self) != nodata_sample
             }
 
-            /// The next 64-bit integer may round to the same `f64`, so the step doubles until the sample differs.
             fn higher(self) -> Self {
-                let steps = || std::iter::successors(Some(1), |step: &$type| step.checked_mul(2));
-                let up = steps().filter_map(|step| self.checked_add(step));
-                let down = steps().filter_map(|step| self.checked_sub(step));
-                let beside = up.chain(down).find(|other| other.is_data(Some(self)));
-                beside.unwrap_or(self)
+                self.checked_add(1).unwrap_or(Self::MAX - 1)
             }
         }
     )*};
 }
-whole_numbers!(u8, i32, u8; i8, i32, i8; u16, i32, u16; i16, i32, i16; u32, i64, u32; i32, i64, i32;
-    u64, i128, f64; i64, i128, f64);
+whole_numbers!(u8, i32; i8, i32; u16, i32; i16, i32; u32, i64; i32, i64; u64, i128; i64, i128);
 
 impl Average for f32 {
     type Total = f64;

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use super::{Number, private::Sealed, with_type};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The dtype of samples, with numpy's names.
@@ -70,30 +71,16 @@ impl DataType {
 
     /// Returns true if the type can represent `value`: floats any value (rounded), integers the integers in their
     /// range.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "the ends of the 64-bit ranges are rounded up"
-    )]
-    pub fn holds(self, value: f64) -> bool {
-        let between = |low: f64, high: f64| value.fract() == 0.0 && (low..=high).contains(&value);
-        match self {
-            Self::F32 | Self::F64 | Self::C64 | Self::C128 => true,
-            Self::U8 => between(0.0, f64::from(u8::MAX)),
-            Self::I8 => between(f64::from(i8::MIN), f64::from(i8::MAX)),
-            Self::U16 => between(0.0, f64::from(u16::MAX)),
-            Self::I16 => between(f64::from(i16::MIN), f64::from(i16::MAX)),
-            Self::U32 => between(0.0, f64::from(u32::MAX)),
-            Self::I32 => between(f64::from(i32::MIN), f64::from(i32::MAX)),
-            Self::U64 => between(0.0, u64::MAX as f64),
-            Self::I64 => between(i64::MIN as f64, i64::MAX as f64),
-        }
+    pub fn holds(self, value: impl Into<Number>) -> bool {
+        with_type!(self, T => T::exact(value.into()).is_some())
     }
 
-    /// Returns a nodata value rounded to this type.
+    /// Returns a number rounded to this type, if that is `float32` or two of them; any other number as it is.
     #[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
-    pub fn rounded(self, value: f64) -> f64 {
+    pub fn rounded(self, value: impl Into<Number>) -> Number {
+        let value = value.into();
         match self {
-            Self::F32 => f64::from(value as f32),
+            Self::F32 | Self::C64 => Number::from(value.as_f64() as f32),
             _ => value,
         }
     }

@@ -3,6 +3,7 @@
 mod average;
 mod canvas;
 mod dtype;
+mod number;
 mod overview;
 mod pages;
 mod resampling;
@@ -23,6 +24,7 @@ pub use self::{
 };
 pub use self::{
     dtype::DataType,
+    number::Number,
     resampling::Resampling,
     save::{Format, NpyStack, Stretch},
 };
@@ -253,9 +255,15 @@ pub trait Sample: Copy + private::Sealed {
 
 /// Returns the nodata value as a sample; none if the type cannot represent it, and for NaN, which is always nodata. A
 /// complex nodata sample has the imaginary part 0, as in GDAL.
-pub fn nodata_sample<T: Sample>(nodata: Option<f64>) -> Option<T> {
-    let nodata = nodata.filter(|&nodata| T::DTYPE.holds(nodata) && !nodata.is_nan());
-    nodata.map(T::of_number)
+pub fn nodata_sample<T: Sample>(nodata: Option<Number>) -> Option<T> {
+    nodata.filter(|nodata| !nodata.is_nan()).and_then(T::exact)
+}
+
+/// Returns the sample of a pixel without data: the nodata value if the type has it, else NaN, or 0 of integers.
+pub fn fill<T: Sample>(nodata: Option<Number>) -> T {
+    let without = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
+    let stated = nodata.and_then(T::exact);
+    stated.unwrap_or_else(|| T::of_number(without))
 }
 
 mod private {
@@ -273,12 +281,16 @@ mod private {
         fn number(&self) -> f64;
         /// Returns the sample nearest to a number.
         fn of_number(number: f64) -> Self;
+        /// Returns the number as a sample: rounded for floats, of integers itself, none if the type has no such value.
+        fn exact(number: super::Number) -> Option<Self>;
+        /// Returns the sample as an exact number; of a complex sample the real part.
+        fn to_exact(self) -> super::Number;
     }
 }
 use private::Sealed;
 
 macro_rules! numbers {
-    ($($type:ty),*) => {$(
+    ($($type:ty => $exact:expr),*) => {$(
         impl Sealed for $type {
             fn put_le<'a>(samples: impl Iterator<Item = &'a Self>, bytes: &mut [u8]) {
                 let (slots, _) = bytes.as_chunks_mut::<{ size_of::<$type>() }>();
@@ -311,10 +323,25 @@ macro_rules! numbers {
                 let sample = number as $type;
                 sample
             }
+
+            fn exact(number: Number) -> Option<Self> {
+                let exact: fn(Number) -> Option<Self> = $exact;
+                exact(number)
+            }
+
+            fn to_exact(self) -> Number {
+                Number::from(self)
+            }
         }
     )*};
 }
-numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+macro_rules! integers {
+    ($($type:ty),*) => {
+        numbers!($($type => |number| <$type>::try_from(number.as_integer()?).ok()),*);
+    };
+}
+integers!(u8, i8, u16, i16, u32, i32, u64, i64);
+numbers!(f32 => |number| Some(f32::of_number(number.as_f64())), f64 => |number| Some(number.as_f64()));
 
 macro_rules! complex_numbers {
     ($($part:ty),*) => {$(
@@ -335,6 +362,14 @@ macro_rules! complex_numbers {
 
             fn of_number(number: f64) -> Self {
                 Self::new(<$part as Sealed>::of_number(number), 0.0)
+            }
+
+            fn exact(number: Number) -> Option<Self> {
+                Some(Self::of_number(number.as_f64()))
+            }
+
+            fn to_exact(self) -> Number {
+                Number::from(self.re)
             }
         }
     )*};
@@ -374,7 +409,7 @@ pub struct Raster {
     /// The grid; its size equals the pixels' height and width.
     pub geobox: GeoBox,
     /// The nodata value as the file states it (first band's), if any. May be NaN.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// The tiles that the file does not store, filled with nodata or zero. A stored tile whose pixels are nodata is
     /// not among them.
     pub sparse: Vec<Sparse>,

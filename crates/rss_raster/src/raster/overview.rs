@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ndarray::{Array3, ArrayView1, ArrayView2, ArrayView3, ArrayViewMut2, Axis, s};
 
-use super::{Resampling, Sample, nodata_sample};
+use super::{Number, Resampling, Sample, fill, nodata_sample};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is computed from
@@ -20,15 +20,13 @@ use crate::error::{Error, ErrorKind, Result};
 pub fn halved<T: Sample>(
     samples: ArrayView3<'_, T>,
     resampling: Resampling,
-    nodata: Option<f64>,
+    nodata: Option<Number>,
 ) -> Result<Array3<T>> {
     check_overview(resampling)?;
     let (layers, height, width) = samples.dim();
     let shape = (layers, height.div_ceil(2), width.div_ceil(2));
     let nodata_sample = nodata_sample(nodata);
-    // Without a nodata value only floats can lack data, as NaN.
-    let without = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
-    let fill = T::of_number(nodata.unwrap_or(without));
+    let fill = fill(nodata);
     let mut out = Array3::from_elem(shape, fill);
     for (out, from) in out.axis_iter_mut(Axis(0)).zip(samples.axis_iter(Axis(0))) {
         halve(from, resampling, nodata_sample, out);
@@ -197,7 +195,7 @@ mod tests {
             (Resampling::Min, [[1, -999], [7, 4]]),
             (Resampling::Max, [[5, -999], [7, 4]]),
         ] {
-            let half = halved(samples.view(), resampling, Some(-999.0)).unwrap();
+            let half = halved(samples.view(), resampling, Some((-999.0).into())).unwrap();
             assert_eq!(
                 half,
                 Array3::from_shape_fn((1, 2, 2), |(_, y, x)| expected[y][x]),
@@ -205,7 +203,7 @@ mod tests {
             );
         }
         let classes = array![[[4_u8, 2, 0, 9], [0, 2, 9, 1]]];
-        let mode = halved(classes.view(), Resampling::Mode, Some(0.0)).unwrap();
+        let mode = halved(classes.view(), Resampling::Mode, Some(0.into())).unwrap();
         assert_eq!(mode, array![[[2, 9]]]);
         let floats = array![[[1.0_f32, f32::NAN], [2.0, 4.5]]];
         let mean = halved(floats.view(), Resampling::Average, None).unwrap();
@@ -230,7 +228,12 @@ mod tests {
             let samples = Array3::from_shape_fn((1, 2, 2 * numbers.len()), |(_, y, x)| {
                 T::of_number(numbers[(x / 2 + y * 7 + x % 2 * 3) % numbers.len()])
             });
-            let half = halved(samples.view(), Resampling::Average, Some(nodata_sample)).unwrap();
+            let half = halved(
+                samples.view(),
+                Resampling::Average,
+                Some(nodata_sample.into()),
+            )
+            .unwrap();
             for (col, &found) in half.iter().enumerate() {
                 let four = samples.slice(s![0, .., 2 * col..2 * col + 2]);
                 let valid: Vec<f64> = four.iter().map(|one| one.number()).collect();
@@ -283,7 +286,7 @@ mod tests {
             let [a, b] = [a, b].map(T::of_number);
             let samples = array![[[a, b], [b, a]]];
             for resampling in [Resampling::Average, Resampling::Bilinear] {
-                let half = halved(samples.view(), resampling, Some(nodata_sample)).unwrap();
+                let half = halved(samples.view(), resampling, Some(nodata_sample.into())).unwrap();
                 assert_eq!(half[(0, 0, 0)], expected, "{a:?} {b:?}");
             }
         }
@@ -296,9 +299,9 @@ mod tests {
         check::<f32>([1.0, 3.0], 2.0, 2.000_000_2);
         check::<f64>([1.0, 3.0], 2.0, 2.0_f64.next_up());
         check::<i64>([1.0, 3.0], 2.0, 3);
-        // The next integer that differs as `f64`, the type of nodata values.
+        // Nodata of 64-bit integers is an integer: the next one is no nodata.
         let large = f64::from(1 << 30) * f64::from(1 << 30);
-        check::<i64>([large - 1024.0, large + 1024.0], large, (1 << 60) + 256);
+        check::<i64>([large - 1024.0, large + 1024.0], large, (1 << 60) + 1);
     }
 
     #[test]
@@ -307,7 +310,7 @@ mod tests {
         let samples = array![[[part(1.0, 2.0), part(3.0, -2.0)]]];
         let mean = halved(samples.view(), Resampling::Average, None).unwrap();
         assert_eq!(mean, array![[[part(2.0, 0.0)]]]);
-        let by_chance = halved(samples.view(), Resampling::Average, Some(2.0)).unwrap();
+        let by_chance = halved(samples.view(), Resampling::Average, Some(2.0.into())).unwrap();
         assert_eq!(by_chance, array![[[part(2.0_f32.next_up(), 0.0)]]]);
     }
 
@@ -316,10 +319,10 @@ mod tests {
     fn complex_nodata_is_a_number_and_not_a_magnitude() {
         let part = |re, im| Complex::<f64>::new(re, im);
         let samples = array![[[part(3.0, 4.0), part(5.0, 0.0)]]];
-        let mean = halved(samples.view(), Resampling::Average, Some(5.0)).unwrap();
+        let mean = halved(samples.view(), Resampling::Average, Some(5.0.into())).unwrap();
         assert_eq!(mean, array![[[part(3.0, 4.0)]]]);
         let samples = array![[[part(-9999.0, 0.0), part(1.0, 1.0)]]];
-        let mean = halved(samples.view(), Resampling::Average, Some(-9999.0)).unwrap();
+        let mean = halved(samples.view(), Resampling::Average, Some((-9999.0).into())).unwrap();
         assert_eq!(mean, array![[[part(1.0, 1.0)]]]);
         let samples = array![[
             [part(3.0, 4.0), part(5.0, 0.0)],

@@ -1,11 +1,10 @@
 //! Tags of the [GeoTIFFs](https://docs.ogc.org/is/19-008r4/19-008r4.html) that are written: image file directories and
 //! georeferencing. Little-endian, classic and BigTIFF.
 
-use super::Sealed as _;
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoBox, GeoTransform, parts::Parts},
-    raster::DataType,
+    raster::{DataType, Number},
 };
 
 /// The field type of unsigned 32-bit integers.
@@ -337,11 +336,10 @@ pub fn sample_format(dtype: DataType) -> (usize, usize) {
 
 /// Returns the text of [GDAL's nodata tag](https://gdal.org/en/stable/drivers/raster/gtiff.html#nodata-value) for a
 /// dtype. For 64-bit integers GDAL parses integers only: it would stop at an exponent, and all digits count.
-pub fn nodata(dtype: DataType, value: f64) -> String {
+pub fn nodata(dtype: DataType, value: Number) -> String {
     match dtype {
-        DataType::U64 if dtype.holds(value) => u64::of_number(value).to_string(),
-        DataType::I64 if dtype.holds(value) => i64::of_number(value).to_string(),
-        _ => number(value),
+        DataType::U64 | DataType::I64 if dtype.holds(value) => value.to_string(),
+        _ => number(value.as_f64()),
     }
 }
 
@@ -400,16 +398,20 @@ mod tests {
     #[test]
     fn nodata_of_whole_numbers_has_all_its_digits() {
         for (dtype, value, text) in [
-            (DataType::I64, 1e13, "10000000000000"),
-            (DataType::U64, 2_f64.powi(60), "1152921504606846976"),
-            // The floats nearest to the ends of the range lie outside it.
-            (DataType::U64, 2_f64.powi(64), "18446744073709551615"),
-            (DataType::I64, 2_f64.powi(63), "9223372036854775807"),
-            (DataType::I64, -(2_f64.powi(63)), "-9223372036854775808"),
-            (DataType::F64, 1e13, "1e13"),
+            (DataType::I64, 1e13.into(), "10000000000000"),
+            (DataType::U64, 2_f64.powi(60).into(), "1152921504606846976"),
+            (DataType::U64, u64::MAX.into(), "18446744073709551615"),
+            (DataType::I64, i64::MAX.into(), "9223372036854775807"),
+            (DataType::I64, i64::MIN.into(), "-9223372036854775808"),
+            (
+                DataType::I64,
+                ((1_i64 << 53) + 1).into(),
+                "9007199254740993",
+            ),
+            (DataType::F64, 1e13.into(), "1e13"),
             // A file may state a nodata value that its dtype cannot represent.
-            (DataType::U64, -9999.0, "-9999"),
-            (DataType::I64, f64::NAN, "nan"),
+            (DataType::U64, (-9999.0).into(), "-9999"),
+            (DataType::I64, f64::NAN.into(), "nan"),
         ] {
             assert_eq!(nodata(dtype, value), text, "{dtype}");
         }

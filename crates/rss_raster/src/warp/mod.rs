@@ -33,7 +33,7 @@ use self::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Size, Transformer, Window},
-    raster::Resampling,
+    raster::{Number, Resampling},
 };
 
 /// The default bound on the error of a position, in source pixels: that of gdalwarp's `-et`.
@@ -66,7 +66,7 @@ pub struct SourcePixels<'a, T> {
     /// The window of the warp's source that the pixels were read from.
     pub window: Window,
     /// The nodata value; NaN is always nodata.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Number>,
     /// True where pixels are valid, in addition to `nodata`; of the shape of `pixels`.
     pub mask: Option<ArrayView2<'a, bool>>,
 }
@@ -303,7 +303,7 @@ mod tests {
         let source = SourcePixels {
             pixels: pixels.slice(s![rows, cols]),
             window,
-            nodata: Some(NODATA),
+            nodata: Some(NODATA.into()),
             mask: None,
         };
         let shape = (target.height as usize, target.width as usize);
@@ -422,7 +422,7 @@ mod tests {
             let source = SourcePixels {
                 pixels: pixels.view(),
                 window: Window::whole(from.size),
-                nodata: (!by_mask).then_some(NODATA),
+                nodata: (!by_mask).then_some(NODATA.into()),
                 mask: by_mask.then_some(mask.view()),
             };
             let shape = (to.size.height as usize, to.size.width as usize);

@@ -6,7 +6,7 @@ use super::{MAX_ERROR_PIXELS, SourcePixels, Warp, Warped};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
-    raster::{Pixels, Raster, Resampling, Sample, with_type},
+    raster::{Pixels, Raster, Resampling, fill, with_type},
 };
 
 /// Options of [`Raster::warp`]. A [`Resampling`] converts into options with the defaults for all else.
@@ -81,7 +81,7 @@ impl Raster {
     /// let raster = Raster {
     ///     pixels: Pixels::I16(pixels),
     ///     geobox,
-    ///     nodata: Some(-999.0),
+    ///     nodata: Some((-999.0).into()),
     ///     sparse: Vec::new(),
     /// };
     /// let coarse = raster.warp(&raster.geobox.with_resolution(20.0)?, Resampling::Average)?;
@@ -148,14 +148,4 @@ fn warped<T: Warped>(raster: &Raster, warp: &Warp, to: &GeoBox) -> Result<Pixels
         }
     }
     Ok(T::wrap(out))
-}
-
-/// Returns the value of a pixel without data.
-fn fill<T: Sample>(nodata: Option<f64>) -> T {
-    let none = if T::DTYPE.is_float() { f64::NAN } else { 0.0 };
-    T::of_number(
-        nodata
-            .filter(|&nodata| T::DTYPE.holds(nodata))
-            .unwrap_or(none),
-    )
 }

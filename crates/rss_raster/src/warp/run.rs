@@ -181,7 +181,7 @@ mod tests {
         let source = SourcePixels {
             pixels,
             window: whole,
-            nodata: Some(NODATA),
+            nodata: Some(NODATA.into()),
             mask,
         };
         // Column-major memory layout.
@@ -235,7 +235,7 @@ mod tests {
                     let source = SourcePixels {
                         pixels: samples.slice(part),
                         window,
-                        nodata: Some(NODATA),
+                        nodata: Some(NODATA.into()),
                         mask,
                     };
                     let mut out = Array2::from_elem(whole_size(&to), 7_i16);

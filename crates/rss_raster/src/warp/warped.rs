@@ -183,7 +183,7 @@ mod tests {
             let source = SourcePixels {
                 pixels: pixels.view(),
                 window: Window::whole(from.size),
-                nodata: Some(nodata),
+                nodata: Some(nodata.into()),
                 mask: None,
             };
             let warp = Warp::new(&from, &to, Resampling::Average, 0.125).unwrap();

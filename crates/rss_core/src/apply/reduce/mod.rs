@@ -20,7 +20,7 @@ use self::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{DataType, Pixels, Sample},
+    raster::{DataType, Number, Pixels, Sample},
 };
 
 /// A percentile, 0 to 100.
@@ -139,14 +139,14 @@ impl Reducer {
 
     /// Returns the nodata value of the result for samples of a dtype with a nodata value; none if every
     /// pixel has a result.
-    pub fn output_nodata(self, samples: DataType, nodata: Option<f64>) -> Option<f64> {
+    pub fn output_nodata(self, samples: DataType, nodata: Option<Number>) -> Option<Number> {
         let is_float = matches!(samples, DataType::F32 | DataType::F64);
         match self {
             Self::Count => None,
             Self::Min | Self::Max | Self::First | Self::Last => nodata
                 .filter(|&nodata| samples.holds(nodata))
-                .or(is_float.then_some(f64::NAN)),
-            _ => Some(f64::NAN),
+                .or(is_float.then_some(Number::NAN)),
+            _ => Some(Number::NAN),
         }
     }
 
@@ -212,7 +212,7 @@ impl FromStr for Reducer {
 /// use rss_core::{Pixels, apply::reduce::{Reducer, reduce}};
 ///
 /// let dates = Pixels::I16(array![[[10, -999]], [[30, -999]], [[-999, 7]]]);
-/// let median = reduce(&dates, Some(-999.0), Reducer::Median)?;
+/// let median = reduce(&dates, Some((-999).into()), Reducer::Median)?;
 /// assert_eq!(median, Pixels::F32(array![[[20.0, 7.0]]]));
 /// # Ok::<_, rss_core::Error>(())
 /// ```
@@ -220,7 +220,7 @@ impl FromStr for Reducer {
 /// # Errors
 ///
 /// [`ErrorKind::InvalidInput`] if the stack has no dates; [`ErrorKind::Unsupported`] for complex samples.
-pub fn reduce(stack: &Pixels, nodata: Option<f64>, reducer: Reducer) -> Result<Pixels> {
+pub fn reduce(stack: &Pixels, nodata: Option<Number>, reducer: Reducer) -> Result<Pixels> {
     match stack {
         Pixels::U8(stack) => reduced(stack.view(), nodata, reducer),
         Pixels::I8(stack) => reduced(stack.view(), nodata, reducer),
@@ -264,7 +264,7 @@ pub(super) fn of_sorted(reducer: Reducer, count: usize, at: impl Fn(usize) -> f6
 
 fn reduced<T: Real>(
     stack: ArrayView3<'_, T>,
-    nodata: Option<f64>,
+    nodata: Option<Number>,
     reducer: Reducer,
 ) -> Result<Pixels> {
     if stack.dim().0 == 0 {
@@ -274,8 +274,9 @@ fn reduced<T: Real>(
         ));
     }
     let valid = Valid::new(nodata);
-    let fill = reducer.output_nodata(T::DTYPE, nodata).unwrap_or(0.0);
-    let (fill, wide) = (T::of_number(fill), number_as::<T::Wide>(f64::NAN));
+    let fill = reducer.output_nodata(T::DTYPE, nodata);
+    let fill = fill.and_then(T::exact).unwrap_or(T::of_number(0.0));
+    let wide = number_as::<T::Wide>(f64::NAN);
     let dates = stack.dim().0;
     let one = |image: Array2<T>| T::wrap(image.insert_axis(Axis(0)));
     let wide_one = |image: Array2<T::Wide>| T::Wide::wrap(image.insert_axis(Axis(0)));

@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView3, Axis, CowArray, Ix3};
 use rayon::prelude::*;
 
-use crate::raster::Sample;
+use crate::raster::{Number, Sample};
 
 /// Columns that are processed together: enough for vectors, few enough that 128 time steps of them (32 KiB of `f32`)
 /// stay in the L1 cache.
@@ -60,10 +60,10 @@ pub(super) struct Valid<T> {
 }
 
 impl<T: Real> Valid<T> {
-    pub(super) fn new(nodata: Option<f64>) -> Self {
-        let nodata = nodata.filter(|&nodata| T::DTYPE.holds(nodata));
+    pub(super) fn new(nodata: Option<Number>) -> Self {
+        let nodata = nodata.and_then(T::exact);
         Self {
-            nodata: T::of_number(nodata.unwrap_or(0.0)),
+            nodata: nodata.unwrap_or(T::of_number(0.0)),
             has_nodata: nodata.is_some(),
         }
     }

@@ -6,6 +6,7 @@ use ndarray::{Array3, Axis, s};
 use proptest::prelude::*;
 
 use super::*;
+use crate::raster::Number;
 
 /// Seven dates of eight pixels, one of which never has data.
 const STACK: [[i16; 8]; 7] = [
@@ -210,7 +211,7 @@ fn the_numbers_are_those_of_numpy() {
     let stack = Array3::from_shape_fn((7, 2, 4), |(date, y, x)| STACK[date][y * 4 + x]);
     for (name, values) in expected {
         let reducer: Reducer = name.parse().unwrap();
-        let shorts = reduce(&Pixels::I16(stack.clone()), Some(-999.0), reducer).unwrap();
+        let shorts = reduce(&Pixels::I16(stack.clone()), Some((-999.0).into()), reducer).unwrap();
         let wide = stack.mapv(|sample| match sample {
             -999 => f64::NAN,
             sample => f64::from(sample),
@@ -260,25 +261,28 @@ fn types_follow_the_table() {
                 height: 1,
             };
             let stack = Pixels::zeros(dtype, 2, size).unwrap();
-            let image = reduce(&stack, Some(0.0), reducer).unwrap();
+            let image = reduce(&stack, Some(0.0.into()), reducer).unwrap();
             assert_eq!(
                 (image.dtype(), image.shape()),
                 (output, [1, 1, 3]),
                 "{reducer} {dtype}"
             );
             // No valid sample: all pixels are the result's nodata.
-            match reducer.output_nodata(dtype, Some(0.0)) {
+            match reducer.output_nodata(dtype, Some(0.0.into())) {
                 Some(nodata) if nodata.is_nan() => {
                     assert!(image.to_f64().iter().all(|v| v.is_nan()))
                 }
-                nodata => assert_eq!(image.to_f64(), [nodata.unwrap_or(0.0); 3]),
+                nodata => assert_eq!(image.to_f64(), [nodata.map_or(0.0, Number::as_f64); 3]),
             }
         }
     }
     // A nodata value that the dtype cannot hold masks nothing.
-    let count = reduce(&stack, Some(-1.0), Reducer::Count).unwrap();
+    let count = reduce(&stack, Some((-1.0).into()), Reducer::Count).unwrap();
     assert_eq!(count.to_f64(), [2.0; 3]);
-    assert_eq!(Reducer::Min.output_nodata(DataType::U8, Some(-1.0)), None);
+    assert_eq!(
+        Reducer::Min.output_nodata(DataType::U8, Some((-1.0).into())),
+        None
+    );
     assert!(
         Reducer::Min
             .output_nodata(DataType::F32, None)
@@ -336,7 +340,7 @@ fn what_cannot_be_reduced_says_why() {
 fn the_greatest_samples_of_a_type_are_samples() {
     // The value that replaces invalid samples in the network is one that valid samples may have, too.
     let stack = Array3::from_shape_vec((3, 1, 2), vec![255_u8, 0, 255, 255, 7, 0]).unwrap();
-    let median = reduce(&Pixels::U8(stack), Some(0.0), Reducer::Median).unwrap();
+    let median = reduce(&Pixels::U8(stack), Some(0.0.into()), Reducer::Median).unwrap();
     assert_eq!(median.to_f64(), [255.0, 255.0]);
     let wide = Array3::from_shape_vec((3, 1, 1), vec![f32::INFINITY, f32::NAN, 1.0]).unwrap();
     let max = reduce_f32(wide.view(), Reducer::percentile(100.0).unwrap()).unwrap();
@@ -379,17 +383,19 @@ fn by_hand(samples: &[f64], reducer: Reducer) -> Option<f64> {
 }
 
 /// Checks every reducer on a stack, which may be a view of a part of another.
-fn check<T: Real + Debug>(stack: ArrayView3<'_, T>, nodata: Option<f64>, percent: f64) {
+fn check<T: Real + Debug>(stack: ArrayView3<'_, T>, nodata: Option<Number>, percent: f64) {
     let percentile = Reducer::percentile(percent).unwrap();
     for reducer in Reducer::NAMED.into_iter().chain([percentile]) {
         let image = reduced(stack, nodata, reducer).unwrap();
-        let fill = reducer.output_nodata(T::DTYPE, nodata).unwrap_or(0.0);
+        let fill = reducer
+            .output_nodata(T::DTYPE, nodata)
+            .map_or(0.0, Number::as_f64);
         let pixels = stack.lanes(Axis(0));
         for (pixel, found) in pixels.into_iter().zip(image.to_f64()) {
             let valid: Vec<f64> = pixel
                 .iter()
                 .map(|sample| sample.number())
-                .filter(|sample| !sample.is_nan() && nodata != Some(*sample))
+                .filter(|sample| !sample.is_nan() && nodata != Some(Number::from(*sample)))
                 .collect();
             let expected = by_hand(&valid, reducer).unwrap_or(fill);
             let exact = T::of_number(expected).number();
@@ -426,7 +432,7 @@ proptest! {
         nodata in prop::sample::select(vec![Some(-999.0), None, Some(0.5), Some(f64::NAN)]),
         percent in 0.0..=100.0,
     ) {
-        check(stack.view(), nodata, percent);
+        check(stack.view(), nodata.map(Number::from), percent);
     }
 
     #[test]
@@ -435,7 +441,7 @@ proptest! {
         nodata in prop::sample::select(vec![Some(0.0), Some(255.0), None]),
         percent in 0.0..=100.0,
     ) {
-        check(stack.view(), nodata, percent);
+        check(stack.view(), nodata.map(Number::from), percent);
     }
 
     #[test]
@@ -444,7 +450,7 @@ proptest! {
         nodata in prop::sample::select(vec![Some(-9999.0), None, Some(f64::NAN)]),
         percent in 0.0..=100.0,
     ) {
-        check(stack.view(), nodata, percent);
+        check(stack.view(), nodata.map(Number::from), percent);
     }
 
     #[test]
@@ -452,7 +458,7 @@ proptest! {
         stack in stacks(1_usize..12, any::<i32>()),
         percent in 0.0..=100.0,
     ) {
-        check(stack.view(), Some(0.0), percent);
+        check(stack.view(), Some(0.0.into()), percent);
         check(stack.mapv(f64::from).view(), None, percent);
     }
 
@@ -460,9 +466,9 @@ proptest! {
     fn views_of_any_strides_give_the_same(
         stack in stacks(1_usize..9, prop_oneof![Just(-999_i16), -50_i16..50]),
     ) {
-        check(stack.view().permuted_axes([0, 2, 1]), Some(-999.0), 25.0);
-        check(stack.slice(s![..;-1, .., ..;2]), Some(-999.0), 25.0);
-        check(stack.slice(s![.., ..1, ..]), Some(-999.0), 25.0);
+        check(stack.view().permuted_axes([0, 2, 1]), Some((-999.0).into()), 25.0);
+        check(stack.slice(s![..;-1, .., ..;2]), Some((-999.0).into()), 25.0);
+        check(stack.slice(s![.., ..1, ..]), Some((-999.0).into()), 25.0);
     }
 }
 
@@ -474,6 +480,6 @@ proptest! {
         stack in stacks(125_usize..140, prop_oneof![Just(-999_i16), -50_i16..50]),
         percent in 0.0..=100.0,
     ) {
-        check(stack.view(), Some(-999.0), percent);
+        check(stack.view(), Some((-999.0).into()), percent);
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     error::Result,
     geo::{Crs, GeoTransform, Size},
     index::Indexed,
-    raster::DataType,
+    raster::{DataType, Number},
     reader::{BandProfile, ColorInterp, Header},
 };
 
@@ -106,7 +106,7 @@ struct SimpleSource {
     size: Size,
     tile: Size,
     dtype: DataType,
-    nodata: Option<f64>,
+    nodata: Option<Number>,
     bands: Vec<BandProfile>,
     palette: Option<Vec<[u8; 3]>>,
     has_mask: bool,
@@ -273,7 +273,7 @@ struct Layer {
     bands: usize,
     datetime: Option<DateTime<Utc>>,
     dtype: DataType,
-    nodata: Option<f64>,
+    nodata: Option<Number>,
     tile: Size,
     profile: BandProfile,
     palette: Option<Vec<[u8; 3]>>,
@@ -329,11 +329,11 @@ impl Layer {
         if bands == Bands::Stack {
             return Err(unsupported("another item of the same id is there already"));
         }
-        let bits = |nodata: Option<f64>| nodata.map(f64::to_bits);
+        let bits = |number: Option<f64>| number.map(f64::to_bits);
         let profile = source.bands.get(band).cloned().unwrap_or_default();
         let differs = if self.dtype != source.dtype {
             Some("type")
-        } else if bits(self.nodata) != bits(source.nodata) {
+        } else if self.nodata != source.nodata {
             Some("nodata value")
         } else if bits(self.profile.scale) != bits(profile.scale)
             || bits(self.profile.offset) != bits(profile.offset)
@@ -459,7 +459,7 @@ fn write_xml(
             writeln!(out, "    </Metadata>")?;
         }
         if let Some(nodata) = layer.nodata {
-            let nodata = number_of(layer.dtype.rounded(nodata));
+            let nodata = crate::raster::tiff::nodata(layer.dtype, layer.dtype.rounded(nodata));
             writeln!(out, "    <NoDataValue>{nodata}</NoDataValue>")?;
         }
         if let Some(unit) = &layer.profile.unit {
@@ -532,7 +532,7 @@ fn write_source(
     if hides && placed.has_mask {
         writeln!(out, "      <UseMaskBand>true</UseMaskBand>")?;
     } else if let Some(nodata) = layer.nodata.filter(|_| hides) {
-        let nodata = number_of(layer.dtype.rounded(nodata));
+        let nodata = crate::raster::tiff::nodata(layer.dtype, layer.dtype.rounded(nodata));
         writeln!(out, "      <NODATA>{nodata}</NODATA>")?;
     }
     writeln!(out, "    </{element}>")

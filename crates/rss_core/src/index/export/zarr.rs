@@ -312,16 +312,17 @@ fn fill_value(header: &Header) -> Value {
     let Some(nodata) = header.nodata.filter(|&nodata| header.dtype.holds(nodata)) else {
         return Value::Null;
     };
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the type holds it; the ends of 64 bits saturate, as in the reader"
-    )]
+    let rounded = header.dtype.rounded(nodata).as_f64();
     match header.dtype {
-        DataType::U64 => json!(nodata as u64),
-        DataType::F32 | DataType::F64 => float(header.dtype.rounded(nodata)),
-        DataType::C64 | DataType::C128 => json!([float(nodata), 0.0]),
-        _ => json!(nodata as i64),
+        DataType::F32 | DataType::F64 => float(rounded),
+        DataType::C64 | DataType::C128 => json!([float(rounded), 0.0]),
+        // The type holds it, so it is an integer of 64 bits.
+        _ => nodata
+            .as_integer()
+            .map_or(Value::Null, |integer| match i64::try_from(integer) {
+                Ok(signed) => json!(signed),
+                Err(_) => json!(u64::try_from(integer).ok()),
+            }),
     }
 }
 
@@ -429,14 +430,24 @@ mod tests {
             header.nodata = nodata;
             fill_value(&header)
         };
-        assert_eq!(fill(DataType::F32, Some(f64::NAN)), json!("NaN"));
+        assert_eq!(fill(DataType::F32, Some(f64::NAN.into())), json!("NaN"));
         assert_eq!(
-            fill(DataType::F64, Some(f64::NEG_INFINITY)),
+            fill(DataType::F64, Some(f64::NEG_INFINITY.into())),
             json!("-Infinity")
         );
-        assert_eq!(fill(DataType::I16, Some(-999.0)), json!(-999));
-        assert_eq!(fill(DataType::U8, Some(-999.0)), Value::Null);
+        assert_eq!(fill(DataType::I16, Some((-999.0).into())), json!(-999));
+        assert_eq!(fill(DataType::U8, Some((-999.0).into())), Value::Null);
+        for integer in [
+            i64::MAX.into(),
+            crate::raster::Number::from((1_i64 << 53) + 1),
+        ] {
+            assert_eq!(
+                fill(DataType::I64, Some(integer)).to_string(),
+                integer.to_string()
+            );
+        }
+        assert_eq!(fill(DataType::U64, Some(u64::MAX.into())), json!(u64::MAX));
         assert_eq!(fill(DataType::U8, None), Value::Null);
-        assert_eq!(fill(DataType::C64, Some(0.5)), json!([0.5, 0.0]));
+        assert_eq!(fill(DataType::C64, Some(0.5.into())), json!([0.5, 0.0]));
     }
 }

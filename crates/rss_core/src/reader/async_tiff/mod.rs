@@ -43,7 +43,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoTransform, Size, TileIndex, Window},
     location::Location,
-    raster::{Canvas, DataType, Raster, Sample, Slot, Sparse, Wanted, with_type},
+    raster::{Canvas, DataType, Number, Raster, Sample, Slot, Sparse, Wanted, with_type},
     session::Session,
     store::error as store_error,
 };
@@ -431,7 +431,7 @@ fn profile(levels: &[Arc<ImageFileDirectory>]) -> Result<Profile> {
     let bands = bands(full);
     let nodata = full
         .gdal_nodata()
-        .and_then(|text| text.trim_matches(['\0', ' ']).parse::<f64>().ok())
+        .and_then(|text| text.trim_matches(['\0', ' ']).parse::<Number>().ok())
         .map(|nodata| dtype.rounded(nodata));
     let keys = full.geo_key_directory();
     let is_point = keys.is_some_and(|keys| keys.raster_type == Some(PIXEL_IS_POINT));

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     geo::{Crs, GeoTransform},
-    raster::DataType,
+    raster::{DataType, Number},
     reader::{BandProfile, ColorInterp},
 };
 
@@ -19,7 +19,7 @@ const MOST_COLORS: usize = 1 << 16;
 /// The properties of the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    pub(super) nodata: Option<f64>,
+    pub(super) nodata: Option<Number>,
     pub(super) crs: Option<Crs>,
     pub(super) transform: Option<GeoTransform>,
     pub(super) is_point: bool,
@@ -110,14 +110,14 @@ impl Reader<'_> {
 }
 
 /// Reads the number at the start of a text, as C's `strtod` does; NaN and infinity by name.
-fn parse_number(text: &str) -> Option<f64> {
+fn parse_number(text: &str) -> Option<Number> {
     let text = text.trim();
     // As older C libraries of Microsoft print them.
     let odd = text.trim_start_matches(['-', '+']).to_ascii_uppercase();
     match odd.as_str() {
-        "1.#INF" if text.starts_with('-') => return Some(f64::NEG_INFINITY),
-        "1.#INF" => return Some(f64::INFINITY),
-        "1.#QNAN" | "1.#SNAN" | "1.#IND" => return Some(f64::NAN),
+        "1.#INF" if text.starts_with('-') => return Some(f64::NEG_INFINITY.into()),
+        "1.#INF" => return Some(f64::INFINITY.into()),
+        "1.#QNAN" | "1.#SNAN" | "1.#IND" => return Some(Number::NAN),
         _ => {}
     }
     if let Ok(number) = text.parse() {
@@ -267,11 +267,13 @@ mod tests {
 
     #[test]
     fn nodata_is_read_in_every_spelling() {
-        assert_eq!(parse_number("-999 "), Some(-999.0));
-        assert_eq!(parse_number("-3.4e+38abc"), Some(-3.4e38));
+        assert_eq!(parse_number("-999 "), Some((-999.0).into()));
+        assert_eq!(parse_number("-3.4e+38abc"), Some((-3.4e38).into()));
+        let odd = "9007199254740993";
+        assert_eq!(parse_number(odd).unwrap().to_string(), odd);
         assert!(parse_number("nan").unwrap().is_nan());
-        assert_eq!(parse_number("-inf"), Some(f64::NEG_INFINITY));
-        assert_eq!(parse_number("-1.#INF"), Some(f64::NEG_INFINITY));
+        assert_eq!(parse_number("-inf"), Some(f64::NEG_INFINITY.into()));
+        assert_eq!(parse_number("-1.#INF"), Some(f64::NEG_INFINITY.into()));
         assert!(parse_number("-1.#IND").unwrap().is_nan());
         assert_eq!(parse_number("none"), None);
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{Complex, DataType, Sample},
+    raster::{Complex, DataType, Number, Sample, with_type},
 };
 
 /// A sample type, read from a row of a tile.
@@ -320,8 +320,8 @@ fn widen(value: u32, exponent: u32, fraction: u32) -> u32 {
 }
 
 /// Returns the fill value of sparse tiles: nodata if the type can hold it, else zero, as GDAL does.
-pub(in crate::reader) fn fill<T: Value>(nodata: Option<f64>) -> T {
-    let bytes = nodata.filter(|&nodata| T::DTYPE.holds(nodata)).map_or_else(
+pub(in crate::reader) fn fill<T: Value>(nodata: Option<Number>) -> T {
+    let bytes = nodata.map_or_else(
         || vec![0; size_of::<T>()],
         |nodata| le_bytes(T::DTYPE, nodata),
     );
@@ -331,21 +331,16 @@ pub(in crate::reader) fn fill<T: Value>(nodata: Option<f64>) -> T {
     value
 }
 
-fn le_bytes(dtype: DataType, value: f64) -> Vec<u8> {
-    match dtype {
-        DataType::U8 => (value as u8).to_le_bytes().to_vec(),
-        DataType::I8 => (value as i8).to_le_bytes().to_vec(),
-        DataType::U16 => (value as u16).to_le_bytes().to_vec(),
-        DataType::I16 => (value as i16).to_le_bytes().to_vec(),
-        DataType::U32 => (value as u32).to_le_bytes().to_vec(),
-        DataType::I32 => (value as i32).to_le_bytes().to_vec(),
-        DataType::U64 => (value as u64).to_le_bytes().to_vec(),
-        DataType::I64 => (value as i64).to_le_bytes().to_vec(),
-        DataType::F32 => (value as f32).to_le_bytes().to_vec(),
-        DataType::F64 => value.to_le_bytes().to_vec(),
-        DataType::C64 => [value as f32, 0.0].map(f32::to_le_bytes).concat(),
-        DataType::C128 => [value, 0.0].map(f64::to_le_bytes).concat(),
+/// Returns the bytes of a number as a sample of a type; zeros if the type has no such value.
+fn le_bytes(dtype: DataType, value: Number) -> Vec<u8> {
+    fn bytes<T: Sample>(value: Number) -> Vec<u8> {
+        let mut bytes = vec![0; T::DTYPE.size()];
+        if let Some(sample) = T::exact(value) {
+            T::put_le([sample].iter(), &mut bytes);
+        }
+        bytes
     }
+    with_type!(dtype, T => bytes::<T>(value))
 }
 
 #[cfg(test)]
@@ -391,9 +386,9 @@ mod tests {
 
     #[test]
     fn nodata_fills_only_what_can_hold_it() {
-        assert_eq!(fill::<i16>(Some(-999.0)), -999);
-        assert_eq!(fill::<u8>(Some(-999.0)), 0);
-        assert!(fill::<f32>(Some(f64::NAN)).is_nan());
+        assert_eq!(fill::<i16>(Some((-999.0).into())), -999);
+        assert_eq!(fill::<u8>(Some((-999.0).into())), 0);
+        assert!(fill::<f32>(Some(f64::NAN.into())).is_nan());
         assert_eq!(fill::<u16>(None), 0);
     }
 

@@ -24,7 +24,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crop, Crs, GeoTransform, Size, Window},
     location::Location,
-    raster::{DataType, Pixels, Raster, Sample, Sparse, with_type},
+    raster::{DataType, Number, Pixels, Raster, Sample, Sparse, with_type},
     reader::{
         Backend, BandProfile, ColorInterp, Masking, Profile, RasterReader, ReadRequest, Resolved,
         mask,
@@ -551,14 +551,10 @@ fn type_of(band: &RasterBand<'_>) -> Result<(DataType, u32)> {
     Ok((dtype, code))
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a nodata value past 2^53 has no exact f64; profiles state f64"
-)]
-fn nodata(band: &RasterBand<'_>, dtype: DataType) -> Option<f64> {
+fn nodata(band: &RasterBand<'_>, dtype: DataType) -> Option<Number> {
     match dtype {
-        DataType::U64 => band.no_data_value_u64().map(|value| value as f64),
-        DataType::I64 => band.no_data_value_i64().map(|value| value as f64),
+        DataType::U64 => band.no_data_value_u64().map(Number::from),
+        DataType::I64 => band.no_data_value_i64().map(Number::from),
         _ => band.no_data_value().map(|value| dtype.rounded(value)),
     }
 }

@@ -81,7 +81,7 @@ fn save<T: Sample>(path: &Path, samples: Array2<T>, nodata: Option<f64>) {
             crs: Some(Crs::Epsg(32756)),
             transform: Some(transform),
         },
-        nodata,
+        nodata: nodata.map(Into::into),
         sparse: Vec::new(),
     };
     raster.save(path).unwrap();
@@ -116,7 +116,7 @@ fn a_files_nodata_holds_where_the_catalogue_has_none() {
     files.add(whole.clone(), Some(-1.0));
     files.add(half.clone(), Some(-1.0));
     let cube = files.cube(&ImageCubeOptions::new()).unwrap();
-    assert_eq!(cube.bands()[0].nodata, Some(-1.0));
+    assert_eq!(cube.bands()[0].nodata, Some((-1.0).into()));
     let made = all::<i16>(&cube, ApplyOptions::new()).unwrap();
     assert_eq!(made.slice(s![0, .., ..]), whole);
     assert_eq!(made.slice(s![1, .., ..SIDE / 2]), half);
@@ -195,7 +195,7 @@ fn missing_pixels_become_the_nodata_value_that_is_chosen() {
     let how = CogOptions::new().with_tile(2048).with_nodata(-9999.0);
     session().compute_cog(work, &location, &how).unwrap();
     let raster = session().open(&location, rss_core::Backend::Cog).unwrap();
-    assert_eq!(raster.profile().nodata, Some(-9999.0));
+    assert_eq!(raster.profile().nodata, Some((-9999.0).into()));
     let read = raster.read(&rss_core::ReadRequest::new()).unwrap();
     let Pixels::F32(samples) = read.pixels else {
         panic!("{:?}", read.pixels.dtype());

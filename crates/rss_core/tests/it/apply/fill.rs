@@ -40,7 +40,7 @@ fn image(path: &Path, dtype: DataType, value: u8, rows_without: usize) {
             crs: Some(Crs::Epsg(32756)),
             transform: Some(GeoTransform([5e5, 10.0, 0.0, 7e6, 0.0, -10.0])),
         },
-        nodata: Some(0.0),
+        nodata: Some(0.into()),
         sparse: Vec::new(),
     };
     raster.save(path).unwrap();

@@ -113,7 +113,7 @@ fn header() -> impl Strategy<Value = Header> {
                 header.header_bytes,
             ) = (little, point, bytes);
             header.crs = crs;
-            header.nodata = nodata;
+            header.nodata = nodata.map(Into::into);
             header.transform = transform.map(GeoTransform);
             (header.bands, header.palette, header.metadata) = (bands, palette, metadata);
             header
@@ -160,7 +160,7 @@ fn nodata_that_is_no_number_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
     let mut one = entry("a", "red", 3);
-    std::sync::Arc::make_mut(&mut one.header).nodata = Some(f64::NAN);
+    std::sync::Arc::make_mut(&mut one.header).nodata = Some(f64::NAN.into());
     let mut writer = Writer::create(&path, [&item("a", &["red"])], ["red"]).unwrap();
     writer.push(&item("a", &["red"]), &[("red", &one)]).unwrap();
     writer.finish().unwrap();

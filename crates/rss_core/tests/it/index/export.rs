@@ -47,7 +47,7 @@ fn a_file_is_a_group_and_a_tile_is_a_reference() {
     let dir = tempfile::tempdir().unwrap();
     let mut sparse = changed("a", |header| {
         compressed(header);
-        header.nodata = Some(7.0);
+        header.nodata = Some(7.into());
     });
     let mut header = (*sparse.header).clone();
     let mut tiles = (*header.levels[0].tiles).clone();
@@ -105,7 +105,7 @@ fn files_on_one_grid_are_a_cube_in_the_order_of_time() {
                 "2021-01-01T00:00:00Z",
                 changed("c", |header| {
                     compressed(header);
-                    header.nodata = Some(0.0);
+                    header.nodata = Some(0.into());
                 }),
             ),
         ],

@@ -130,7 +130,7 @@ fn raster(dtype: DataType, bands: usize, width: u32, height: u32) -> Raster {
     Raster {
         pixels: pixels(dtype, bands, width, height),
         geobox: grid(width, height),
-        nodata: Some(NODATA),
+        nodata: Some(NODATA.into()),
         sparse: Vec::new(),
     }
 }

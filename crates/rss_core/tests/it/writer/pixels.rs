@@ -485,7 +485,7 @@ fn a_mean_that_is_nodata_by_chance_is_gdaladdos() {
         let raster = rss_core::Raster {
             pixels,
             geobox: super::grid(64, 64),
-            nodata: Some(nodata),
+            nodata: Some(nodata.into()),
             sparse: Vec::new(),
         };
         let (ours, theirs) = (dir.path().join("ours.tif"), dir.path().join("theirs.tif"));

@@ -1,7 +1,7 @@
 //! What a file says of itself, as GDAL lists it.
 
 use rss_core::{
-    Backend, Crs, DataType, ErrorKind, GeoTransform, Raster,
+    Backend, Crs, DataType, ErrorKind, GeoTransform, Number, Raster,
     writer::{Band, BandStatistics, CogOptions, Compression},
 };
 use serde_json::Value;
@@ -145,7 +145,7 @@ fn an_image_without_data_says_so() {
     let raster = Raster {
         pixels,
         geobox: grid(50, 50),
-        nodata: Some(f64::NAN),
+        nodata: Some(f64::NAN.into()),
         sparse: Vec::new(),
     };
     let report = session
@@ -166,14 +166,16 @@ fn an_image_without_data_says_so() {
 fn nodata_of_64_bits_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let (session, path) = (session(), dir.path().join("a.tif"));
-    let large = 2_f64.powi(60);
+    let odd = (1_i64 << 53) + 1;
     for (dtype, nodata, expected) in [
-        (DataType::I64, 1e13, "10000000000000"),
-        (DataType::U64, 1e13, "10000000000000"),
-        (DataType::I64, -large, "-1152921504606846976"),
-        (DataType::U64, large, "1152921504606846976"),
-        (DataType::I64, i64::MIN as f64, "-9223372036854775808"),
-        (DataType::U64, u64::MAX as f64, "18446744073709551615"),
+        (DataType::I64, Number::from(1e13), "10000000000000"),
+        (DataType::U64, 1e13.into(), "10000000000000"),
+        // No float is this integer.
+        (DataType::I64, odd.into(), "9007199254740993"),
+        (DataType::U64, odd.into(), "9007199254740993"),
+        (DataType::I64, i64::MIN.into(), "-9223372036854775808"),
+        (DataType::I64, i64::MAX.into(), "9223372036854775807"),
+        (DataType::U64, u64::MAX.into(), "18446744073709551615"),
     ] {
         let mut raster = raster(dtype, 1, 60, 40);
         raster.nodata = Some(nodata);
@@ -184,8 +186,10 @@ fn nodata_of_64_bits_is_read_as_it_was_written() {
             } else {
                 raster.save(&path).unwrap();
             }
-            let file = session.open(&local(&path), Backend::Cog).unwrap();
-            assert_eq!(file.profile().nodata, Some(nodata));
+            for backend in [Backend::Cog, Backend::Gdal] {
+                let file = session.open(&local(&path), backend).unwrap();
+                assert_eq!(file.profile().nodata, Some(nodata), "{backend}");
+            }
             let Some(info) = info(&path, &[]) else { return };
             // What is past 63 bits is listed as text.
             let found = info["bands"][0]["noDataValue"].to_string();

@@ -200,7 +200,7 @@ fn sparse_tiles_are_not_stored() {
     let raster = rss_core::Raster {
         pixels: rss_core::Pixels::I16(pixels.clone()),
         geobox: grid(320, 200),
-        nodata: Some(77.0),
+        nodata: Some(77.0.into()),
         sparse: Vec::new(),
     };
     let options = CogOptions::new().with_tile(64);

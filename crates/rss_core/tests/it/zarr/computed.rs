@@ -57,7 +57,7 @@ fn two_zones(session: &Session, dir: &Path) -> QueryResult {
                     crs: Some(Crs::Epsg(code)),
                     transform: Some(GeoTransform([x, 30.0, 0.0, y, 0.0, -30.0])),
                 },
-                nodata: Some(-999.0),
+                nodata: Some((-999.0).into()),
                 sparse: Vec::new(),
             };
             let id = format!("day-{day}-zone-{code}");
@@ -123,7 +123,7 @@ async fn a_cube_over_two_zones_is_what_its_blocks_say() {
         assert_eq!(stored.grid(), cube.grid());
         let band = &stored.bands()[0];
         assert_eq!((band.name.as_str(), band.dtype), ("red", DataType::I16));
-        assert_eq!((band.nodata, band.scale), (Some(-999.0), None));
+        assert_eq!((band.nodata, band.scale), (Some((-999.0).into()), None));
         for (step, expected) in stored.steps().iter().zip(cube.steps()) {
             assert_eq!((step.time, &step.items), (expected.time, &expected.items));
             assert_eq!(step.items.len(), 2);
@@ -152,7 +152,7 @@ async fn scaled_values_are_floats_and_what_is_missing_is_nan_or_chosen() {
     let stored = Cube::open(&session, &location).await.unwrap();
     let band = &stored.bands()[0];
     assert_eq!((band.dtype, band.scale), (DataType::F32, None));
-    assert!(band.nodata.is_some_and(f64::is_nan));
+    assert!(band.nodata.is_some_and(rss_core::Number::is_nan));
     let red = stored.read::<f32>("red", 0..2, None, 0).await.unwrap();
     assert!(red.iter().any(|sample| sample.is_nan()));
     assert!(red.iter().zip(truth.iter()).all(|(&a, &b)| same(a, b)));
@@ -164,7 +164,7 @@ async fn scaled_values_are_floats_and_what_is_missing_is_nan_or_chosen() {
         .await
         .unwrap();
     let stored = Cube::open(&session, &location).await.unwrap();
-    assert_eq!(stored.bands()[0].nodata, Some(-9999.0));
+    assert_eq!(stored.bands()[0].nodata, Some((-9999.0).into()));
     let chosen = stored.read::<f32>("red", 0..2, None, 0).await.unwrap();
     for (&chosen, &truth) in chosen.iter().zip(truth.iter()) {
         let expected = if truth.is_nan() { -9999.0 } else { truth };
@@ -265,7 +265,7 @@ async fn later_dates_are_added_if_they_are_made_alike() {
             },
             ..all.grid().clone()
         },
-        nodata: Some(-999.0),
+        nodata: Some((-999.0).into()),
         sparse: Vec::new(),
     };
     let copied =
@@ -537,7 +537,7 @@ async fn a_result_is_a_cube_of_one_date_or_of_all() {
         .unwrap();
     assert_eq!((written.steps, written.shards), (4, 25 * 2));
     let stored = Cube::open(&stage.session, &location).await.unwrap();
-    assert_eq!(stored.bands()[0].nodata, Some(-2.0));
+    assert_eq!(stored.bands()[0].nodata, Some((-2.0).into()));
     let samples = stored.read::<f32>("ndvi", 0..4, None, 0).await.unwrap();
     let truth = truth.pixels.view::<f32>().unwrap();
     for (&found, &expected) in samples.iter().zip(truth.iter()) {

@@ -48,7 +48,7 @@ fn raster(value: i16, right: u32, down: u32, width: u32, height: u32) -> Raster 
                 -30.0,
             ])),
         },
-        nodata: Some(-999.0),
+        nodata: Some((-999.0).into()),
         sparse: Vec::new(),
     }
 }
@@ -71,7 +71,7 @@ async fn images_of_one_lattice_become_one_cube() {
     let (session, location) = (session(), place(&dir.path().join("cube")));
     // Out of order, beside each other, one with another nodata value.
     let mut odd = raster(7, 10, 20, 50, 40);
-    odd.nodata = Some(-1.0);
+    odd.nodata = Some((-1.0).into());
     if let Pixels::I16(pixels) = &mut odd.pixels {
         pixels[[0, 3, 4]] = -1;
     }
@@ -110,7 +110,7 @@ async fn images_of_one_lattice_become_one_cube() {
     );
     assert_eq!(
         (bands[0].name.as_str(), bands[0].nodata),
-        ("red", Some(-999.0))
+        ("red", Some((-999.0).into()))
     );
     let said: Vec<_> = cube
         .steps()
@@ -667,4 +667,36 @@ async fn a_shard_that_is_replaced_under_a_reader_is_read_anew() {
         new.read_series::<i16>("red", &pixel).await.unwrap(),
         ndarray::array![[1, 2, 3, 4]]
     );
+}
+
+/// 2^53 + 1 has no `f64`: as one it would be 2^53, a valid sample.
+#[tokio::test]
+async fn nodata_of_64_bits_is_an_integer_from_the_file_to_the_cube() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let valid = 1_i64 << 53;
+    for nodata in [valid + 1, i64::MAX, i64::MIN] {
+        let mut wide = raster(0, 0, 0, 40, 40);
+        let mut samples = Array3::from_elem((1, 40, 40), valid);
+        samples[[0, 1, 2]] = nodata;
+        wide.pixels = Pixels::I64(samples.clone());
+        wide.nodata = Some(nodata.into());
+        let file = dir.path().join(format!("{nodata}.tif"));
+        wide.save(&file).unwrap();
+        let location = place(&dir.path().join(format!("{nodata}.zarr")));
+        let image = CubeImage::new("a", day(1)).with_band("red", place(&file));
+        Cube::create(&session, &location, vec![image], &small())
+            .await
+            .unwrap();
+        let cube = Cube::open(&session, &location).await.unwrap();
+        assert_eq!(cube.bands()[0].nodata, Some(nodata.into()));
+        let array = cube.array(0, "red").unwrap();
+        assert_eq!(array.fill(), rss_core::Number::from(nodata));
+        let document = fs::read_to_string(dir.path().join(format!("{nodata}.zarr/red/zarr.json")));
+        let document: serde_json::Value = serde_json::from_str(&document.unwrap()).unwrap();
+        assert_eq!(document["fill_value"].as_i64(), Some(nodata));
+        assert_eq!(document["attributes"]["_FillValue"].as_i64(), Some(nodata));
+        let all = cube.read::<i64>("red", 0..1, None, 0).await.unwrap();
+        assert_eq!(all, samples);
+    }
 }

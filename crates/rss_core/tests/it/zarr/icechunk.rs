@@ -121,7 +121,7 @@ fn images(days: std::ops::RangeInclusive<u32>) -> Vec<CubeImage> {
                     -30.0,
                 ])),
             },
-            nodata: Some(-999.0),
+            nodata: Some((-999.0).into()),
             sparse: Vec::new(),
         };
         CubeImage::new(format!("scene-{number:02}"), day(number)).with_band("nbart_coastal", raster)

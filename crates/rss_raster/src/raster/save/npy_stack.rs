@@ -125,8 +125,8 @@ impl NpyStack {
         let (dtype, shape) = (raster.pixels.dtype(), raster.pixels.shape());
         let [bands, height, width] = shape;
         let filler = with_type!(dtype, T => {
-            let nodata = raster.nodata.filter(|&nodata| dtype.holds(nodata)).unwrap_or(0.0);
-            let pixels = ndarray::Array3::from_elem((bands, height, width), T::of_number(nodata));
+            let nodata = raster.nodata.and_then(T::exact).unwrap_or(T::of_number(0.0));
+            let pixels = ndarray::Array3::from_elem((bands, height, width), nodata);
             let pixels: Pixels = T::wrap(pixels);
             pixels.to_le_bytes()
         });

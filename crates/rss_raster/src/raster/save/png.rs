@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::Raster,
+    raster::{Number, Raster},
 };
 
 /// The contrast stretch of a PNG: which values become black and white.
@@ -75,8 +75,8 @@ pub(super) fn write(
     let bands = if count >= 3 { 3 } else { 1 };
     let area = height * width;
     let samples = raster.pixels.to_f64();
-    let valid =
-        |value: f64| value.is_finite() && raster.nodata.is_none_or(|nodata| value != nodata);
+    let nodata = raster.nodata.map(Number::as_f64);
+    let valid = |value: f64| value.is_finite() && nodata != Some(value);
     let planes: Vec<Plane<'_>> = samples
         .chunks(area.max(1))
         .take(bands)
@@ -187,7 +187,7 @@ mod tests {
                 crs: None,
                 transform: None,
             },
-            nodata: Some(-999.0),
+            nodata: Some((-999.0).into()),
             sparse: Vec::new(),
         };
         let mut file = Vec::new();
