@@ -117,7 +117,8 @@ pub(crate) struct Selection {
         conflicts_with = "scene"
     )]
     pub(crate) bbox: Option<String>,
-    /// A GeoJSON geometry or feature.
+    /// A GeoJSON geometry or feature. Results of apply, mosaic and zarr write are cropped to it, and nodata outside of
+    /// it (see --no-clip).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scene", "bbox"])]
     pub(crate) geometry: Option<PathBuf>,
     /// The first day.
@@ -172,7 +173,7 @@ pub(crate) struct Items {
     pub(crate) selection: Selection,
     /// A STAC Item, ItemCollection or catalogue in place of a search: a file, a URL, or `-` for
     /// stdin. Stdin is read too where neither this nor a SOURCE is given.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "scene", "bbox", "geometry",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "scene", "bbox",
         "start", "end", "cloud_below", "platform", "limit", "like"])]
     pub(crate) items: Option<String>,
 }

@@ -19,12 +19,40 @@ pub(crate) struct GridArgs {
     /// The pixel size of the result in units of its CRS. Default: that of the images.
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
     pub(crate) resolution: Option<f64>,
-    /// The CRS of the result: an EPSG code, or utm. Default: that of the images. Needs --resolution.
-    #[arg(long, value_name = "EPSG", requires = "resolution")]
+    /// The CRS of the result: an EPSG code, utm, ESRI:CODE, a PROJ string, WKT, PROJJSON, or a file with one of these.
+    /// Default: that of the images. Needs --resolution.
+    #[arg(long, value_name = "CRS", requires = "resolution")]
     pub(crate) crs: Option<String>,
     /// Use the grid of this raster: a path, s3://, gs://, az:// or https://.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resolution", "crs"])]
     pub(crate) grid: Option<String>,
+    /// Where the edges of pixels lie with --resolution: edge (at its multiples), center (centres at its multiples), X,Y
+    /// (a corner of four pixels, in the CRS of the result) or native (the images' own edges). Default: native where CRS
+    /// and resolution are the images' own, else edge.
+    #[arg(
+        long,
+        value_name = "WHERE",
+        allow_hyphen_values = true,
+        conflicts_with = "grid"
+    )]
+    pub(crate) anchor: Option<String>,
+    /// Crop to this box in degrees.
+    #[arg(long, value_name = "W,S,E,N", allow_hyphen_values = true)]
+    pub(crate) crop: Option<String>,
+    /// Crop to this box in the CRS of the result.
+    #[arg(
+        long,
+        value_name = "XMIN,YMIN,XMAX,YMAX",
+        allow_hyphen_values = true,
+        conflicts_with = "crop"
+    )]
+    pub(crate) extent: Option<String>,
+    /// Use --geometry for the search only: pixels outside of it stay, and the images are not cropped to it.
+    #[arg(long)]
+    pub(crate) no_clip: bool,
+    /// Read images at full resolution, not their overviews, also where the result is coarser (gdalwarp's -ovr NONE).
+    #[arg(long)]
+    pub(crate) no_overviews: bool,
     /// How images are resampled onto the grid: nearest, bilinear, cubic, average, mode, min, max.
     #[arg(long, value_name = "HOW", default_value = "nearest")]
     pub(crate) resampling: String,
@@ -36,7 +64,7 @@ pub(crate) struct GridArgs {
     /// pixel come from one image) or band (each band by itself).
     #[arg(long, value_name = "WHAT", default_value = "pixel")]
     pub(crate) fill: String,
-    /// Cover the full extent of the images: do not crop to --bbox.
+    /// Cover the full extent of the images: do not crop to --bbox or --geometry.
     #[arg(long)]
     pub(crate) no_crop: bool,
     /// What to do if an image cannot be read: fail, or skip (its pixels are nodata, and it is listed as a missing

@@ -20,7 +20,7 @@ pub(crate) struct SampleArgs {
     /// GeoJSON of Polygons and MultiPolygons.
     #[arg(long, value_name = "FILE")]
     pub(crate) zones: Option<PathBuf>,
-    /// The CRS of the coordinates, an EPSG code. Default: that of the file's `crs` member, else EPSG:4326.
+    /// The CRS of the coordinates: an EPSG code, ESRI:CODE, a PROJ string, WKT, PROJJSON, or a file with one. Default: that of the file's `crs` member, else EPSG:4326.
     #[arg(long, value_name = "EPSG")]
     pub(crate) crs: Option<String>,
     /// The property to write as the column `name`, beside the ids.

@@ -10,9 +10,10 @@ use rss_core::{
     Backend, Crs, Format, Location, Manifest, Resolution, Session, Size, Stretch,
     apply::{
         Apply, ApplyOptions, Block, Expression, Grid, ImageCube, ImageCubeOptions, MissingInput,
-        OnFailure, Step,
+        OnFailure, Overviews, Step,
         mosaic::Mosaic,
         reduce::{Geomedian, Reducer},
+        sample::{GeoJsonOptions, Zones},
         time::{Clock, Grouping},
     },
     mask::Cleanup,
@@ -184,14 +185,7 @@ pub(super) async fn on_grid(
         options = options.with_grid(match args.crs.as_deref() {
             None => Grid::Resolution(resolution),
             Some("utm") => Grid::Utm(resolution),
-            Some(code) => {
-                let digits = code.to_ascii_uppercase();
-                let digits = digits.strip_prefix("EPSG:").unwrap_or(&digits).to_owned();
-                let code = digits
-                    .parse()
-                    .with_context(|| format!("--crs `{code}` is not an EPSG code or utm"))?;
-                Grid::Projected(Crs::Epsg(code), resolution)
-            }
+            Some(text) => Grid::Projected(crs_of(text)?, resolution),
         });
     }
     if let Some(file) = &args.grid {
@@ -201,10 +195,69 @@ pub(super) async fn on_grid(
     if let Some(path) = &selection.manifest {
         options = options.with_manifest(Manifest::from_file(path)?);
     }
-    if let (Some(edges), false) = (&selection.bbox, args.no_crop) {
+    if let Some(anchor) = &args.anchor {
+        options = options.with_anchor(anchor.parse()?);
+    }
+    if args.no_overviews {
+        options = options.with_overviews(Overviews::Never);
+    }
+    if let Some(edges) = &args.crop {
+        options = options.with_bbox(edges.parse().context("--crop")?);
+    } else if let Some(edges) = &args.extent {
+        options = options.with_extent(found::four(edges, "--extent XMIN,YMIN,XMAX,YMAX")?);
+    } else if let (Some(edges), false) = (&selection.bbox, args.no_crop) {
         options = options.with_bbox(edges.parse()?);
     }
+    if let (Some(path), false) = (&selection.geometry, args.no_clip || args.no_crop) {
+        options = clipped(options, path)?;
+    }
     Ok(options)
+}
+
+/// Clips to the polygons of a file. One without polygons selects images only, which is said.
+fn clipped(options: ImageCubeOptions, path: &Path) -> Result<ImageCubeOptions> {
+    let what = || format!("--geometry {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(what)?;
+    let document: Value = serde_json::from_str(&text).with_context(what)?;
+    if !has_polygon(&document) {
+        output::say(&format!(
+            "note: {} has no polygon: images are not cropped to it",
+            what()
+        ));
+        return Ok(options);
+    }
+    let zones = Zones::from_geojson(&text, &GeoJsonOptions::new()).with_context(what)?;
+    Ok(options.with_clip(zones))
+}
+
+/// Returns true if GeoJSON holds a polygon.
+fn has_polygon(value: &Value) -> bool {
+    match value["type"].as_str() {
+        Some("Polygon" | "MultiPolygon") => true,
+        Some("Feature") => has_polygon(&value["geometry"]),
+        Some("FeatureCollection") => value["features"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(has_polygon),
+        Some("GeometryCollection") => value["geometries"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(has_polygon),
+        _ => false,
+    }
+}
+
+/// Reads a CRS: of a file, if there is one of that name.
+pub(super) fn crs_of(text: &str) -> Result<Crs> {
+    let is_file = !text.contains(['[', '{', '+']) && Path::new(text).is_file();
+    let read = match is_file {
+        true => std::fs::read_to_string(text).with_context(|| format!("--crs `{text}`"))?,
+        false => text.to_owned(),
+    };
+    read.parse::<Crs>()
+        .with_context(|| format!("--crs `{text}`"))
 }
 
 /// The output of a result.
@@ -312,7 +365,7 @@ async fn make(
     });
     how.block = args.block;
     let work = work(&cube, how)?;
-    let notes = work.notes().to_vec();
+    let notes = [cube.notes(), work.notes()].concat();
     for note in &notes {
         output::say(&format!("note: {note}"));
     }

@@ -39,6 +39,21 @@ async fn search_bands(
         _ if !args.scene.is_empty() => Intersects::scenes(&args.scene),
         (Some(edges), _) => {
             let [west, south, east, north] = four(edges, "--bbox W,S,E,N")?;
+            let width = if west > east {
+                east + 360.0 - west
+            } else {
+                east - west
+            };
+            if width > 180.0 {
+                output::say(&format!(
+                    "note: --bbox {edges} is {width} degrees wide{}",
+                    if west > east {
+                        ": it goes east from its west edge across the antimeridian"
+                    } else {
+                        ""
+                    }
+                ));
+            }
             Intersects::bbox(west, south, east, north)
         }
         (None, Some(path)) => Intersects::geometry(
@@ -97,6 +112,15 @@ pub(super) fn complete(found: &QueryResult) -> Result<()> {
         Some(reason) => bail!("the search stopped early: {reason}"),
         None => Ok(()),
     }
+}
+
+/// Refuses `--geometry` beside `--items` where it would do nothing: no search is made, and no pixels are cropped.
+pub(super) fn without_geometry(args: &Items) -> Result<()> {
+    ensure!(
+        args.items.is_none() || args.selection.geometry.is_none(),
+        "--geometry cannot be used with --items here: it crops results of apply, mosaic and zarr write, and searches"
+    );
+    Ok(())
 }
 
 /// Reads items where the arguments name a source of them, else searches.

@@ -31,6 +31,7 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
     if args.keep_going {
         options = options.with_policy(Policy::KeepGoing);
     }
+    found::without_geometry(&args.items)?;
     let found = found::items(&session, &args.items).await?;
     if found.is_empty() {
         if args.json {

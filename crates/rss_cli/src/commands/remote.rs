@@ -17,6 +17,7 @@ const EXPIRES: Duration = Duration::from_secs(3600);
 
 pub(crate) async fn run(args: &RemoteArgs) -> Result<Found> {
     let session = Session::from_env()?;
+    found::without_geometry(&args.items)?;
     let found = found::items(&session, &args.items).await?;
     let items = found
         .get_remote_as_async(match args.variant {

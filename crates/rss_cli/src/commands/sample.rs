@@ -109,7 +109,7 @@ enum Shapes {
 
 impl Shapes {
     fn of(args: &SampleArgs) -> Result<Self> {
-        let crs = args.crs.as_deref().map(crs).transpose()?;
+        let crs = args.crs.as_deref().map(super::apply::crs_of).transpose()?;
         let mut reading = GeoJsonOptions::new();
         if let Some(crs) = &crs {
             reading = reading.with_crs(crs.clone());
@@ -179,13 +179,6 @@ impl Shapes {
     }
 }
 
-fn crs(text: &str) -> Result<Crs> {
-    let upper = text.to_ascii_uppercase();
-    let code = upper.strip_prefix("EPSG:").unwrap_or(&upper).parse();
-    let code = code.with_context(|| format!("--crs `{text}` is not an EPSG code"))?;
-    Ok(Crs::Epsg(code))
-}
-
 /// Returns the file to write; none for stdout.
 fn to(text: &str) -> Result<Option<PathBuf>> {
     if text == "-" {
@@ -201,6 +194,7 @@ fn to(text: &str) -> Result<Option<PathBuf>> {
 
 /// Finds items. A search without an area is limited to the bounding box of the points or zones.
 async fn items(session: &Session, args: &SampleArgs, shapes: &Shapes) -> Result<QueryResult> {
+    found::without_geometry(&args.items)?;
     let selection = &args.items.selection;
     let has_area = !selection.scene.is_empty()
         || selection.bbox.is_some()

@@ -81,12 +81,18 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         output::say("nothing found");
         return Ok(Found::Nothing);
     }
-    let computed = match is_computed(args) {
+    // A copy is of whole images: a part of them, and pixels that are left out, are computed.
+    let is_part = on_grid.clip.is_some() || onto_part(args);
+    let computed = match is_computed(args) || is_part {
         true => {
             if args.append {
                 on_grid = like_stored(&session, &to, on_grid).await?;
             }
-            Some(apply::ImageCube::of(&found, &on_grid).await?)
+            let cube = apply::ImageCube::of(&found, &on_grid).await?;
+            for note in cube.notes() {
+                output::say(&format!("note: {note}"));
+            }
+            Some(cube)
         }
         false => None,
     };
@@ -176,6 +182,11 @@ fn is_computed(args: &ZarrWriteArgs) -> bool {
         || args.mosaic != "first"
 }
 
+/// Returns true if a part of the images is asked for.
+fn onto_part(args: &ZarrWriteArgs) -> bool {
+    args.onto.crop.is_some() || args.onto.extent.is_some()
+}
+
 /// Returns options that put images on the grid of the existing cube.
 async fn like_stored(
     session: &Session,
@@ -187,7 +198,8 @@ async fn like_stored(
     let differs = match &options.grid {
         apply::Grid::Of(other) => other != grid,
         apply::Grid::Projected(crs, side) => {
-            grid.crs.as_ref() != Some(crs) || grid.resolution() != Some(*side)
+            grid.crs.as_ref().is_none_or(|own| !own.is_same(crs))
+                || grid.resolution() != Some(*side)
         }
         apply::Grid::Resolution(side) | apply::Grid::Utm(side) => grid.resolution() != Some(*side),
         _ => false,
@@ -195,6 +207,7 @@ async fn like_stored(
     ensure!(!differs, "the cube is on {grid}, another grid is requested");
     // The extent of a cube is fixed at its creation.
     options.bbox = None;
+    options.extent = None;
     Ok(options.with_grid(apply::Grid::Of(grid.clone())))
 }
 

@@ -254,7 +254,7 @@ fn what_cannot_be_sampled_is_one_clear_error() {
         ),
         (
             &["--points", "plots.json", "--crs", "here"],
-            "--crs `here` is not an EPSG code",
+            "--crs `here`: `here` is not a CRS; expected an EPSG code",
         ),
         (
             &["--points", "plots.json", "--crs", "32756", "--name", "soil"],

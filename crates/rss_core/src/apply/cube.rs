@@ -1,9 +1,6 @@
 //! A lazy cube: the images of a query on one grid, grouped into time steps. No pixel is read here.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ::stac::{Asset, Item};
 use futures::{StreamExt, stream};
@@ -12,15 +9,17 @@ use tokio::sync::OnceCell;
 use super::{
     axes::{ImageCubeBand, Step},
     bands::{FileBand, Files, Slot, of_choice, slots_of},
-    options::{Grid, ImageCubeOptions, OnFailure},
+    grid,
+    options::{ImageCubeOptions, OnFailure},
     periods::Moment,
     report::{MissingInput, named},
+    sample::Cover,
     source::{BandSource, Said},
     time::{self, GroupOptions, Grouped, LeftOut},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Crs, GeoBox, GeoTransform, Resolution, Size, Window},
+    geo::{Crs, GeoBox, GeoTransform, Size, Window},
     location::Location,
     mask::{BandMask, MaskClasses},
     products::{BandValues, Kind, Manifest},
@@ -42,6 +41,9 @@ pub(super) struct Inner {
     pub(super) grid: Arc<GeoBox>,
     /// The grid with a margin: mask cleanup (opening, dilation) needs the neighbours of its outer pixels.
     pub(super) mask_grid: Arc<GeoBox>,
+    /// The pixels of the grid that are loaded; none for all. The others are nodata.
+    pub(super) clip: Option<Arc<Cover>>,
+    pub(super) notes: Vec<String>,
     pub(super) bands: Arc<[ImageCubeBand]>,
     pub(super) steps: Arc<[Step]>,
     /// Of each time step, when and where its images were taken.
@@ -89,7 +91,8 @@ impl ImageCube {
             .zip(&images)
             .filter_map(|(item, image)| Some((item, image.as_ref()?)))
             .collect();
-        let grid = grid_of(found, &used, &bands, options).await?;
+        let (grid, notes) = grid_of(found, &used, &bands, options).await?;
+        let clip = clip_of(options, &grid)?;
         for (index, band) in bands.iter_mut().enumerate() {
             let sources = used
                 .iter()
@@ -125,6 +128,8 @@ impl ImageCube {
         Ok(Self(Arc::new(Inner {
             session: found.session().clone(),
             mask_grid: Arc::new(grid.with_margin(mask_halo)?),
+            clip,
+            notes,
             grid: Arc::new(grid),
             bands: bands.into(),
             steps,
@@ -149,6 +154,11 @@ impl ImageCube {
     /// Returns the time steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.0.steps
+    }
+
+    /// Returns what a user may not have meant: a grid of a few pixels, a resolution in metres in a CRS of degrees.
+    pub fn notes(&self) -> &[String] {
+        &self.0.notes
     }
 
     /// Returns the items that were left out as duplicates of others, and why.
@@ -414,6 +424,7 @@ impl ImageBuilder<'_> {
             values: self.options.values,
             resampling,
             max_error_pixels: self.options.max_error_pixels,
+            overviews: self.options.overviews,
             reader: self.files.of(index, key),
             open: OnceCell::new(),
         })
@@ -426,35 +437,34 @@ fn lacking(item: &Item, asset: &str) -> MissingInput {
     MissingInput::new(&item.id, asset, None, &err)
 }
 
-/// Returns the grid of a cube.
+/// Returns the grid of a cube, and what a user may not have meant by it.
 async fn grid_of(
     found: &QueryResult,
     images: &[(&Item, &ItemImage)],
     bands: &[ImageCubeBand],
     options: &ImageCubeOptions,
-) -> Result<GeoBox> {
-    let whole = match (&options.grid, &options.bbox) {
-        (Grid::Of(grid), _) => grid.clone(),
-        // A bbox and a resolution define the grid: no header is needed.
-        (Grid::Projected(crs, resolution), Some(bbox)) => {
-            return GeoBox::of_bbox(bbox, crs.clone(), *resolution);
-        }
-        (Grid::Utm(resolution), Some(bbox)) => {
-            return GeoBox::of_bbox(bbox, Crs::utm_of(bbox)?, *resolution);
-        }
-        (choice, _) => {
-            let grids = grids_of(found.session(), images, bands, options.on_failure).await?;
-            chosen(choice, &grids)?
-        }
+) -> Result<(GeoBox, Vec<String>)> {
+    let part = grid::part_of(options)?;
+    let grids = match grid::needs_images(options, part) {
+        true => grids_of(found.session(), images, bands, options.on_failure).await?,
+        false => Vec::new(),
     };
-    let Some(bbox) = &options.bbox else {
-        return Ok(whole);
+    let chosen = grid::chosen(options, part, &grids)?;
+    let notes = grid::notes(options, &chosen, &grids);
+    Ok((chosen, notes))
+}
+
+/// Returns the pixels of the grid that lie in the polygons that the options clip to.
+fn clip_of(options: &ImageCubeOptions, grid: &GeoBox) -> Result<Option<Arc<Cover>>> {
+    let Some(zones) = &options.clip else {
+        return Ok(None);
     };
-    let window = whole.window_of(bbox)?.ok_or_else(|| {
-        let message = format!("bbox {bbox} does not touch the images' grid, {whole}");
+    let cover = zones.cover(grid)?.ok_or_else(|| {
+        let message =
+            format!("no pixel of the grid, {grid}, lies in the polygons it is clipped to");
         Error::new(ErrorKind::InvalidInput, message)
     })?;
-    Ok(whole.of_window(&window))
+    Ok(Some(Arc::new(cover)))
 }
 
 /// Returns the distinct grids of the bands of all images, from the catalogue or else from the file's header.
@@ -530,99 +540,6 @@ fn stated_grid(item: &Item, asset: &Asset) -> Option<GeoBox> {
         },
         crs: Some(Crs::Epsg(projection.epsg?)),
         transform: Some(GeoTransform(projection.transform?)),
-    })
-}
-
-/// Returns the chosen grid, large enough for the grids of all images.
-fn chosen(choice: &Grid, grids: &[GeoBox]) -> Result<GeoBox> {
-    let invalid = |what: String| Error::new(ErrorKind::InvalidInput, what);
-    let names: BTreeSet<String> = grids
-        .iter()
-        .map(|grid| {
-            grid.crs
-                .as_ref()
-                .map_or("no CRS".to_owned(), Crs::to_string)
-        })
-        .collect();
-    let one_crs = || match names.len() {
-        1 => Ok(()),
-        _ => Err(invalid(format!(
-            "the images are in {}: choose a CRS and a resolution",
-            names.iter().cloned().collect::<Vec<_>>().join(", ")
-        ))),
-    };
-    let area = |grid: &GeoBox| {
-        let pixel = grid.resolution();
-        pixel.map_or(f64::INFINITY, |pixel| pixel.x * pixel.y)
-    };
-    match choice {
-        Grid::Of(grid) => Ok(grid.clone()),
-        Grid::Native => {
-            one_crs()?;
-            let smallest = grids.iter().map(area).fold(f64::INFINITY, f64::min);
-            // Areas are products of floats: those of equal resolutions may differ in the last digits.
-            let finest: Vec<GeoBox> = grids
-                .iter()
-                .filter(|grid| area(grid) <= smallest * (1.0 + 1e-9))
-                .cloned()
-                .collect();
-            GeoBox::united(&finest)?.ok_or_else(|| {
-                invalid(
-                    "the images' pixels are not aligned to one grid: choose a resolution"
-                        .to_owned(),
-                )
-            })
-        }
-        Grid::Resolution(resolution) => {
-            one_crs()?;
-            let bounds = grids.iter().filter_map(GeoBox::bounds).reduce(around);
-            let crs = grids.first().and_then(|grid| grid.crs.clone());
-            match (bounds, crs) {
-                (Some(bounds), Some(crs)) => GeoBox::of_bounds(crs, bounds, *resolution),
-                _ => Err(invalid(
-                    "the images have no CRS or no geotransform".to_owned(),
-                )),
-            }
-        }
-        Grid::Projected(crs, resolution) => projected(grids, crs.clone(), *resolution),
-        Grid::Utm(resolution) => {
-            let bbox = bbox_of(grids)?;
-            projected(grids, Crs::utm_of(&bbox)?, *resolution)
-        }
-    }
-}
-
-fn around(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
-    [
-        a[0].min(b[0]),
-        a[1].min(b[1]),
-        a[2].max(b[2]),
-        a[3].max(b[3]),
-    ]
-}
-
-fn projected(grids: &[GeoBox], crs: Crs, resolution: Resolution) -> Result<GeoBox> {
-    GeoBox::of_bbox(&bbox_of(grids)?, crs, resolution)
-}
-
-/// Returns the bounding box in degrees of all grids.
-fn bbox_of(grids: &[GeoBox]) -> Result<Bbox> {
-    let mut boxes = grids.iter().map(GeoBox::bbox);
-    let first = boxes
-        .next()
-        .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "the images have no grid"))??;
-    boxes.try_fold(first, |all, next| {
-        let next = next?;
-        if all == next {
-            return Ok(all);
-        }
-        // The union of such boxes is ambiguous: it may be taken round either side of the globe.
-        if all.crosses_antimeridian() || next.crosses_antimeridian() {
-            let message = "the images cross the antimeridian: choose a bbox";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
-        let [west, south, east, north] = around(all.edges(), next.edges());
-        Bbox::new(west, south, east, north)
     })
 }
 

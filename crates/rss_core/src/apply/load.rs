@@ -458,6 +458,7 @@ impl Inner {
                 };
                 self.lay_out_date(date, &fills, &mut out)
             })?;
+        self.clip(&seen, &fills, &mut data)?;
         let block = Block {
             data,
             bands: Arc::clone(&self.bands),
@@ -554,7 +555,7 @@ impl Inner {
     }
 
     /// Checks that a band can have nodata pixels: an integer band without a nodata value cannot.
-    fn check_gaps<T: BlockSample>(&self, band: usize) -> Result<()> {
+    pub(super) fn check_gaps<T: BlockSample>(&self, band: usize) -> Result<()> {
         let has_nodata =
             T::DTYPE.is_float() || self.nodata::<T>().get(band).is_some_and(Option::is_some);
         if has_nodata {

@@ -9,12 +9,14 @@
 mod axes;
 mod bands;
 mod block;
+mod clip;
 #[cfg(feature = "cog")]
 mod cog;
 mod cube;
 #[cfg(feature = "expression")]
 mod expression;
 mod fill;
+mod grid;
 mod load;
 pub mod mosaic;
 mod options;
@@ -34,7 +36,8 @@ pub use self::{
     axes::{ImageCubeBand, Step},
     block::{Block, BlockSample},
     cube::ImageCube,
-    options::{ApplyOptions, ApplyProgress, Grid, ImageCubeOptions, OnFailure, Values},
+    grid::Anchor,
+    options::{ApplyOptions, ApplyProgress, Grid, ImageCubeOptions, OnFailure, Overviews, Values},
     report::{ApplyReport, MissingInput},
     run::{Apply, Computed},
 };

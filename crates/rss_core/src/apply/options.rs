@@ -3,7 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use super::{
+    grid::Anchor,
     mosaic::{Fill, Mosaic},
+    sample::Zones,
     time::{Clock, Duplicates, Grouping},
 };
 use crate::{
@@ -21,14 +23,25 @@ pub enum Grid {
     /// of several resolutions, the finest.
     #[default]
     Native,
-    /// The CRS of the images with another pixel size; edges are at multiples of it.
+    /// The CRS of the images with another pixel size; where its edges lie, [`Anchor`] says.
     Resolution(Resolution),
-    /// Another CRS, and the pixel size in its units; edges are at multiples of it.
+    /// Another CRS, and the pixel size in its units; where its edges lie, [`Anchor`] says.
     Projected(Crs, Resolution),
     /// The UTM zone of the centre of all images, and the pixel size in metres.
     Utm(Resolution),
     /// The given grid.
     Of(GeoBox),
+}
+
+/// Whether overviews of the images are read where the grid is coarser than they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Overviews {
+    /// The overview that is the coarsest that is at least as fine as the grid.
+    #[default]
+    Auto,
+    /// Never: all pixels at full resolution are read, as by gdalwarp's `-ovr NONE`. With averages exact, and slow.
+    Never,
 }
 
 /// Whether samples are scaled.
@@ -66,8 +79,16 @@ impl OnFailure {
 pub struct ImageCubeOptions {
     /// The grid.
     pub grid: Grid,
+    /// Where the edges of pixels lie, if the resolution is chosen.
+    pub anchor: Anchor,
     /// The part of the grid to load, in degrees; none is the extent of all images.
     pub bbox: Option<Bbox>,
+    /// The part of the grid to load in its own CRS, in place of a bbox: xmin, ymin, xmax, ymax.
+    pub extent: Option<[f64; 4]>,
+    /// Polygons outside of which all pixels are nodata. Without a bbox and an extent their bounding box is loaded.
+    pub clip: Option<Arc<Zones>>,
+    /// Whether overviews of the images are read.
+    pub overviews: Overviews,
     /// The resampling of measurements; classes and flags are always resampled by nearest.
     pub resampling: Resampling,
     /// The largest error of a warped coordinate, in pixels of the image.
@@ -98,7 +119,11 @@ impl Default for ImageCubeOptions {
     fn default() -> Self {
         Self {
             grid: Grid::default(),
+            anchor: Anchor::default(),
             bbox: None,
+            extent: None,
+            clip: None,
+            overviews: Overviews::default(),
             resampling: Resampling::default(),
             // The error threshold that gdalwarp uses by default.
             max_error_pixels: 0.125,
@@ -133,6 +158,35 @@ impl ImageCubeOptions {
     #[must_use]
     pub fn with_bbox(mut self, bbox: Bbox) -> Self {
         self.bbox = Some(bbox);
+        self
+    }
+
+    /// Sets where the edges of pixels lie, if the resolution is chosen.
+    #[must_use]
+    pub fn with_anchor(mut self, anchor: Anchor) -> Self {
+        self.anchor = anchor;
+        self
+    }
+
+    /// Sets the part of the grid to load in its own CRS: xmin, ymin, xmax, ymax.
+    #[must_use]
+    pub fn with_extent(mut self, extent: [f64; 4]) -> Self {
+        self.extent = Some(extent);
+        self
+    }
+
+    /// Sets polygons outside of which all pixels are nodata, by the rule of their
+    /// [`Coverage`](super::sample::Coverage). Without a bbox and an extent their bounding box is loaded.
+    #[must_use]
+    pub fn with_clip(mut self, zones: Zones) -> Self {
+        self.clip = Some(Arc::new(zones));
+        self
+    }
+
+    /// Sets whether overviews of the images are read.
+    #[must_use]
+    pub fn with_overviews(mut self, overviews: Overviews) -> Self {
+        self.overviews = overviews;
         self
     }
 

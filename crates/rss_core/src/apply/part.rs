@@ -10,7 +10,7 @@ use super::{
     axes::Step,
     block::BlockSample,
     cube::{ImageCube, Inner, ItemImage},
-    options::{OnFailure, Values},
+    options::{OnFailure, Overviews, Values},
     report::{MissingInput, named},
     run::{Apply, Computed, made_of},
 };
@@ -77,6 +77,11 @@ impl ImageCube {
             "mosaic": options.mosaic.name(),
             "fill": options.fill.name(),
             "mask": mask,
+            "clip": options.clip.as_ref().map(|zones| zones.fingerprint()),
+            "overviews": match options.overviews {
+                Overviews::Auto => "auto",
+                Overviews::Never => "never",
+            },
             "manifest": manifest.map(|one| format!("{} {}", one.source, one.collection)),
         })
     }
@@ -118,6 +123,8 @@ impl ImageCube {
             session: all.session.clone(),
             grid: Arc::clone(&all.grid),
             mask_grid: Arc::clone(&all.mask_grid),
+            clip: all.clip.clone(),
+            notes: all.notes.clone(),
             bands: picked.ok_or_else(none)?.into(),
             steps: all.steps.get(steps.clone()).ok_or_else(none)?.into(),
             moments: all.moments.get(steps.clone()).ok_or_else(none)?.to_vec(),
@@ -140,6 +147,8 @@ impl ImageCube {
             session: all.session.clone(),
             grid: Arc::clone(&all.grid),
             mask_grid: Arc::clone(&all.mask_grid),
+            clip: all.clip.clone(),
+            notes: all.notes.clone(),
             bands: bands.collect(),
             steps: Arc::clone(&all.steps),
             moments: all.moments.clone(),

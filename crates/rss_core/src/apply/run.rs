@@ -510,6 +510,7 @@ pub(super) async fn made_of<O: Sample + Send + Sync + 'static, R: Send + 'static
             1 => samples,
             _ => join(whole, samples, parts - 1, parts, &window)?,
         };
+        cube.0.clip_result(&window, &mut samples);
         if let Some(nodata) = nodata {
             let nodata: O = crate::raster::fill(Some(nodata));
             let is_missing = |sample: &O| sample.number().is_nan();

@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 use super::{
     bands::{FileBand, SharedReader},
     block::BlockSample,
-    options::Values,
+    options::{Overviews, Values},
     report::said_again,
 };
 use crate::{
@@ -42,6 +42,7 @@ pub(super) struct BandSource {
     pub(super) values: Values,
     pub(super) resampling: Resampling,
     pub(super) max_error_pixels: f64,
+    pub(super) overviews: Overviews,
     /// The file's, for all of its bands.
     pub(super) reader: SharedReader,
     pub(super) open: OnceCell<Result<Opened, Error>>,
@@ -140,7 +141,10 @@ impl BandSource {
         let sizes: Vec<_> = std::iter::once(profile.size)
             .chain(profile.overviews.iter().copied())
             .collect();
-        let level = warp.level(&sizes);
+        let level = match self.overviews {
+            Overviews::Auto => warp.level(&sizes),
+            Overviews::Never => 0,
+        };
         let warp = match level
             .checked_sub(1)
             .and_then(|overview| profile.overviews.get(overview))

@@ -2,6 +2,7 @@
 
 mod files;
 mod fill;
+mod grids;
 mod periods;
 mod several;
 

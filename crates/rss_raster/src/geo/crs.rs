@@ -100,7 +100,7 @@ impl Crs {
                 && code.chars().all(is_code)
         });
         let has_form =
-            text.starts_with(['{', '+']) || text.contains("+proj=") || text.contains(['[', '(']);
+            text.starts_with(['{', '+']) || text.starts_with("proj=") || text.contains(['[', '(']);
         if !is_named && !has_form {
             return Err(Error::new(
                 ErrorKind::InvalidInput,

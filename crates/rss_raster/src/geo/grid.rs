@@ -42,7 +42,7 @@ impl fmt::Display for Resolution {
 }
 
 impl Resolution {
-    fn check(self) -> Result<Self> {
+    pub(super) fn check(self) -> Result<Self> {
         let is_size = |side: f64| side > 0.0 && side.is_finite();
         if is_size(self.x) && is_size(self.y) {
             return Ok(self);
@@ -78,7 +78,32 @@ impl GeoBox {
         bounds: [f64; 4],
         resolution: impl Into<Resolution>,
     ) -> Result<Self> {
-        snapped(Some(crs), bounds, resolution.into())
+        snapped(Some(crs), bounds, resolution.into(), [0.0; 2])
+    }
+
+    /// Creates a grid as [`of_bounds`](Self::of_bounds) does, with a corner of four pixels at `anchor`, x then y, in
+    /// place of the origin of the CRS.
+    ///
+    /// ```
+    /// use rss_raster::{Crs, GeoBox};
+    ///
+    /// // Landsat's edges lie at 15 mod 30.
+    /// let bounds = [495_285.0, 6_954_315.0, 501_285.0, 6_960_315.0];
+    /// let grid = GeoBox::of_bounds_at(Crs::Epsg(32756), bounds, 30.0, [15.0, 15.0])?;
+    /// assert_eq!(grid.bounds(), Some(bounds));
+    /// # Ok::<_, rss_raster::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`of_bounds`](Self::of_bounds); also [`ErrorKind::InvalidInput`] if the anchor is not finite.
+    pub fn of_bounds_at(
+        crs: Crs,
+        bounds: [f64; 4],
+        resolution: impl Into<Resolution>,
+        anchor: [f64; 2],
+    ) -> Result<Self> {
+        snapped(Some(crs), bounds, resolution.into(), anchor)
     }
 
     /// Creates a grid that covers a bbox in degrees. The sides of the bbox are curves in most projections; they are
@@ -100,6 +125,21 @@ impl GeoBox {
     /// use another CRS. [`ErrorKind::Unsupported`] naming a CRS that cannot be converted from degrees, or if the bbox
     /// extends beyond the domain of the projection.
     pub fn of_bbox(bbox: &Bbox, crs: Crs, resolution: impl Into<Resolution>) -> Result<Self> {
+        Self::of_bbox_at(bbox, crs, resolution, [0.0; 2])
+    }
+
+    /// Creates a grid as [`of_bbox`](Self::of_bbox) does, with a corner of four pixels at `anchor`, x then y in the units
+    /// of the CRS.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`of_bbox`](Self::of_bbox); also [`ErrorKind::InvalidInput`] if the anchor is not finite.
+    pub fn of_bbox_at(
+        bbox: &Bbox,
+        crs: Crs,
+        resolution: impl Into<Resolution>,
+        anchor: [f64; 2],
+    ) -> Result<Self> {
         let resolution = resolution.into().check()?;
         // A one-pixel grid with the pixels of the result, counted from the origin of the CRS.
         let lattice = Self {
@@ -135,6 +175,7 @@ impl GeoBox {
             // Rows of the lattice count southwards, y northwards.
             [left * x, -bottom * y, right * x, -top * y],
             resolution,
+            anchor,
         )
     }
 
@@ -151,7 +192,24 @@ impl GeoBox {
                 "the grid has no geotransform, so it has no extent",
             ));
         };
-        snapped(self.crs.clone(), bounds, resolution.into())
+        snapped(self.crs.clone(), bounds, resolution.into(), [0.0; 2])
+    }
+
+    /// Returns the grid with rows from north to south and columns from west to east, which is this one unless its rows
+    /// or columns run the other way; none if it is rotated or has no geotransform. The pixels stay where they are.
+    pub fn north_up(&self) -> Option<Self> {
+        let GeoTransform([x, width, turn_x, y, turn_y, height]) = self.transform?;
+        if turn_x != 0.0 || turn_y != 0.0 {
+            return None;
+        }
+        let (cols, rows) = (f64::from(self.size.width), f64::from(self.size.height));
+        let left = if width < 0.0 { x + cols * width } else { x };
+        let top = if height > 0.0 { y + rows * height } else { y };
+        let transform = [left, width.abs(), 0.0, top, 0.0, -height.abs()];
+        Some(Self {
+            transform: Some(GeoTransform(transform)),
+            ..self.clone()
+        })
     }
 
     /// Returns the bounds of the grid: xmin, ymin, xmax, ymax, in the units of its CRS; none without a geotransform.
@@ -243,7 +301,12 @@ impl fmt::Display for GeoBox {
     }
 }
 
-fn snapped(crs: Option<Crs>, bounds: [f64; 4], resolution: Resolution) -> Result<GeoBox> {
+pub(super) fn snapped(
+    crs: Option<Crs>,
+    bounds: [f64; 4],
+    resolution: Resolution,
+    anchor: [f64; 2],
+) -> Result<GeoBox> {
     let Resolution { x, y } = resolution.check()?;
     let [left, bottom, right, top] = bounds;
     let invalid = |message: String| Error::new(ErrorKind::InvalidInput, message);
@@ -253,7 +316,16 @@ fn snapped(crs: Option<Crs>, bounds: [f64; 4], resolution: Resolution) -> Result
              xmax, ymax"
         )));
     }
-    let (cols, rows) = (Cells::of(left, right, x), Cells::of(bottom, top, y));
+    if !anchor.iter().all(|part| part.is_finite()) {
+        return Err(invalid(format!(
+            "anchor {},{} is not finite",
+            anchor[0], anchor[1]
+        )));
+    }
+    // Within a pixel of the origin, so that no digits are lost.
+    let [from_x, from_y] = [anchor[0].rem_euclid(x), anchor[1].rem_euclid(y)];
+    let cols = Cells::of(left - from_x, right - from_x, x);
+    let rows = Cells::of(bottom - from_y, top - from_y, y);
     let (Some(width), Some(height)) = (cols.count(), rows.count()) else {
         return Err(invalid(format!(
             "bounds {left},{bottom},{right},{top} are {} x {} pixels of {resolution}; expected at \
@@ -267,10 +339,10 @@ fn snapped(crs: Option<Crs>, bounds: [f64; 4], resolution: Resolution) -> Result
         size: Size { width, height },
         crs,
         transform: Some(GeoTransform([
-            cols.first * x,
+            cols.first * x + from_x,
             x,
             0.0,
-            rows.end * y,
+            rows.end * y + from_y,
             0.0,
             -y,
         ])),

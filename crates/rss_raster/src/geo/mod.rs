@@ -4,6 +4,7 @@
 
 pub mod antimeridian;
 mod bbox;
+mod covering;
 mod crop;
 mod crs;
 mod definition;

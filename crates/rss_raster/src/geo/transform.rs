@@ -21,7 +21,7 @@ impl GeoTransform {
 
     /// Returns the pixel position of coordinates, the inverse of [`apply`](Self::apply); none if the geotransform is
     /// singular or not finite.
-    pub(super) fn pixel_of(&self, [x, y]: [f64; 2]) -> Option<[f64; 2]> {
+    pub fn pixel_of(&self, [x, y]: [f64; 2]) -> Option<[f64; 2]> {
         let [x0, a, b, y0, c, d] = self.0;
         let (dx, dy) = (x - x0, y - y0);
         let pixel = if b == 0.0 && c == 0.0 {

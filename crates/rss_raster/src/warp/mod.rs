@@ -107,8 +107,9 @@ impl Warp {
         })
     }
 
-    /// Returns which level of the source to read, given the sizes of all, full resolution first: the coarsest
-    /// whose pixels are not larger than the target's, as gdalwarp's `-ovr AUTO` selects. Call
+    /// Returns which level of the source to read, given the sizes of all, full resolution first: the coarsest whose
+    /// pixels are not larger than the target's. gdalwarp's `-ovr AUTO` selects the same, but also a level whose pixels
+    /// are up to a tenth larger, which is faster and less exact; and its `-ovr NONE` is level 0. Call
     /// [`on_level`](Self::on_level) to warp from it.
     pub fn level(&self, levels: &[Size]) -> usize {
         // The axis with the finer scale decides, so that neither loses detail.

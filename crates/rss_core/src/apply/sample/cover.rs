@@ -20,14 +20,14 @@ const EDGE: f64 = 1e-6;
 
 /// A half-open range of columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) start: u32,
-    pub(super) end: u32,
+pub(in crate::apply) struct Span {
+    pub(in crate::apply) start: u32,
+    pub(in crate::apply) end: u32,
 }
 
 /// The pixels of a polygon, run-length encoded by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cover {
+pub(in crate::apply) struct Cover {
     first_row: u32,
     /// For each row, the end of its spans in `spans`.
     ends: Vec<usize>,
@@ -100,7 +100,7 @@ impl Cover {
     }
 
     /// Returns the spans of a row, clipped to a window.
-    pub(super) fn row_in(&self, row: u32, window: &Window) -> impl Iterator<Item = Span> {
+    pub(in crate::apply) fn row_in(&self, row: u32, window: &Window) -> impl Iterator<Item = Span> {
         let index = row.checked_sub(self.first_row).map(|index| index as usize);
         let end = |index: usize| self.ends.get(index).copied();
         let range = index.and_then(|index| {

@@ -42,6 +42,7 @@ mod zones;
 
 use std::{fmt, sync::Arc};
 
+pub(super) use self::cover::Cover;
 pub use self::{
     cover::Coverage,
     features::{GeoJsonOptions, Named},

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Crs, WorldToPixel, antimeridian, degrees_round, is_degrees},
+    geo::{Bbox, Crs, GeoBox, WorldToPixel, antimeridian, degrees_round, is_degrees},
 };
 
 /// The fewest rows of pixels of a read: strips of one row would cost a read each.
@@ -106,6 +106,76 @@ impl Zones {
     /// Returns the CRS of the zones.
     pub fn crs(&self) -> &Crs {
         &self.crs
+    }
+
+    /// Returns the bounding box of all zones in degrees: exactly, if that is their CRS.
+    ///
+    /// # Errors
+    ///
+    /// As of [`bbox`](Self::bbox).
+    pub fn extent(&self) -> Result<Bbox> {
+        if !is_degrees(&self.crs) {
+            return self.bbox();
+        }
+        let boxes = self.polygons.iter().flatten().filter_map(|polygon| {
+            let edges = polygon
+                .coords_iter()
+                .map(|point| [point.x, point.y, point.x, point.y]);
+            let [west, south, east, north] = edges.reduce(|a, b| {
+                [
+                    a[0].min(b[0]),
+                    a[1].min(b[1]),
+                    a[2].max(b[2]),
+                    a[3].max(b[3]),
+                ]
+            })?;
+            let on_globe = |lon: f64| match (-180.0..=180.0).contains(&lon) {
+                true => lon,
+                false => (lon + 180.0).rem_euclid(360.0) - 180.0,
+            };
+            Some(match east - west < 360.0 {
+                true => Bbox::new(on_globe(west), south, on_globe(east), north),
+                false => Bbox::new(-180.0, south, 180.0, north),
+            })
+        });
+        let boxes = boxes.collect::<Result<Vec<_>>>()?;
+        Bbox::around(&boxes).ok_or_else(|| {
+            let message = "the zones have no polygon with points";
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+
+    /// Returns the pixels of a grid that belong to any zone, if there are any.
+    pub(in crate::apply) fn cover(&self, grid: &GeoBox) -> Result<Option<Cover>> {
+        let to_pixels = WorldToPixel::new(&self.crs, grid)?;
+        let mut placed = Vec::new();
+        for polygon in self.polygons.iter().flatten() {
+            placed.extend(to_pixels.polygons(polygon)?);
+        }
+        Ok(Cover::of(&placed, grid.size, self.coverage))
+    }
+
+    /// Returns a number that differs for other polygons, CRSs and rules (FNV-1a of all coordinates).
+    #[cfg(feature = "zarr")]
+    pub(in crate::apply) fn fingerprint(&self) -> String {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        add(self.crs.to_string().as_bytes());
+        add(format!("{:?}", self.coverage).as_bytes());
+        for polygon in self.polygons.iter().flatten() {
+            for ring in std::iter::once(polygon.exterior()).chain(polygon.interiors()) {
+                add(&(ring.0.len() as u64).to_le_bytes());
+                for point in ring.coords() {
+                    add(&point.x.to_le_bytes());
+                    add(&point.y.to_le_bytes());
+                }
+            }
+        }
+        format!("{hash:016x}")
     }
 
     /// Returns the bounding box of all zones in degrees, slightly enlarged, for a search.

@@ -107,7 +107,7 @@ impl Parts {
         if text.starts_with('{') {
             return projjson::parse(text);
         }
-        if text.starts_with('+') || text.contains("+proj=") {
+        if text.starts_with('+') || text.starts_with("proj=") {
             return proj_string::parse(text);
         }
         wkt::parse(text)
