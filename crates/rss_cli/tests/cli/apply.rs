@@ -421,7 +421,8 @@ fn periods_are_reduced_by_themselves_and_are_bands_or_time_steps() {
     // A mosaic of a month's dates before the reducer is said.
     let said = run(&["--by", "month", "-o", "first.bin", "--json"]);
     assert!(said.stderr.contains("note: "), "{}", said.stderr);
-    let notes = said.json()["notes"].clone();
+    let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let notes = &said["notes"];
     assert!(
         notes[0]
             .as_str()

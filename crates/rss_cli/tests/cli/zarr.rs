@@ -781,25 +781,28 @@ fn one_rule_says_which_duplicates_are_copied_computed_and_sampled() {
             "{ran:?}"
         );
     }
-    let apply = [
-        "apply", "--items", &items, "--by", "item", "-o", "x.npy", "--json",
-    ];
+    let apply = ["apply", "--items", &items, "--by", "item", "--json"];
     let sample = [
         "sample",
         "--items",
         &items,
+        "--crs",
+        "32755",
         "--point",
-        "149.99,-33.03",
+        "779300,6344700",
         "--json",
     ];
     for (duplicates, count) in [("best", 1), ("keep", 2)] {
         let choice = ["--duplicates", duplicates];
-        let said = stage.run(&[&apply[..], &choice].concat()).json();
+        let to = format!("{duplicates}.npy");
+        let said = stage
+            .run(&[&apply[..], &choice, &["-o", &to]].concat())
+            .json();
         assert_eq!(said["steps"].as_array().unwrap().len(), count);
         let said = stage.run(&[&sample[..], &choice].concat()).json();
         assert_eq!(said["rows"].as_array().unwrap().len(), count);
     }
-    let ran = stage.run(&[&apply[..], &["--duplicates", "all"]].concat());
+    let ran = stage.run(&[&apply[..], &["--duplicates", "all", "-o", "x.npy"]].concat());
     assert!(
         ran.stderr
             .contains("duplicates `all`: expected best or keep"),
