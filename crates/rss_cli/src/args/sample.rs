@@ -45,6 +45,9 @@ pub(crate) struct SampleArgs {
     /// Take all pixels that a zone touches, not only those whose centres are in it.
     #[arg(long, conflicts_with_all = ["points", "point"])]
     pub(crate) all_touched: bool,
+    /// Count each pixel by the fraction of it that a zone covers, as exactextract: statistics are weighted.
+    #[arg(long, conflicts_with_all = ["points", "point", "all_touched"])]
+    pub(crate) weights: bool,
     /// Mask pixels of these classes: clouds, cloud, shadow, snow, water, saturated, ..
     #[arg(long, value_name = "CLASS,..")]
     pub(crate) mask: Option<String>,

@@ -1,6 +1,7 @@
 //! `rss sample`: samples at points and zonal statistics of many images, as a table.
 
 use std::{
+    collections::HashSet,
     fs,
     io::IsTerminal,
     path::{Path, PathBuf},
@@ -52,7 +53,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
     if !args.json {
         say(&report);
     }
-    if table.is_empty() {
+    if table.is_empty() || !args.keep_outside && is_nowhere(&table, &report) {
         found::complete(&found)?;
         let why = match report.missing_inputs.is_empty() {
             true => "no image holds a pixel of the points or zones",
@@ -78,6 +79,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
             "images": report.images,
             "left_out": report.left_out,
             "nowhere": report.nowhere,
+            "between": report.between,
             "missing_inputs": missing_inputs,
             // The former key, for programs that read it.
             "holes": missing_inputs,
@@ -130,9 +132,10 @@ impl Shapes {
         if let Some(path) = &args.zones {
             let zones = Zones::from_geojson(&read(path, "--zones")?, &reading)
                 .with_context(|| format!("--zones {}", path.display()))?
-                .with_coverage(match args.all_touched {
-                    true => Coverage::Touched,
-                    false => Coverage::Centre,
+                .with_coverage(match (args.weights, args.all_touched) {
+                    (true, _) => Coverage::Fraction,
+                    (_, true) => Coverage::Touched,
+                    _ => Coverage::Centre,
                 });
             let mut statistics: Statistics = args.stats.parse()?;
             if let Some(edges) = &args.histogram {
@@ -259,13 +262,31 @@ fn say(report: &SampleReport) {
         output::say(&format!("left out: {one}"));
     }
     if !report.nowhere.is_empty() {
-        let shown: Vec<&str> = report.nowhere.iter().take(10).map(String::as_str).collect();
-        let more = match report.nowhere.len().saturating_sub(shown.len()) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        output::say(&format!("note: on no image: {}{more}", shown.join(", ")));
+        output::say(&format!("note: on no image: {}", some(&report.nowhere)));
     }
+    if !report.between.is_empty() {
+        output::say(&format!(
+            "note: no pixel's centre lies in {}: count 0; --all-touched takes the pixels that it overlaps, --weights \
+             the fractions",
+            some(&report.between)
+        ));
+    }
+}
+
+/// Returns true if all zones lie on no image.
+fn is_nowhere(table: &Table, report: &SampleReport) -> bool {
+    let nowhere: HashSet<&str> = report.nowhere.iter().map(String::as_str).collect();
+    !nowhere.is_empty() && table.rows().all(|row| nowhere.contains(&*row.geometry.id))
+}
+
+/// Returns the first ten ids, and how many more there are.
+fn some(ids: &[String]) -> String {
+    let shown: Vec<&str> = ids.iter().take(10).map(String::as_str).collect();
+    let more = match ids.len().saturating_sub(shown.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", shown.join(", "))
 }
 
 fn session(args: &SampleArgs) -> Result<Session> {

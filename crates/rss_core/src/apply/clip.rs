@@ -53,7 +53,7 @@ impl Inner {
 fn outside(cover: &Cover, row: u32, window: &Window) -> Vec<Range<usize>> {
     let mut start = window.col;
     let mut found = Vec::new();
-    for span in cover.row_in(row, window) {
+    for (span, _) in cover.row_in(row, window) {
         found.push(start..span.start);
         start = span.end;
     }

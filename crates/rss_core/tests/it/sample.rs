@@ -563,7 +563,17 @@ fn zones_have_the_pixels_that_gdal_rasterizes() {
             assert_eq!(*requests, 1 + rows, "{path}");
         }
         assert_eq!(files.len(), if is_masked { 8 } else { 4 });
-        let mut rows = table.rows();
+        // Every zone has a row of every image: without pixels where it lies elsewhere.
+        let far: Vec<_> = table
+            .rows()
+            .filter(|row| row.geometry.id == "far")
+            .collect();
+        assert_eq!(far.len(), stage.scenes().len());
+        assert!(
+            far.iter()
+                .all(|row| row.get("count") == Some(0.0) && row.get("mean").is_none())
+        );
+        let mut rows = table.rows().filter(|row| row.geometry.id != "far");
         for (zone, pixels) in zones
             .iter()
             .zip(&masks)
@@ -782,7 +792,7 @@ fn a_file_that_fails_ends_the_work_or_is_a_hole() {
                 .session
                 .sample_zones(&found, zones, &wanted, &options)
                 .unwrap(),
-            5,
+            6,
         ),
     ];
     for ((table, report), shapes) in made {
@@ -858,7 +868,7 @@ fn a_tile_that_fails_takes_its_whole_file() {
         ),
         (&scene.id, ErrorKind::Denied)
     );
-    assert_eq!(table.len(), 5 * 3);
+    assert_eq!(table.len(), 6 * 3);
 }
 
 #[test]
@@ -892,4 +902,39 @@ fn what_lies_nowhere_is_listed() {
     let [west, south, east, north] = bbox.bbox().unwrap().edges();
     assert!((152.995..153.0).contains(&west) && (153.119..153.125).contains(&east));
     assert!((-25.43..-25.42).contains(&south) && (-25.3165..-25.31).contains(&north));
+}
+
+/// A plot within one pixel, away from its centre.
+#[test]
+fn a_zone_without_a_centre_has_a_row_and_is_listed() {
+    let stage = Stage::new();
+    let (x, y) = (500_101.0, 7_199_983.0);
+    let ring = json!([[[x, y], [x + 2.0, y], [x, y - 2.0], [x, y]]]);
+    let plot = feature("plot", "Polygon", &ring).to_string();
+    let utm = GeoJsonOptions::new().with_crs(UTM);
+    let wanted: Statistics = "count,mean".parse().unwrap();
+    let sample = |coverage: Coverage| {
+        let zones = Zones::from_geojson(&plot, &utm)
+            .unwrap()
+            .with_coverage(coverage);
+        let found = stage.found(&["red"]);
+        let made = stage
+            .session
+            .sample_zones(&found, zones, &wanted, &SampleOptions::new());
+        let (table, report) = made.unwrap();
+        assert_eq!(report.nowhere, [""; 0]);
+        assert_eq!(table.len(), stage.scenes().len());
+        let row = table.rows().next().unwrap();
+        (row.get("pixels").unwrap(), row.get("mean"), report.between)
+    };
+    assert_eq!(
+        sample(Coverage::Centre),
+        (0.0, None, vec!["plot".to_owned()])
+    );
+    let (pixels, mean, between) = sample(Coverage::Touched);
+    assert_eq!((pixels, between.len()), (1.0, 0));
+    // Half of two by two of a pixel of ten by ten metres.
+    let (fraction, weighted, _) = sample(Coverage::Fraction);
+    assert!((fraction - 0.02).abs() < 1e-9, "{fraction}");
+    assert_eq!(weighted, mean);
 }

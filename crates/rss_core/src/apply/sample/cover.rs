@@ -1,5 +1,6 @@
 //! Rasterizing polygons: the pixels of a grid that belong to a polygon, as spans of rows.
 
+use super::fraction::by_fraction;
 use crate::geo::{Ring, Size, Window};
 
 /// The rule by which pixels belong to a polygon.
@@ -10,13 +11,18 @@ pub enum Coverage {
     /// common side is in the polygon with the smaller columns, or with the larger rows.
     #[default]
     Centre,
-    /// Pixels that overlap it, however little (GDAL's `ALL_TOUCHED`).
+    /// Pixels that overlap it by more than a thousandth of a pixel. One that is met along an edge or in a corner only is
+    /// not among them (GDAL's `ALL_TOUCHED` takes some of those).
     Touched,
+    /// Pixels that overlap it, each with the fraction of it that is covered, as exactextract: statistics are weighted.
+    Fraction,
 }
 
-/// The tolerance in pixels at the edge of a pixel: reprojection loses digits, and a polygon drawn along pixel edges
-/// must not touch the pixels beyond.
-const EDGE: f64 = 1e-6;
+/// The tolerance in pixels at their edges: GeoJSON in degrees has six or seven decimals, and reprojection loses digits. A
+/// polygon drawn along pixel edges must not touch the pixels beyond.
+const EDGE: f64 = 1e-3;
+/// The tolerance in pixels at their centres: one on a side must not be now in the one polygon, now in the other.
+const CENTRE: f64 = 1e-6;
 
 /// A half-open range of columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +32,15 @@ pub(in crate::apply) struct Span {
 }
 
 /// The pixels of a polygon, run-length encoded by row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::apply) struct Cover {
     first_row: u32,
     /// For each row, the end of its spans in `spans`.
     ends: Vec<usize>,
     /// The spans of all rows, from left to right, disjoint.
     spans: Vec<Span>,
+    /// The covered fraction of each pixel of each span; empty if all are 1.
+    fractions: Vec<f64>,
     pixels: u64,
 }
 
@@ -40,28 +48,40 @@ impl Cover {
     /// Rasterizes polygons, each a list of rings in pixel coordinates, by the even-odd rule. None if no pixel of a grid
     /// of `size` is covered.
     pub(super) fn of(polygons: &[Vec<Ring>], size: Size, coverage: Coverage) -> Option<Self> {
-        let mut runs: Vec<(u32, Span)> = Vec::new();
-        for rings in polygons {
-            by_centre(rings, size, &mut runs);
-            if coverage == Coverage::Touched {
-                by_touch(rings, size, &mut runs);
+        let mut runs: Vec<(u32, Span, f64)> = Vec::new();
+        if coverage == Coverage::Fraction {
+            by_fraction(polygons, size, &mut runs);
+        } else {
+            let mut whole = Vec::new();
+            for rings in polygons {
+                by_centre(rings, size, &mut whole);
+                if coverage == Coverage::Touched {
+                    by_touch(rings, size, &mut whole);
+                }
             }
+            whole.sort_unstable_by_key(|(row, span)| (*row, span.start, span.end));
+            runs.extend(whole.into_iter().map(|(row, span)| (row, span, 1.0)));
         }
-        runs.sort_unstable_by_key(|(row, span)| (*row, span.start, span.end));
         let first_row = runs.first()?.0;
         let mut cover = Self {
             first_row,
             ends: Vec::new(),
             spans: Vec::new(),
+            fractions: Vec::new(),
             pixels: 0,
         };
         let mut row = first_row;
         let mut start = 0;
-        for (at, span) in runs {
+        for (at, span, fraction) in runs {
             while row < at {
                 start = cover.spans.len();
                 cover.ends.push(start);
                 row += 1;
+            }
+            if coverage == Coverage::Fraction {
+                cover.spans.push(span);
+                cover.fractions.push(fraction);
+                continue;
             }
             match cover
                 .spans
@@ -88,7 +108,8 @@ impl Cover {
 
     /// Returns the bytes in memory.
     pub(super) fn bytes(&self) -> u64 {
-        (self.ends.len() * size_of::<usize>() + self.spans.len() * size_of::<Span>()) as u64
+        let spans = self.spans.len() * size_of::<Span>() + self.fractions.len() * size_of::<f64>();
+        (self.ends.len() * size_of::<usize>() + spans) as u64
     }
 
     /// Returns each row with its spans.
@@ -99,28 +120,38 @@ impl Cover {
             .map(|(row, (start, &end))| (row, self.spans.get(start..end).unwrap_or_default()))
     }
 
-    /// Returns the spans of a row, clipped to a window.
-    pub(in crate::apply) fn row_in(&self, row: u32, window: &Window) -> impl Iterator<Item = Span> {
+    /// Returns the spans of a row, clipped to a window, and the covered fraction of each of their pixels.
+    pub(in crate::apply) fn row_in(
+        &self,
+        row: u32,
+        window: &Window,
+    ) -> impl Iterator<Item = (Span, f64)> {
         let index = row.checked_sub(self.first_row).map(|index| index as usize);
         let end = |index: usize| self.ends.get(index).copied();
         let range = index.and_then(|index| {
             let start = index.checked_sub(1).map_or(Some(0), end)?;
-            self.spans.get(start..end(index)?)
+            Some(start..end(index)?)
         });
+        let range = range.unwrap_or(0..0);
+        let fractions = self.fractions.get(range.clone()).unwrap_or_default();
+        let fractions = fractions.iter().copied().chain(std::iter::repeat(1.0));
         let (left, right) = (window.col, window.col.saturating_add(window.width));
         let cut = move |span: &Span| Span {
             start: span.start.max(left),
             end: span.end.min(right),
         };
-        let spans = range.unwrap_or_default().iter().map(cut);
-        spans.filter(|span| span.start < span.end)
+        let spans = self.spans.get(range).unwrap_or_default().iter().map(cut);
+        spans
+            .zip(fractions)
+            .filter(|(span, _)| span.start < span.end)
     }
 }
 
 /// Adds the spans of pixels whose centres are inside by the even-odd rule (a scanline through each row's centres).
 fn by_centre(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
     let mut crossings: Vec<(u32, f64)> = Vec::new();
-    for (from, to) in rings.iter().flat_map(sides) {
+    for (mut from, mut to) in rings.iter().flat_map(sides) {
+        (from[1], to[1]) = (centred(from[1]), centred(to[1]));
         // Each side is taken downwards, so that both polygons of a common side compute the same crossings.
         let ([x0, y0], [x1, y1]) = if from[1] <= to[1] {
             (from, to)
@@ -130,7 +161,7 @@ fn by_centre(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
         for row in whole_up(y0 - 0.5, size.height)..whole_up(y1 - 0.5, size.height) {
             let y = f64::from(row) + 0.5;
             if y0 <= y && y < y1 {
-                crossings.push((row, x0 + (y - y0) * (x1 - x0) / (y1 - y0)));
+                crossings.push((row, centred(x0 + (y - y0) * (x1 - x0) / (y1 - y0))));
             }
         }
     }
@@ -146,8 +177,19 @@ fn by_centre(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
     }
 }
 
+/// Returns a pixel's centre for a number within the tolerance of it.
+fn centred(number: f64) -> f64 {
+    let centre = number.floor() + 0.5;
+    if (number - centre).abs() < CENTRE {
+        centre
+    } else {
+        number
+    }
+}
+
 /// Adds the spans of pixels that a side crosses.
 fn by_touch(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
+    let before = runs.len();
     for (from, to) in rings.iter().flat_map(sides) {
         let ([x0, y0], [x1, y1]) = if from[1] <= to[1] {
             (from, to)
@@ -168,6 +210,30 @@ fn by_touch(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
             push(runs, row, start, whole_up(a.max(b) - EDGE, size.width));
         }
     }
+    if runs.len() == before {
+        by_middle(rings, size, runs);
+    }
+}
+
+/// Adds the pixel of a polygon that is smaller than the tolerance, and lies at an edge.
+fn by_middle(rings: &[Ring], size: Size, runs: &mut Vec<(u32, Span)>) {
+    let middle = |axis: usize| {
+        let all = rings.iter().flatten().filter_map(|point| point.get(axis));
+        let (least, most) = all.fold((f64::MAX, f64::MIN), |(least, most), &number| {
+            (least.min(number), most.max(number))
+        });
+        (most > least && most - least < 1.0).then(|| f64::midpoint(least, most))
+    };
+    let (Some(x), Some(y)) = (middle(0), middle(1)) else {
+        return;
+    };
+    if x < 0.0 || y < 0.0 {
+        return;
+    }
+    let (col, row) = (whole(x, size.width), whole(y, size.height));
+    if row < size.height {
+        push(runs, row, col, col.saturating_add(1).min(size.width));
+    }
 }
 
 fn push(runs: &mut Vec<(u32, Span)>, row: u32, start: u32, end: u32) {
@@ -176,7 +242,7 @@ fn push(runs: &mut Vec<(u32, Span)>, row: u32, start: u32, end: u32) {
     }
 }
 
-fn sides(ring: &Ring) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
+pub(super) fn sides(ring: &Ring) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
     let next = ring.iter().skip(1).chain(ring.first());
     ring.iter().copied().zip(next.copied())
 }
@@ -187,18 +253,18 @@ fn sides(ring: &Ring) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
     clippy::cast_sign_loss,
     reason = "cut to the range before; what is no number becomes 0"
 )]
-fn whole(number: f64, most: u32) -> u32 {
+pub(super) fn whole(number: f64, most: u32) -> u32 {
     number.floor().clamp(0.0, f64::from(most)) as u32
 }
 
 /// Returns the ceiling, clamped to 0 to `most`.
-fn whole_up(number: f64, most: u32) -> u32 {
+pub(super) fn whole_up(number: f64, most: u32) -> u32 {
     whole(number.ceil(), most)
 }
 
 #[cfg(test)]
 mod tests {
-    use ::geo::{Contains, LineString, Point, Polygon};
+    use ::geo::{Area, Contains, Distance, Euclidean, LineString, Point, Polygon};
     use proptest::prelude::*;
 
     use super::*;
@@ -230,7 +296,7 @@ mod tests {
         let cut: Vec<[u32; 2]> = (0..SIZE.height)
             .flat_map(|row| {
                 let spans = cover.row_in(row, &window);
-                spans.flat_map(move |span| (span.start..span.end).map(move |col| [col, row]))
+                spans.flat_map(move |(span, _)| (span.start..span.end).map(move |col| [col, row]))
             })
             .collect();
         let inside = |pixel: &&[u32; 2]| (3..13).contains(&pixel[0]);
@@ -317,7 +383,87 @@ mod tests {
         }
     }
 
+    fn fractions(polygons: &[Vec<Ring>]) -> Vec<([u32; 2], f64)> {
+        let Some(cover) = Cover::of(polygons, SIZE, Coverage::Fraction) else {
+            return Vec::new();
+        };
+        let window = Window::whole(SIZE);
+        let rows = (0..SIZE.height).flat_map(|row| {
+            let spans = cover.row_in(row, &window);
+            spans.flat_map(move |(span, fraction)| {
+                (span.start..span.end).map(move |col| ([col, row], fraction))
+            })
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn a_fraction_is_the_area_of_a_pixel_that_is_covered() {
+        let found = fractions(&[vec![square(1.5, 1.25, 3.0, 2.0)]]);
+        assert_eq!(found, [([1, 1], 0.375), ([2, 1], 0.75)]);
+        let triangle = vec![vec![[4.0, 4.0], [6.0, 4.0], [4.0, 6.0]]];
+        let found = fractions(&[triangle]);
+        assert_eq!(found, [([4, 4], 1.0), ([5, 4], 0.5), ([4, 5], 0.5)]);
+        // Holes are none of it, what lies over each other counts once, and rings may cross themselves.
+        let holed = vec![square(1.0, 1.0, 4.0, 4.0), square(1.5, 1.0, 4.0, 4.0)];
+        let expected = [1, 2, 3].map(|row| ([1, row], 0.5));
+        assert_eq!(fractions(&[holed]), expected);
+        let parts = [
+            vec![square(1.0, 1.0, 1.75, 2.0)],
+            vec![square(1.25, 1.0, 2.0, 2.0)],
+        ];
+        assert_eq!(fractions(&parts), [([1, 1], 1.0)]);
+        let bow = vec![vec![[1.0, 1.0], [2.0, 2.0], [2.0, 1.0], [1.0, 2.0]]];
+        assert_eq!(fractions(&[bow]), [([1, 1], 0.5)]);
+        // Beyond the image on every side.
+        let vast = fractions(&[vec![square(-7.0, -9.5, 99.0, 99.0)]]);
+        assert!(vast.len() == 24 * 20 && vast.iter().all(|(_, fraction)| *fraction == 1.0));
+        assert_eq!(fractions(&[vec![square(-5.0, 2.0, -1.0, 4.0)]]), []);
+        assert_eq!(fractions(&[vec![square(24.0, 2.0, 25.0, 4.0)]]), []);
+    }
+
+    #[test]
+    fn pixels_that_are_met_in_a_corner_are_not_touched() {
+        let diamond = vec![[5.0, 2.0], [8.0, 5.0], [5.0, 8.0], [2.0, 5.0]];
+        let found = pixels(&[vec![diamond]], Coverage::Touched);
+        assert_eq!(found.len(), 24);
+    }
+
+    #[test]
+    fn what_is_drawn_along_edges_or_centres_has_as_many_pixels_however_it_was_rounded() {
+        for off in [0.0, 4e-4, -4e-4] {
+            let less = off / 1e3;
+            let shifted = square(2.5 + less, 3.5 - less, 12.5 - less, 13.5 + less);
+            assert_eq!(
+                pixels(&[vec![shifted]], Coverage::Centre).len(),
+                100,
+                "{off}"
+            );
+            let aligned = square(2.0 - off, 3.0 + off, 12.0 + off, 13.0 - off);
+            assert_eq!(
+                pixels(&[vec![aligned]], Coverage::Touched).len(),
+                100,
+                "{off}"
+            );
+        }
+        let tiny = square(3.9996, 2.9996, 3.9999, 2.9999);
+        assert_eq!(pixels(&[vec![tiny]], Coverage::Touched), [[3, 2]]);
+    }
+
     proptest! {
+        /// Zones of `tests/data/sample` compare each pixel with exactextract's.
+        #[test]
+        fn fractions_add_up_to_the_area(
+            outer in prop::collection::vec((0.0..24.0_f64, 0.0..20.0_f64), 3..4),
+        ) {
+            let ring = outer.iter().map(|&(x, y)| [x, y]).collect::<Ring>();
+            let area = Polygon::new(LineString::from(outer), vec![]).unsigned_area();
+            let found = fractions(&[vec![ring]]);
+            prop_assert!(found.iter().all(|(_, fraction)| (0.0..=1.0).contains(fraction)));
+            let sum: f64 = found.iter().map(|(_, fraction)| fraction).sum();
+            prop_assert!((sum - area).abs() < 1e-5, "{} {}", sum, area);
+        }
+
         /// Compared with point-in-polygon tests of the crate geo.
         #[test]
         fn centres_are_inside(
@@ -331,9 +477,15 @@ mod tests {
             let found = pixels(&[vec![ring(&outer), ring(&hole)]], Coverage::Centre);
             let touched = pixels(&[vec![ring(&outer), ring(&hole)]], Coverage::Touched);
             let (outer, hole) = (polygon(&outer), polygon(&hole));
+            let edges = [&outer, &hole].map(|polygon| polygon.exterior().clone());
             for row in 0..SIZE.height {
                 for col in 0..SIZE.width {
                     let centre = Point::new(f64::from(col) + 0.5, f64::from(row) + 0.5);
+                    // Within the tolerance of a side either is right.
+                    let near = |edge: &LineString<f64>| Euclidean.distance(&centre, edge) < 4.0 * EDGE;
+                    if edges.iter().any(near) {
+                        continue;
+                    }
                     // Inside exactly one of the two triangles (even-odd).
                     let expected = outer.contains(&centre) != hole.contains(&centre);
                     prop_assert_eq!(found.contains(&[col, row]), expected, "{} {}", col, row);

@@ -31,6 +31,7 @@
 mod cells;
 mod cover;
 mod features;
+mod fraction;
 mod masks;
 mod points;
 mod run;
@@ -210,6 +211,8 @@ pub struct SampleReport {
     pub left_out: Vec<String>,
     /// The ids of geometries outside of all images.
     pub nowhere: Vec<String>,
+    /// The ids of zones that lie on an image, and to which no pixel belongs: no centre lies in them.
+    pub between: Vec<String>,
 }
 
 /// Samples each band of each item at each point: the value of the pixel that holds the point.
@@ -239,10 +242,16 @@ pub async fn points(
 
 /// Computes statistics of the pixels of each zone in each band of each item.
 ///
-/// A zone's pixels are those of [`Coverage`]; a zone without any on an image has no row there. A row has `pixels`
+/// A zone's pixels are those of [`Coverage`]; a zone that lies on an image has a row there, with count 0 where no pixel
+/// belongs to it ([`SampleReport::between`]), and one that lies on no image a row of count 0 for each image and band
+/// (up to 1,048,576 of those; [`SampleReport::nowhere`] lists all). A row has `pixels`
 /// (all of the zone within the image), `nodata` (those without data), `masked` (those of the others that are
 /// masked), then the requested statistics of the remaining pixels, then the bins of a histogram as `bin_LOW_HIGH`.
 /// Without samples the count is 0, and the other statistics are none.
+///
+/// With [`Coverage::Fraction`] each pixel counts by the fraction of it that the zone covers, as in exactextract: counts
+/// and bins are sums of fractions, `mean` and `std` are weighted, `min` and `max` are of all pixels that are covered at
+/// all, and medians and percentiles interpolate between weighted samples.
 ///
 /// Costs and errors are those of [`points`]. Zones may be larger than memory: statistics are
 /// merged tile by tile. Medians and percentiles buffer the samples: at most 65536 distinct ones of a zone and
@@ -259,16 +268,25 @@ pub async fn zones(
     options: &SampleOptions,
 ) -> Result<(Table, SampleReport)> {
     let names: Arc<[Named]> = zones.named().into();
-    let always = ["pixels", "nodata", "masked"].map(|name| Column::new(name, true));
+    let always = ["pixels", "nodata", "masked"].map(|name| (name.to_owned(), true));
     let wanted = statistics.columns().into_iter();
-    let wanted = wanted.map(|(name, is_count)| Column::new(name, is_count));
-    let columns = always.into_iter().chain(wanted).collect();
+    let is_whole = zones.coverage() != Coverage::Fraction;
+    let columns: Vec<Column> = always
+        .into_iter()
+        .chain(wanted)
+        .map(|(name, is_count)| match is_count {
+            true => Column::counting(name, is_whole),
+            false => Column::new(name, false),
+        })
+        .collect();
     let counted = Counted {
         zones,
         statistics: statistics.clone(),
     };
     let sampled = run::sample(found, counted, options).await?;
-    Ok(made(sampled, names, columns, options.outside))
+    let (table, mut report) = made(sampled, names, columns, options.outside);
+    report.between = table.without_pixels(&report.nowhere);
+    Ok((table, report))
 }
 
 fn made(
@@ -292,6 +310,7 @@ fn made(
         missing_inputs: sampled.missing_inputs,
         left_out: sampled.left_out,
         nowhere,
+        between: Vec::new(),
     };
     (table, report)
 }

@@ -182,7 +182,7 @@ impl Shapes for Points {
         whole.extend(part);
     }
 
-    fn rows(&self, mut whole: Self::Whole) -> ShapeRows {
+    fn rows(&self, _: &Self::Layout, mut whole: Self::Whole) -> ShapeRows {
         whole.sort_unstable_by_key(|(number, _)| *number);
         let (shapes, numbers) = whole.into_iter().unzip();
         ShapeRows { shapes, numbers }

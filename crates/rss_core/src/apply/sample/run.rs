@@ -393,7 +393,7 @@ impl<S: Shapes> Run<'_, S> {
             };
             for &(band, _) in group {
                 if let (true, Some(rows)) = (file.cells().is_empty(), taken.rows.get_mut(band)) {
-                    *rows = Some(ShapeRows::default());
+                    *rows = Some(self.shapes.rows(&file.laid.0, S::Whole::default()));
                 }
             }
             let veil = masks.and_then(|masks| masks.on(&file.grid));
@@ -448,8 +448,10 @@ impl<S: Shapes> Run<'_, S> {
                 let all = std::mem::take(&mut wholes);
                 for ((band, _), whole) in step.group.iter().zip(all) {
                     if let (true, Some(rows)) = (is_whole, taken.rows.get_mut(*band)) {
-                        let shapes = Arc::clone(&self.shapes);
-                        *rows = Some(self.session.cpu(move || shapes.rows(whole)).await?);
+                        let (shapes, laid) =
+                            (Arc::clone(&self.shapes), Arc::clone(&step.file.laid));
+                        let making = self.session.cpu(move || shapes.rows(&laid.0, whole));
+                        *rows = Some(making.await?);
                     }
                 }
                 is_whole = true;

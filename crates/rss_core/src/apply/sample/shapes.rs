@@ -44,7 +44,7 @@ pub(super) trait Shapes: Send + Sync + 'static {
     fn add(&self, whole: &mut Self::Whole, part: Self::Part);
 
     /// Returns the rows of one band of one image.
-    fn rows(&self, whole: Self::Whole) -> ShapeRows;
+    fn rows(&self, layout: &Self::Layout, whole: Self::Whole) -> ShapeRows;
 }
 
 /// Values of a cell's window.
@@ -70,7 +70,7 @@ impl Samples {
     }
 }
 
-/// The results of one band of one image: a row for each shape that has pixels there.
+/// The results of one band of one image: a row for each shape that lies there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShapeRows {
     /// The shapes.

@@ -1,10 +1,13 @@
 //! The result of sampling: a table with a row for each geometry, item and band.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use chrono::{DateTime, Utc};
 
 use super::{Outside, features::Named, shapes::ShapeRows};
+
+/// Rows of zones on no image: more are left to the report.
+const MOST_EMPTY_ROWS: usize = 1 << 20;
 
 /// A column of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +17,8 @@ pub struct Column {
     pub name: String,
     /// True if its numbers are counts: non-negative integers, never none.
     pub is_count: bool,
+    /// True if a row without pixels has 0 there, and not none.
+    is_amount: bool,
 }
 
 impl Column {
@@ -21,6 +26,16 @@ impl Column {
         Self {
             name: name.into(),
             is_count,
+            is_amount: is_count,
+        }
+    }
+
+    /// Creates a column of pixels that are counted, or whose fractions are added up.
+    pub(super) fn counting(name: impl Into<String>, is_count: bool) -> Self {
+        Self {
+            name: name.into(),
+            is_count,
+            is_amount: true,
         }
     }
 }
@@ -83,6 +98,13 @@ impl Table {
                 }
             }
         }
+        if outside == Outside::NoRow && parts.geometries.iter().all(|one| one.place.is_none()) {
+            order.extend(
+                nowhere(&parts, &is_somewhere)
+                    .into_iter()
+                    .map(|key| (key, None)),
+            );
+        }
         order.sort_unstable_by_key(|(key, _)| *key);
         let mut numbers = Vec::with_capacity(order.len() * width);
         for (key, row) in &order {
@@ -93,7 +115,7 @@ impl Table {
             });
             match found {
                 Some(found) => numbers.extend_from_slice(found),
-                None => numbers.extend(parts.columns.iter().map(|column| match column.is_count {
+                None => numbers.extend(parts.columns.iter().map(|column| match column.is_amount {
                     true => 0.0,
                     false => f64::NAN,
                 })),
@@ -120,6 +142,24 @@ impl Table {
             numbers,
         };
         (table, nowhere)
+    }
+
+    /// Returns the ids of the zones that have no pixel in any row, without these.
+    pub(super) fn without_pixels(&self, except: &[String]) -> Vec<String> {
+        let except: HashSet<&str> = except.iter().map(String::as_str).collect();
+        let mut has_any = vec![None; self.geometries.len()];
+        let width = self.columns.len().max(1);
+        for (key, numbers) in self.keys.iter().zip(self.numbers.chunks_exact(width)) {
+            if let (Some(has_any), Some(pixels)) =
+                (has_any.get_mut(key.geometry as usize), numbers.first())
+            {
+                *has_any = Some(has_any.unwrap_or(false) || *pixels > 0.0);
+            }
+        }
+        let all = self.geometries.iter().zip(has_any);
+        all.filter(|(named, has_any)| *has_any == Some(false) && !except.contains(&*named.id))
+            .map(|(named, _)| named.id.clone())
+            .collect()
     }
 
     /// Returns the number of rows.
@@ -174,6 +214,30 @@ impl Table {
     pub(super) fn images(&self) -> usize {
         self.images.len()
     }
+}
+
+/// Returns the rows of zones on no image: for each image and band that could be read, so that every zone is in the table.
+fn nowhere(parts: &Parts, is_somewhere: &[bool]) -> Vec<Key> {
+    let zones = is_somewhere.iter().filter(|is| !**is).count();
+    let read = || {
+        let images = parts.rows.iter().enumerate();
+        images.flat_map(|(image, bands)| {
+            let bands = bands.iter().enumerate().filter(|(_, rows)| rows.is_some());
+            bands.map(move |(band, _)| (number(image), number(band)))
+        })
+    };
+    if zones.saturating_mul(read().count()) > MOST_EMPTY_ROWS {
+        return Vec::new();
+    }
+    let all = is_somewhere.iter().zip(0_u32..).filter(|(is, _)| !**is);
+    all.flat_map(|(_, geometry)| {
+        read().map(move |(image, band)| Key {
+            geometry,
+            image,
+            band,
+        })
+    })
+    .collect()
 }
 
 fn number(index: usize) -> u32 {

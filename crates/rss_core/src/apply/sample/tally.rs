@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use super::cover::Coverage;
 use crate::{
     apply::reduce::{Reducer, of_sorted},
     error::{Error, ErrorKind, Result},
@@ -132,65 +133,78 @@ impl FromStr for Statistics {
     }
 }
 
-/// The statistics of some pixels of a zone.
+/// A pixel of a zone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weighted {
+    /// NaN is nodata.
+    pub(super) value: f64,
+    /// True for a masked pixel.
+    pub(super) is_out: bool,
+    /// The fraction of the pixel that counts; 1 where all do.
+    pub(super) weight: f64,
+}
+
+/// The statistics of some pixels of a zone. Counts are sums of weights, exact where these are all 1.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
-    pixels: u64,
-    nodata: u64,
-    masked: u64,
-    count: u64,
+    pixels: f64,
+    nodata: f64,
+    masked: f64,
+    count: f64,
     sum: f64,
-    /// The sum of the squared deviations from the mean.
+    /// The weighted sum of the squared deviations from the mean.
     squares: f64,
     min: f64,
     max: f64,
-    bins: Vec<u64>,
+    bins: Vec<f64>,
     /// Samples and their frequencies; empty if no statistic needs them.
     kept: SampleCounts,
 }
 
 impl Tally {
-    /// Computes the statistics of pixels: values, with NaN as nodata, and whether they are masked.
-    #[expect(clippy::cast_precision_loss, reason = "pixels of one zone")]
-    pub(super) fn of(statistics: &Statistics, pixels: impl Iterator<Item = (f64, bool)>) -> Self {
+    /// Computes the statistics of pixels.
+    pub(super) fn of(statistics: &Statistics, pixels: impl Iterator<Item = Weighted>) -> Self {
         let mut tally = Self {
-            pixels: 0,
-            nodata: 0,
-            masked: 0,
-            count: 0,
+            pixels: 0.0,
+            nodata: 0.0,
+            masked: 0.0,
+            count: 0.0,
             sum: 0.0,
             squares: 0.0,
             min: f64::INFINITY,
             max: f64::NEG_INFINITY,
-            bins: vec![0; statistics.bins()],
+            bins: vec![0.0; statistics.bins()],
             kept: SampleCounts::default(),
         };
         let mut values = Vec::new();
-        for (value, is_out) in pixels {
-            tally.pixels += 1;
-            match (value.is_nan(), is_out) {
-                (true, _) => tally.nodata += 1,
-                (false, true) => tally.masked += 1,
-                (false, false) => values.push(value),
+        for pixel in pixels {
+            tally.pixels += pixel.weight;
+            match (pixel.value.is_nan(), pixel.is_out) {
+                (true, _) => tally.nodata += pixel.weight,
+                (false, true) => tally.masked += pixel.weight,
+                (false, false) => values.push((pixel.value, pixel.weight)),
             }
         }
-        tally.count = values.len() as u64;
         if values.is_empty() {
             return tally;
         }
-        for &value in &values {
-            tally.sum += value;
+        for &(value, weight) in &values {
+            tally.count += weight;
+            tally.sum += value * weight;
             tally.min = tally.min.min(value);
             tally.max = tally.max.max(value);
         }
-        let mean = tally.sum / tally.count as f64;
-        tally.squares = values.iter().map(|value| (value - mean).powi(2)).sum();
-        for &value in values.iter().filter(|_| !statistics.edges.is_empty()) {
+        let mean = tally.sum / tally.count;
+        let squares = values.iter();
+        tally.squares = squares
+            .map(|(value, weight)| weight * (value - mean).powi(2))
+            .sum();
+        for &(value, weight) in values.iter().filter(|_| !statistics.edges.is_empty()) {
             let after = statistics.edges.partition_point(|edge| *edge <= value);
             let is_last = statistics.edges.last() == Some(&value);
             let bin = after.checked_sub(if is_last { 2 } else { 1 });
             if let Some(count) = bin.and_then(|bin| tally.bins.get_mut(bin)) {
-                *count += 1;
+                *count += weight;
             }
         }
         if statistics.keeps_samples() {
@@ -200,17 +214,16 @@ impl Tally {
     }
 
     /// Merges the statistics of other pixels. The last digits of the result depend on the order of merging.
-    #[expect(clippy::cast_precision_loss, reason = "pixels of one zone")]
     pub(super) fn add(&mut self, other: Self) {
         self.pixels += other.pixels;
         self.nodata += other.nodata;
         self.masked += other.masked;
-        if other.count == 0 {
+        if other.count == 0.0 {
             return;
         }
-        if self.count > 0 {
+        if self.count > 0.0 {
             // Chan, Golub and LeVeque (1983), https://doi.org/10.1080/00031305.1983.10483115.
-            let (a, b) = (self.count as f64, other.count as f64);
+            let (a, b) = (self.count, other.count);
             let apart = other.sum / b - self.sum / a;
             self.squares += other.squares + apart * apart * (a * b / (a + b));
         } else {
@@ -227,26 +240,29 @@ impl Tally {
     }
 
     /// Returns the numbers of a row: pixels, nodata, masked, then the statistics, then the bins. NaN is none.
-    #[expect(clippy::cast_precision_loss, reason = "pixels of one zone")]
-    pub(super) fn numbers(self, statistics: &Statistics, numbers: &mut Vec<f64>) {
-        let count = self.count as f64;
-        numbers.extend([self.pixels, self.nodata, self.masked].map(|count| count as f64));
+    pub(super) fn numbers(
+        self,
+        statistics: &Statistics,
+        coverage: Coverage,
+        numbers: &mut Vec<f64>,
+    ) {
+        let count = self.count;
+        numbers.extend([self.pixels, self.nodata, self.masked]);
         let kept = self.kept.sorted();
+        let is_weighted = coverage == Coverage::Fraction;
         let ends: Vec<u64> = kept
             .iter()
-            .scan(0, |all, (_, times)| {
-                *all += times;
+            .scan(0, |all, one| {
+                *all += u64::from(one.times);
                 Some(*all)
             })
             .collect();
+        let samples = usize::try_from(ends.last().copied().unwrap_or(0)).unwrap_or(usize::MAX);
         let at = |index: usize| {
             let run = ends.partition_point(|&end| end <= index as u64);
-            kept.get(run).map_or(f64::NAN, |(value, _)| *value)
+            kept.get(run).map_or(f64::NAN, |one| one.value)
         };
-        let known = |number: f64| match self.count {
-            0 => f64::NAN,
-            _ => number,
-        };
+        let known = |number: f64| if count == 0.0 { f64::NAN } else { number };
         numbers.extend(statistics.wanted.iter().map(|one| match one {
             Reducer::Count => count,
             Reducer::Sum => known(self.sum),
@@ -254,31 +270,98 @@ impl Tally {
             Reducer::Std => known((self.squares / count).sqrt()),
             Reducer::Min => known(self.min),
             Reducer::Max => known(self.max),
-            ranked => {
-                let count = usize::try_from(self.count).unwrap_or(usize::MAX);
-                of_sorted(*ranked, count, at).unwrap_or(f64::NAN)
+            Reducer::Median if is_weighted => weighted_quantile(&kept, 0.5),
+            Reducer::Percentile(percentile) if is_weighted => {
+                weighted_quantile(&kept, percentile.percent() / 100.0)
             }
+            ranked => of_sorted(*ranked, samples, at).unwrap_or(f64::NAN),
         }));
-        numbers.extend(self.bins.iter().map(|&bin| bin as f64));
+        numbers.extend(self.bins.iter());
+    }
+}
+
+/// Returns the quantile of weighted samples as exactextract does: of `n` distinct values in order, whose weights are
+/// added up, value `k`, counted from 0, stands at `k` times its weight plus `n - 1` times the weights before it; between
+/// two it is interpolated. See <https://stats.stackexchange.com/a/13223>.
+#[expect(clippy::cast_precision_loss, reason = "values of one zone")]
+fn weighted_quantile(kept: &[Kept], share: f64) -> f64 {
+    let mut distinct: Vec<(f64, f64)> = Vec::new();
+    for one in kept {
+        let weight = f64::from(one.weight) * f64::from(one.times);
+        match distinct.last_mut() {
+            Some((value, sum)) if *value == one.value => *sum += weight,
+            _ => distinct.push((one.value, weight)),
+        }
+    }
+    let gaps = distinct.len().saturating_sub(1) as f64;
+    let mut before = 0.0;
+    let places = distinct.iter().enumerate().map(|(k, (value, weight))| {
+        let place = k as f64 * weight + gaps * before;
+        before += weight;
+        (place, *value)
+    });
+    let places: Vec<(f64, f64)> = places.collect();
+    let Some((end, _)) = places.last() else {
+        return f64::NAN;
+    };
+    let sought = share * end;
+    let next = places.partition_point(|(place, _)| *place <= sought);
+    match (
+        next.checked_sub(1).and_then(|at| places.get(at)),
+        places.get(next),
+    ) {
+        (Some((a, low)), Some((b, high))) => low + (sought - a) * (high - low) / (b - a),
+        (Some((_, only)), None) | (None, Some((_, only))) => *only,
+        (None, None) => f64::NAN,
+    }
+}
+
+/// Equal samples of equal weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Kept {
+    value: f64,
+    /// As exactextract keeps it; both numbers together make 16 bytes of a sample.
+    weight: f32,
+    times: u32,
+}
+
+impl Kept {
+    fn order(&self, other: &Self) -> std::cmp::Ordering {
+        let by_value = self.value.total_cmp(&other.value);
+        by_value.then(self.weight.total_cmp(&other.weight))
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.value == other.value && self.weight == other.weight
     }
 }
 
 /// Distinct samples and their frequencies, in sorted lists, each more than twice as long as the next: merging
 /// many parts then takes no longer than one sort.
 #[derive(Clone, Debug, Default)]
-struct SampleCounts(Vec<Vec<(f64, u64)>>);
+struct SampleCounts(Vec<Vec<Kept>>);
 
 impl SampleCounts {
-    fn of(mut values: Vec<f64>) -> Self {
-        values.sort_unstable_by(f64::total_cmp);
-        let mut list: Vec<(f64, u64)> = Vec::new();
-        for value in values {
-            match list.last_mut() {
-                Some((last, times)) if *last == value => *times += 1,
-                _ => list.push((value, 1)),
-            }
-        }
-        Self(vec![list])
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "digits of a fraction of a pixel"
+    )]
+    fn of(values: Vec<(f64, f64)>) -> Self {
+        let mut all: Vec<Kept> = values
+            .into_iter()
+            .map(|(value, weight)| Kept {
+                value,
+                weight: weight as f32,
+                times: 1,
+            })
+            .collect();
+        all.sort_unstable_by(Kept::order);
+        all.dedup_by(|next, kept| {
+            let is_like = next.is_like(kept);
+            kept.times += if is_like { next.times } else { 0 };
+            is_like
+        });
+        Self(vec![all])
     }
 
     fn add(&mut self, other: Self) {
@@ -291,7 +374,7 @@ impl SampleCounts {
         }
     }
 
-    fn sorted(self) -> Vec<(f64, u64)> {
+    fn sorted(self) -> Vec<Kept> {
         let lists = self.0.into_iter().rev();
         lists
             .reduce(|all, list| merged(list, all))
@@ -300,25 +383,28 @@ impl SampleCounts {
 }
 
 /// Merges two sorted lists of samples and frequencies.
-fn merged(a: Vec<(f64, u64)>, b: Vec<(f64, u64)>) -> Vec<(f64, u64)> {
+fn merged(a: Vec<Kept>, b: Vec<Kept>) -> Vec<Kept> {
     if a.is_empty() {
         return b;
     }
-    let mut all = Vec::with_capacity(a.len().max(b.len()));
+    let mut all: Vec<Kept> = Vec::with_capacity(a.len().max(b.len()));
     let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
     loop {
         let next = match (a.peek(), b.peek()) {
-            (Some((x, _)), Some((y, _))) if x.total_cmp(y).is_le() => a.next(),
+            (Some(x), Some(y)) if x.order(y).is_le() => a.next(),
             (_, Some(_)) => b.next(),
             (Some(_), None) => a.next(),
             (None, None) => return all,
         };
-        let Some((value, times)) = next else {
+        let Some(next) = next else {
             return all;
         };
         match all.last_mut() {
-            Some((last, known)) if *last == value => *known += times,
-            _ => all.push((value, times)),
+            Some(last) if last.is_like(&next) => match last.times.checked_add(next.times) {
+                Some(times) => last.times = times,
+                None => all.push(next),
+            },
+            _ => all.push(next),
         }
     }
 }
@@ -334,10 +420,15 @@ mod tests {
     fn row(statistics: &Statistics, parts: &[Vec<(f64, bool)>]) -> Vec<f64> {
         let mut all = Tally::of(statistics, std::iter::empty());
         for part in parts {
-            all.add(Tally::of(statistics, part.iter().copied()));
+            let pixels = part.iter().map(|&(value, is_out)| Weighted {
+                value,
+                is_out,
+                weight: 1.0,
+            });
+            all.add(Tally::of(statistics, pixels));
         }
         let mut numbers = Vec::new();
-        all.numbers(statistics, &mut numbers);
+        all.numbers(statistics, Coverage::Centre, &mut numbers);
         numbers
     }
 
@@ -362,6 +453,34 @@ mod tests {
         assert_eq!(numbers[..4], [1.0, 1.0, 0.0, 0.0]);
         assert!(numbers[4..8].iter().all(|number| number.is_nan()));
         assert_eq!(numbers[8..], [0.0]);
+    }
+
+    /// Quantiles as exactextract 0.3.0 tells them of these values and fractions.
+    #[test]
+    fn weights_make_the_statistics_of_exactextract() {
+        let statistics: Statistics = "count,sum,mean,std,min,max,p25,median,p90".parse().unwrap();
+        let samples = [
+            (3.0, 0.25),
+            (1.0, 1.0),
+            (8.0, 0.5),
+            (5.0, 1.0),
+            (4.0, 0.75),
+            (9.0, 0.125),
+        ];
+        let mut all = Tally::of(&statistics, std::iter::empty());
+        for part in samples.chunks(2) {
+            let pixels = part.iter().map(|&(value, weight)| Weighted {
+                value,
+                is_out: false,
+                weight,
+            });
+            all.add(Tally::of(&statistics, pixels));
+        }
+        let mut numbers = Vec::new();
+        all.numbers(&statistics, Coverage::Fraction, &mut numbers);
+        for (got, expected) in numbers[3..].iter().zip(EXACT) {
+            assert!((got - expected).abs() < 1e-6, "{numbers:?}");
+        }
     }
 
     /// `numpy.histogram([-1, 0, 0.5, 1, 1.5, 2, 2.1, inf], [0, 1, 2])` is `[2, 3]`.
@@ -403,6 +522,19 @@ mod tests {
             assert!(err.message().starts_with("a histogram of "), "{err}");
         }
     }
+
+    /// count, sum, mean, std, min, max, p25, median, p90.
+    const EXACT: [f64; 9] = [
+        3.625,
+        14.875,
+        4.103_448_275_862_069,
+        2.426_077_117_150_049_5,
+        1.0,
+        9.0,
+        2.726_190_476_190_476_3,
+        4.25,
+        7.484_375,
+    ];
 
     proptest! {
         /// Any number of parts merge to the statistics of all pixels, which are those of a stack of time steps.

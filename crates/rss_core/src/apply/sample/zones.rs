@@ -13,11 +13,11 @@ use super::{
     cover::{Cover, Coverage},
     features::{self, GeoJsonOptions, Named, named},
     shapes::{Samples, ShapeRows, Shapes},
-    tally::{Statistics, Tally},
+    tally::{Kept, Statistics, Tally, Weighted},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Crs, GeoBox, WorldToPixel, antimeridian, degrees_round, is_degrees},
+    geo::{Bbox, Crs, GeoBox, Ring, Size, WorldToPixel, antimeridian, degrees_round, is_degrees},
 };
 
 /// The fewest rows of pixels of a read: strips of one row would cost a read each.
@@ -96,6 +96,10 @@ impl Zones {
     pub fn with_coverage(mut self, coverage: Coverage) -> Self {
         self.coverage = coverage;
         self
+    }
+
+    pub(super) fn coverage(&self) -> Coverage {
+        self.coverage
     }
 
     /// Returns the ids and names of the zones.
@@ -202,8 +206,7 @@ pub(super) struct Counted {
 }
 
 impl Shapes for Counted {
-    /// The pixels of each zone, if it has any.
-    type Layout = Vec<Option<Cover>>;
+    type Layout = Vec<Placed>;
     type Part = Vec<(u32, Tally)>;
     type Whole = BTreeMap<u32, Tally>;
 
@@ -228,15 +231,15 @@ impl Shapes for Counted {
                 })?;
                 projected.extend(found);
             }
-            let cover = Cover::of(&projected, tiles.size, self.zones.coverage);
-            if let Some(cover) = &cover {
+            let placed = Placed::of(&projected, tiles.size, self.zones.coverage);
+            if let Placed::Covering(cover) = &placed {
                 for (row, spans) in cover.rows() {
                     for span in spans {
                         needs.add_row(row, span.start, span.end, number);
                     }
                 }
             }
-            layout.push(cover);
+            layout.push(placed);
         }
         Ok((layout, needs.cells()))
     }
@@ -250,10 +253,10 @@ impl Shapes for Counted {
         };
         let kept = |cover: &Cover| match self.statistics.keeps_samples() {
             // While lists are merged, the old and the new ones exist.
-            true => 4 * cover.pixels().min(different) * size_of::<(f64, u64)>() as u64,
+            true => 4 * cover.pixels().min(different) * size_of::<Kept>() as u64,
             false => 0,
         };
-        let covers = layout.iter().flatten();
+        let covers = layout.iter().filter_map(Placed::cover);
         let each = covers.map(|cover| cover.bytes() + kept(cover) + self.statistics.bytes());
         size_of_val(layout.as_slice()) as u64 + each.sum::<u64>()
     }
@@ -261,8 +264,8 @@ impl Shapes for Counted {
     fn bytes_per_pixel(&self) -> u64 {
         match self.statistics.keeps_samples() {
             // The sample itself, and its copy in a list that grows.
-            true => 8 + 2 * size_of::<(f64, u64)>() as u64,
-            false => 8,
+            true => 8 + 2 * size_of::<Kept>() as u64,
+            false => 16,
         }
     }
 
@@ -270,12 +273,18 @@ impl Shapes for Counted {
         let window = &cell.window;
         let members = cell.members.iter();
         let found = members.filter_map(|&number| {
-            let cover = layout.get(number as usize)?.as_ref()?;
+            let cover = layout.get(number as usize)?.cover()?;
             let rows = window.row..window.row.saturating_add(window.height);
             let pixels = rows.flat_map(|row| {
                 let spans = cover.row_in(row, window);
-                spans.flat_map(move |span| {
-                    (span.start..span.end).filter_map(move |col| samples.at(col, row))
+                spans.flat_map(move |(span, fraction)| {
+                    let samples =
+                        (span.start..span.end).filter_map(move |col| samples.at(col, row));
+                    samples.map(move |(value, is_out)| Weighted {
+                        value,
+                        is_out,
+                        weight: fraction,
+                    })
                 })
             });
             Some((number, Tally::of(&self.statistics, pixels)))
@@ -294,12 +303,123 @@ impl Shapes for Counted {
         }
     }
 
-    fn rows(&self, whole: Self::Whole) -> ShapeRows {
+    fn rows(&self, layout: &Self::Layout, mut whole: Self::Whole) -> ShapeRows {
         let mut rows = ShapeRows::default();
-        for (number, tally) in whole {
+        for (placed, number) in layout.iter().zip(0_u32..) {
+            if matches!(placed, Placed::Off) {
+                continue;
+            }
+            let tally = whole.remove(&number);
+            let tally = tally.unwrap_or_else(|| Tally::of(&self.statistics, std::iter::empty()));
             rows.shapes.push(number);
-            tally.numbers(&self.statistics, &mut rows.numbers);
+            tally.numbers(&self.statistics, self.zones.coverage, &mut rows.numbers);
         }
         rows
+    }
+}
+
+/// Where a zone lies on an image.
+#[derive(Clone, Debug)]
+pub(super) enum Placed {
+    /// Not on it.
+    Off,
+    /// On it, and no pixel belongs to it: no centre lies in it.
+    Between,
+    Covering(Cover),
+}
+
+impl Placed {
+    fn of(polygons: &[Vec<Ring>], size: Size, coverage: Coverage) -> Self {
+        match Cover::of(polygons, size, coverage) {
+            Some(cover) => Self::Covering(cover),
+            None if Cover::of(polygons, size, Coverage::Touched).is_some() => Self::Between,
+            None => Self::Off,
+        }
+    }
+
+    fn cover(&self) -> Option<&Cover> {
+        match self {
+            Self::Covering(cover) => Some(cover),
+            Self::Off | Self::Between => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::geo::Window;
+
+    /// A zone in pixels, and what exactextract says of it.
+    #[derive(Deserialize)]
+    struct Known {
+        parts: Vec<Vec<Ring>>,
+        answers: Vec<Option<f64>>,
+    }
+
+    /// `tests/data/sample/make_zones.py` makes the answers.
+    #[test]
+    fn weighted_statistics_are_those_of_exactextract() {
+        let text = include_str!("../../../tests/data/sample/zones.json");
+        let known: Vec<Known> = serde_json::from_str(text).unwrap();
+        let size = Size {
+            width: 40,
+            height: 30,
+        };
+        let values = Array2::from_shape_fn((30, 40), |(row, col)| match (col + 2 * row) % 17 {
+            0 => f64::NAN,
+            _ => ((7 * col + 13 * row + col * row) % 101) as f64,
+        });
+        let samples = Samples {
+            window: Window::whole(size),
+            values,
+            left_out: None,
+        };
+        let statistics: Statistics = "count,sum,mean,min,max,std,median,p10,p90".parse().unwrap();
+        for (number, one) in known.iter().enumerate() {
+            let cover = Cover::of(&one.parts, size, Coverage::Fraction).unwrap();
+            // In two cells, as tiles cut a zone.
+            let mut all = Tally::of(&statistics, std::iter::empty());
+            for col in [0, 20] {
+                let window = Window {
+                    col,
+                    row: 0,
+                    width: 20,
+                    height: 30,
+                };
+                let spans = (0..30).flat_map(|row| {
+                    let spans = cover.row_in(row, &window);
+                    spans.map(move |(span, fraction)| (row, span, fraction))
+                });
+                let pixels = spans.flat_map(|(row, span, weight)| {
+                    let samples = &samples;
+                    (span.start..span.end).filter_map(move |col| {
+                        let (value, is_out) = samples.at(col, row)?;
+                        Some(Weighted {
+                            value,
+                            is_out,
+                            weight,
+                        })
+                    })
+                });
+                all.add(Tally::of(&statistics, pixels));
+            }
+            let mut numbers = Vec::new();
+            all.numbers(&statistics, Coverage::Fraction, &mut numbers);
+            assert!((numbers[0] - numbers[1] - numbers[3]).abs() < 1e-9);
+            for (got, expected) in numbers[3..].iter().zip(&one.answers) {
+                let expected = expected.unwrap_or(f64::NAN);
+                let off = (got - expected).abs() / expected.abs().max(1.0);
+                assert!(
+                    off < 1e-6 || got.is_nan() && expected.is_nan(),
+                    "zone {number}: {numbers:?}, {:?}",
+                    one.answers
+                );
+            }
+        }
+        assert_eq!(known.len(), 32);
     }
 }
