@@ -9,8 +9,8 @@ use rss_core::zarr;
 use rss_core::{
     Backend, Crs, Format, Location, Manifest, Resolution, Session, Size, Stretch,
     apply::{
-        Apply, ApplyOptions, Block, Expression, Grid, ImageCube, ImageCubeOptions, MissingInput,
-        OnFailure, Overviews, Step,
+        ApplyOptions, Expression, Grid, ImageCube, ImageCubeOptions, MissingInput, OnFailure,
+        Overviews, Step, TypedApply,
         mosaic::Mosaic,
         reduce::{Geomedian, Reducer},
         sample::{GeoJsonOptions, Zones},
@@ -53,15 +53,16 @@ pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
             bands.push(band.clone());
         }
     }
-    make(&args.cube, &steps, &bands, |cube, options| {
+    make(&args.cube, &steps, &bands, async |cube, options| {
         let work = match (formulas.is_empty(), reduction) {
-            (_, Some(Reduction::Geomedian)) => cube.geomedian(Geomedian::default(), options),
-            (false, None) => cube.express(&formulas, None, options)?,
+            (_, Some(Reduction::Geomedian)) => cube.geomedian(Geomedian::default(), options).into(),
+            (false, None) => cube.express_typed(&formulas, None, options).await?,
             (false, Some(Reduction::Each(reducer))) => {
-                cube.express(&formulas, Some(reducer), options)?
+                cube.express_typed(&formulas, Some(reducer), options)
+                    .await?
             }
-            (true, Some(Reduction::Each(reducer))) => cube.reduce(reducer, options),
-            (true, None) => as_they_are(cube, options),
+            (true, Some(Reduction::Each(reducer))) => cube.reduce_typed(reducer, options).await?,
+            (true, None) => cube.layers(options).await?,
         };
         Ok(match every {
             Some(every) => work.every(every)?,
@@ -124,8 +125,8 @@ pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
             clock: Clock::default(),
             mosaic: Mosaic::FirstValid,
         };
-        return make(&args.cube, &steps, &[], |cube, options| {
-            Ok(cube.geomedian(Geomedian::default(), options))
+        return make(&args.cube, &steps, &[], async |cube, options| {
+            Ok(cube.geomedian(Geomedian::default(), options).into())
         })
         .await;
     }
@@ -134,28 +135,10 @@ pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
         clock: Clock::default(),
         mosaic: args.method.parse()?,
     };
-    make(&args.cube, &steps, &[], |cube, options| {
-        Ok(cube.reduce(Reducer::First, options))
+    make(&args.cube, &steps, &[], async |cube, options| {
+        Ok(cube.reduce_typed(Reducer::First, options).await?)
     })
     .await
-}
-
-/// Copies each time step of each band into a band of the result.
-fn as_they_are(cube: &ImageCube, options: ApplyOptions) -> Apply<f32> {
-    let bands: Vec<String> = cube.bands().iter().map(|band| band.name.clone()).collect();
-    let work = cube.apply(options, |block: &Block<f32>| {
-        let data = block.data();
-        let (times, bands, height, width) = data.dim();
-        let mut flat = ndarray::Array3::zeros((times * bands, height, width));
-        for (layer, mut out) in flat.outer_iter_mut().enumerate() {
-            out.assign(&data.slice(ndarray::s![layer % times, layer / times, .., ..]));
-        }
-        Ok(flat)
-    });
-    let steps = cube.steps().len();
-    let classes = cube.bands().iter().map(|band| band.is_class);
-    work.with_classes(classes.flat_map(|is_class| std::iter::repeat_n(is_class, steps)))
-        .each_date(bands)
 }
 
 /// Returns the options of putting images on one grid: grid, resampling, mask, failures.
@@ -329,7 +312,7 @@ async fn make(
     args: &CubeArgs,
     steps: &TimeSteps,
     bands: &[String],
-    work: impl FnOnce(&ImageCube, ApplyOptions) -> Result<Apply<f32>>,
+    work: impl AsyncFnOnce(&ImageCube, ApplyOptions) -> Result<TypedApply>,
 ) -> Result<Found> {
     let to = To::of(args)?;
     let session = session::with_budget(args.budget)?;
@@ -364,7 +347,9 @@ async fn make(
         shown.set_position(progress.blocks_done);
     });
     how.block = args.block;
-    let work = work(&cube, how)?;
+    how.nodata = args.nodata;
+    let work = work(&cube, how).await?;
+    let dtype = work.dtype();
     let notes = [cube.notes(), work.notes()].concat();
     for note in &notes {
         output::say(&format!("note: {note}"));
@@ -391,7 +376,7 @@ async fn make(
             "width": width,
             "height": height,
             "count": made.count,
-            "dtype": "float32",
+            "dtype": dtype.name(),
             "steps": steps,
             "periods": periods,
             "notes": notes,
@@ -458,7 +443,7 @@ pub(super) fn say(missing_inputs: &[MissingInput], left_out: &[String]) {
     not(feature = "zarr"),
     expect(unused_variables, reason = "only a cube reports progress by itself")
 )]
-async fn write(work: Apply<f32>, to: &To, session: &Session, bar: &ProgressBar) -> Result<Made> {
+async fn write(work: TypedApply, to: &To, session: &Session, bar: &ProgressBar) -> Result<Made> {
     let (report, count, stretch) = match to {
         To::Cog(location, options) => {
             let (written, report) = work.cog(location, options).await?;
@@ -488,7 +473,7 @@ async fn write(work: Apply<f32>, to: &To, session: &Session, bar: &ProgressBar) 
 /// Writes a result as a stored cube.
 #[cfg(feature = "zarr")]
 async fn write_cube(
-    work: Apply<f32>,
+    work: TypedApply,
     location: &Location,
     session: &Session,
     bar: &ProgressBar,

@@ -12,10 +12,10 @@ use ndarray::{Array3, ArrayView1, ArrayView3, ArrayViewMut3, Axis};
 
 use self::program::{LANES, Program, Real};
 use super::{
-    block::{Block, place_of},
+    block::{Block, BlockSample, place_of},
     cube::ImageCube,
     options::ApplyOptions,
-    reduce::{Reducer, reduce_f32},
+    reduce::{Reducer, reduced_as},
     run::Apply,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -88,8 +88,12 @@ impl Expression {
     ///
     /// [`ErrorKind::InvalidInput`] naming a band that the block lacks.
     pub fn of(&self, block: &Block<f32>) -> Result<Array3<f32>> {
+        self.dates(block)
+    }
+
+    fn dates<T: Real>(&self, block: &Block<T>) -> Result<Array3<T>> {
         let (times, _, height, width) = block.data().dim();
-        let mut out = Array3::from_elem((times, height, width), f32::NAN);
+        let mut out = Array3::from_elem((times, height, width), T::NAN);
         self.put(block, out.view_mut())?;
         Ok(out)
     }
@@ -237,8 +241,21 @@ impl ImageCube {
         &self,
         formulas: &[Expression],
         reducer: Option<Reducer>,
-        mut options: ApplyOptions,
+        options: ApplyOptions,
     ) -> Result<Apply<f32>> {
+        self.express_as(formulas, reducer, options)
+    }
+
+    /// Evaluates formulas in a float type.
+    pub(super) fn express_as<T>(
+        &self,
+        formulas: &[Expression],
+        reducer: Option<Reducer>,
+        mut options: ApplyOptions,
+    ) -> Result<Apply<T>>
+    where
+        T: BlockSample + Real + super::reduce::Real,
+    {
         check_names(formulas)?;
         let texts = formulas.iter().map(Expression::formula);
         let mut how = texts.collect::<Vec<_>>().join(", ");
@@ -253,17 +270,20 @@ impl ImageCube {
             options.names.clone_from(&names);
         }
         let formulas = formulas.to_vec();
-        let work = self.apply(options, move |block: &Block<f32>| {
+        let work = self.apply(options, move |block: &Block<T>| {
             let (times, _, height, width) = block.data().dim();
             let each = if reducer.is_some() { 1 } else { times };
-            let mut out = Array3::from_elem((formulas.len() * each, height, width), f32::NAN);
+            let mut out =
+                Array3::from_elem((formulas.len() * each, height, width), <T as Real>::NAN);
             for (number, formula) in formulas.iter().enumerate() {
                 let first = number * each;
                 let mut target = out.slice_mut(ndarray::s![first..first + each, .., ..]);
                 match reducer {
-                    Some(reducer) => target
-                        .index_axis_mut(Axis(0), 0)
-                        .assign(&reduce_f32(formula.of(block)?.view(), reducer)?),
+                    Some(reducer) => target.index_axis_mut(Axis(0), 0).assign(&reduced_as(
+                        formula.dates(block)?.view(),
+                        None,
+                        reducer,
+                    )?),
                     None => formula.put(block, target)?,
                 }
             }

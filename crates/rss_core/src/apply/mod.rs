@@ -29,6 +29,7 @@ mod run;
 pub mod sample;
 mod source;
 pub mod time;
+mod typed;
 
 #[cfg(feature = "expression")]
 pub use self::expression::Expression;
@@ -40,6 +41,7 @@ pub use self::{
     options::{ApplyOptions, ApplyProgress, Grid, ImageCubeOptions, OnFailure, Overviews, Values},
     report::{ApplyReport, MissingInput},
     run::{Apply, Computed},
+    typed::TypedApply,
 };
 #[cfg(feature = "zarr")]
 pub(crate) use self::{bands::of_choice, part::Stored, source::described};

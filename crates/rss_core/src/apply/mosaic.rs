@@ -7,7 +7,7 @@ use ndarray::{Array2, Array3, ArrayView2, ArrayView3, ArrayView4, ArrayViewMut3,
 use super::{reduce::Reducer, time::MosaicOrder};
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{Number, Sample, nodata_sample},
+    raster::{Number, Sample, fill, nodata_sample},
 };
 
 /// How the images of one time step are composited.
@@ -241,19 +241,25 @@ pub(super) fn fill_pixels<T: Sample>(
     with_data.all.iter().filter(|all| !**all).count()
 }
 
-/// Returns the first pixel of each column of a stack (time, band, y, x) of `f32`, where NaN is nodata: that of the first
-/// image, in the order of `times`, with data in all bands, or else of the first with data in any.
-pub(super) fn first_pixels(
-    stack: &ArrayView4<'_, f32>,
-    times: impl Iterator<Item = usize>,
-) -> Array3<f32> {
-    let (_, bands, height, width) = stack.dim();
-    let nodata = vec![None; bands];
-    let mut out = Array3::from_elem((bands, height, width), f32::NAN);
-    let mut with_data = WithData::of(&out.view(), &nodata);
+/// Returns the first pixel of each column of a stack (time, band, y, x): that of the first image, in the order of `times`,
+/// with data in all bands, or else of the first with data in any. `nodata` is that of each band.
+pub(super) fn first_pixels<T: Sample>(
+    stack: &ArrayView4<'_, T>,
+    mut times: impl Iterator<Item = usize>,
+    nodata: &[Option<Number>],
+) -> Array3<T> {
+    let Some(first) = times.next() else {
+        let (_, bands, height, width) = stack.dim();
+        return Array3::from_elem((bands, height, width), fill(None));
+    };
+    let mut out = stack.index_axis(Axis(0), first).to_owned();
+    let mut with_data = WithData::of(&out.view(), nodata);
+    if with_data.all.iter().all(|all| *all) {
+        return out;
+    }
     for time in times {
         let image = stack.index_axis(Axis(0), time);
-        let here = WithData::of(&image, &nodata);
+        let here = WithData::of(&image, nodata);
         if fill_pixels(out.view_mut(), &mut with_data, &image, &here) == 0 {
             break;
         }
@@ -359,9 +365,15 @@ mod tests {
         });
         let shown =
             |made: Array3<f32>| made.mapv(|value| if value.is_nan() { -999 } else { value as i16 });
-        assert_eq!(shown(first_pixels(&stack.view(), 0..3)), expected);
+        assert_eq!(
+            shown(first_pixels(&stack.view(), 0..3, &[None; 2])),
+            expected
+        );
         let expected = array![[[3, 3, 3, -999, -999]], [[3, 3, -999, 3, -999]]];
-        assert_eq!(shown(first_pixels(&stack.view(), (0..3).rev())), expected);
+        assert_eq!(
+            shown(first_pixels(&stack.view(), (0..3).rev(), &[None; 2])),
+            expected
+        );
     }
 
     #[test]

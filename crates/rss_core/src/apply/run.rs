@@ -16,7 +16,6 @@ use super::{
     block::{Block, BlockSample},
     cube::{ImageCube, Inner, blocks_of},
     load::{BlockPlan, Loaded},
-    mosaic::{Fill, first_pixels},
     options::{ApplyOptions, ApplyProgress},
     periods::{Dated, Plans, join, names_of},
     reduce::{Geomedian, Reducer, reduce_f32},
@@ -162,30 +161,10 @@ impl ImageCube {
 
     /// Reduces the time axis, band by band; with [`Fill::Pixel`] the first and last are whole pixels, whose bands come from
     /// one time step. Bands keep their names. [`Apply::every`] reduces within months or other periods.
+    ///
+    /// The result is `float32`, whatever the files hold; [`reduce_typed`](Self::reduce_typed) rounds no sample.
     pub fn reduce(&self, reducer: Reducer, options: ApplyOptions) -> Apply<f32> {
-        let options = self.named(options);
-        let fill = self.0.options.fill;
-        let work = self.apply(options, move |block: &Block<f32>| {
-            let data = block.data();
-            let (times, bands, height, width) = data.dim();
-            match (reducer, fill) {
-                (Reducer::First, Fill::Pixel) => return Ok(first_pixels(&data, 0..times)),
-                (Reducer::Last, Fill::Pixel) => return Ok(first_pixels(&data, (0..times).rev())),
-                _ => {}
-            }
-            let mut out = Array3::zeros((bands, height, width));
-            for (band, mut out) in out.axis_iter_mut(Axis(0)).enumerate() {
-                out.assign(&reduce_f32(data.index_axis(Axis(1), band), reducer)?);
-            }
-            Ok(out)
-        });
-        let keeps = matches!(
-            reducer,
-            Reducer::First | Reducer::Last | Reducer::Min | Reducer::Max
-        );
-        work.told(reducer.to_string())
-            .noted(self.reduced_by(reducer))
-            .with_classes(self.classes().into_iter().map(|is_class| is_class && keeps))
+        self.reduce_as::<f32, f32>(reducer, self.named(options))
     }
 
     /// Returns whether each band still holds classes once the images of a time step are composited.
@@ -224,7 +203,7 @@ impl ImageCube {
             .noted(self.reduced("geomedian"))
     }
 
-    fn named(&self, mut options: ApplyOptions) -> ApplyOptions {
+    pub(super) fn named(&self, mut options: ApplyOptions) -> ApplyOptions {
         if options.names.is_empty() {
             options.names = self.bands().iter().map(|band| band.name.clone()).collect();
         }

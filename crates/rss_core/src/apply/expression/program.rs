@@ -397,7 +397,7 @@ fn floor_div<T: Real>(a: T, b: T) -> T {
 }
 
 /// `f32` or `f64`, by the functions of the standard library.
-pub(super) trait Real:
+pub(in crate::apply) trait Real:
     Copy
     + PartialOrd
     + Add<Output = Self>

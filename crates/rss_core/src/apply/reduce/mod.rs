@@ -14,9 +14,10 @@ use std::{fmt, str::FromStr};
 use ndarray::{Array2, Array3, ArrayView3, Axis};
 
 pub use self::geomedian::Geomedian;
+pub(super) use self::run::Real;
 use self::{
     rank::Rank,
-    run::{Real, Valid, number_as, over_rows},
+    run::{Valid, number_as, over_rows},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -243,12 +244,35 @@ pub fn reduce(stack: &Pixels, nodata: Option<Number>, reducer: Reducer) -> Resul
 ///
 /// [`ErrorKind::InvalidInput`] if the stack has no dates.
 pub fn reduce_f32(stack: ArrayView3<'_, f32>, reducer: Reducer) -> Result<Array2<f32>> {
-    // Every reducer of `f32` returns `f32`, except the count.
-    let first = |pixels: Array3<f32>| pixels.index_axis_move(Axis(0), 0);
-    match reduced(stack, None, reducer)? {
-        Pixels::F32(pixels) => Ok(first(pixels)),
-        Pixels::U16(counts) => Ok(first(counts.mapv(f32::from))),
-        other => Err(reducer.refuse(other.dtype())),
+    reduced_as(stack, None, reducer)
+}
+
+/// Like [`reduce`], with the result as a type that the caller knows: that of the samples where the reducer keeps it, else
+/// their float. Counts are rounded to it.
+pub(super) fn reduced_as<T: Real, O: Real>(
+    stack: ArrayView3<'_, T>,
+    nodata: Option<Number>,
+    reducer: Reducer,
+) -> Result<Array2<O>> {
+    let pixels = reduced(stack, nodata, reducer)?;
+    if let Pixels::U16(counts) = &pixels
+        && O::DTYPE != DataType::U16
+    {
+        let counts = counts.index_axis(Axis(0), 0);
+        return Ok(counts.mapv(|count| O::of_number(f64::from(count))));
+    }
+    match pixels.view::<O>() {
+        Some(found) => Ok(found.index_axis(Axis(0), 0).to_owned()),
+        None => Err(reducer.refuse(pixels.dtype())),
+    }
+}
+
+/// Returns samples as the same type by another name.
+pub(super) fn reduce_same<T: Real, O: Real>(samples: Array3<T>) -> Result<Array3<O>> {
+    let pixels = T::wrap(samples);
+    match pixels.view::<O>() {
+        Some(found) => Ok(found.to_owned()),
+        None => Err(Reducer::First.refuse(pixels.dtype())),
     }
 }
 

@@ -13,7 +13,9 @@ pub(super) const LANES: usize = 64;
 const SAMPLES_PER_TASK: usize = 1 << 16;
 
 /// A real sample: one with an order.
-pub(super) trait Real: Sample + PartialOrd + Send + Sync + 'static {
+pub(in crate::apply) trait Real:
+    Sample + PartialOrd + Send + Sync + 'static
+{
     /// The float type of means and medians: the smallest that holds all samples, except 64-bit integers.
     type Wide: Real;
     /// The maximum of the type, which sorts after all valid samples.

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use ndarray::{Array2, Array3, ArrayView3, s};
 use rss_core::{
-    Crs, ErrorKind, GeoBox, GeoTransform, Location, Manifest, Pixels, QueryResult, Raster, Sample,
-    Session, Size, Trust,
+    Crs, DataType, ErrorKind, GeoBox, GeoTransform, Location, Manifest, Pixels, QueryResult,
+    Raster, Sample, Session, Size, Trust,
     apply::{
-        ApplyOptions, Block, BlockSample, ImageCube, ImageCubeOptions, OnFailure, mosaic::Mosaic,
-        time::Grouping,
+        ApplyOptions, Block, BlockSample, ImageCube, ImageCubeOptions, OnFailure, TypedApply,
+        mosaic::Mosaic, reduce::Reducer, time::Grouping,
     },
     writer::CogOptions,
 };
@@ -333,5 +333,143 @@ fn a_band_of_some_items_only_is_missing_where_nobody_named_it() {
             panic!("{missing_inputs:?}")
         };
         assert_eq!((&*hole.item, &*hole.asset), ("day-2", "nir"));
+    }
+}
+
+/// Reduces raw samples in the type that keeps them.
+async fn typed(
+    files: &Files,
+    reducer: Reducer,
+    options: ApplyOptions,
+) -> rss_core::Result<TypedApply> {
+    let found = files.found(&session());
+    let cube = ImageCube::of(
+        &found,
+        &ImageCubeOptions::new().with_grouping(Grouping::Item),
+    )
+    .await?;
+    cube.reduce_typed(reducer, options).await
+}
+
+/// Checks that two images of one value each are not changed, and their mean is that of `f64`.
+async fn check_kept<T: Sample + PartialEq + std::fmt::Debug>(
+    [first, second]: [T; 2],
+    nodata: Option<f64>,
+    mean: (DataType, f64),
+) {
+    let mut files = Files::new();
+    for sample in [first, second] {
+        files.add(Array2::from_elem((SIDE, SIDE), sample), nodata);
+    }
+    for (reducer, kept) in [(Reducer::First, first), (Reducer::Last, second)] {
+        let work = typed(&files, reducer, ApplyOptions::new()).await.unwrap();
+        assert_eq!((work.dtype(), work.notes().len()), (T::DTYPE, 0));
+        let (raster, _) = work.raster().await.unwrap();
+        let samples = raster.pixels.view::<T>().unwrap();
+        assert!(samples.iter().all(|&sample| sample == kept), "{kept:?}");
+    }
+    let work = typed(&files, Reducer::Mean, ApplyOptions::new())
+        .await
+        .unwrap();
+    assert_eq!(work.dtype(), mean.0);
+    let (raster, _) = work.raster().await.unwrap();
+    assert_eq!(raster.pixels.to_f64()[0], mean.1, "{}", T::DTYPE);
+}
+
+#[tokio::test]
+async fn raw_samples_keep_type_and_value() {
+    let (f32_, f64_) = (DataType::F32, DataType::F64);
+    check_kept([7_u8, 8], Some(0.0), (f32_, 7.5)).await;
+    check_kept([65_534_u16, 65_535], Some(0.0), (f32_, 65_534.5)).await;
+    check_kept([-999_i16, 32_767], Some(-1.0), (f32_, 15_884.0)).await;
+    check_kept(
+        [20_210_103_i32, 20_210_104],
+        Some(-1.0),
+        (f64_, 20_210_103.5),
+    )
+    .await;
+    check_kept(
+        [4_294_967_285_u32, 4_294_967_284],
+        None,
+        (f64_, 4_294_967_284.5),
+    )
+    .await;
+    check_kept(
+        [(1_i64 << 53) + 1, 5],
+        None,
+        (f64_, 4_503_599_627_370_498.0),
+    )
+    .await;
+    check_kept([u64::MAX, u64::MAX - 1], Some(0.0), (f64_, 2_f64.powi(64))).await;
+    check_kept([0.1_f32, 0.3], None, (f32_, f64::from(0.2_f32))).await;
+    check_kept(
+        [123_456_789.123, 123_456_789.125],
+        None,
+        (f64_, 123_456_789.124),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn where_a_type_cannot_be_kept_a_float_holds_every_sample_and_a_note_says_so() {
+    let mut files = Files::new();
+    files.add(Array2::from_elem((SIDE, SIDE), 20_210_103_i32), None);
+    files.add(Array2::from_elem((SIDE, SIDE / 2), 20_210_104_i32), None);
+    let work = typed(&files, Reducer::Last, ApplyOptions::new())
+        .await
+        .unwrap();
+    assert_eq!(
+        work.notes(),
+        ["band red is int32 without a nodata value for pixels without data: written as float64"]
+    );
+    let (raster, _) = work.raster().await.unwrap();
+    let samples = raster.pixels.to_f64();
+    assert_eq!(
+        [samples[0], samples[SIDE - 1]],
+        [20_210_104.0, 20_210_103.0]
+    );
+    // A nodata value that is chosen keeps the type.
+    let options = ApplyOptions::new().with_nodata(-1);
+    let work = typed(&files, Reducer::Last, options).await.unwrap();
+    assert_eq!((work.dtype(), work.notes().len()), (DataType::I32, 0));
+    let (raster, _) = work.raster().await.unwrap();
+    assert_eq!(
+        (raster.nodata, raster.pixels.to_f64()),
+        (Some((-1).into()), samples)
+    );
+    let options = ApplyOptions::new().with_nodata(0.5);
+    let err = typed(&files, Reducer::Last, options).await.unwrap_err();
+    assert_eq!(err.message(), "nodata 0.5 is not a value of int32");
+    // No float holds integers of 64 bits.
+    let mut files = Files::new();
+    files.add(Array2::from_elem((SIDE, SIDE), 5_i64), Some(1.0));
+    files.add(Array2::from_elem((SIDE, SIDE), 5_i64), Some(2.0));
+    let err = typed(&files, Reducer::First, ApplyOptions::new())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        err.message(),
+        "nodata of files of band red is 2, of others 1, and no float holds integers of 64 bits: expected bands of one \
+         type and nodata value"
+    );
+}
+
+#[cfg(feature = "expression")]
+#[tokio::test]
+async fn formulas_of_wide_samples_are_computed_in_float64() {
+    let mut files = Files::new();
+    files.add(Array2::from_elem((SIDE, SIDE), 20_210_103_i32), Some(-1.0));
+    let found = files.found(&session());
+    let cube = ImageCube::of(&found, &ImageCubeOptions::new())
+        .await
+        .unwrap();
+    let formula: rss_core::apply::Expression = "day=red-20210000".parse().unwrap();
+    for reducer in [None, Some(Reducer::Median)] {
+        let formulas = [formula.clone()];
+        let work = cube.express_typed(&formulas, reducer, ApplyOptions::new());
+        let work = work.await.unwrap();
+        assert_eq!(work.dtype(), DataType::F64);
+        let (raster, _) = work.raster().await.unwrap();
+        assert_eq!(raster.pixels.to_f64()[0], 103.0);
     }
 }
