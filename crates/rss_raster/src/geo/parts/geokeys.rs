@@ -50,12 +50,24 @@ impl Parts {
     /// GDAL and ArcGIS look for it.
     pub(crate) fn geo_keys(&self) -> GeoKeys {
         let mut keys = GeoKeys::default();
-        keys.code(1024, if self.map.is_some() { 1 } else { 2 });
+        // GDAL looks for WKT in the citation where neither the model nor the code of the map is a known one.
+        let is_quoted = self
+            .map
+            .as_ref()
+            .is_some_and(|map| map.method.key.is_none());
+        let model = match (&self.map, is_quoted) {
+            (_, true) => USER_DEFINED,
+            (Some(_), false) => 1,
+            (None, false) => 2,
+        };
+        keys.code(1024, model);
         keys.code(1025, 1);
         if let Some(map) = &self.map {
             keys.text(1026, &self.name);
             self.base_keys(&mut keys);
-            keys.code(3072, USER_DEFINED);
+            if !is_quoted {
+                keys.code(3072, USER_DEFINED);
+            }
             match map.method.key {
                 Some(method) => {
                     keys.text(3073, &self.name);

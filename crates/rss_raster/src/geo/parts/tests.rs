@@ -206,6 +206,9 @@ fn geo_keys_name_what_geotiff_has_a_key_for() {
     assert_eq!(keys.doubles[usize::from(lon)], 7.0);
     assert!(keys.directory.is_sorted_by_key(|key| key[0]));
     let keys = Parts::parse("+proj=moll +datum=WGS84").unwrap().geo_keys();
+    // As GDAL writes it, else GDAL reads no CRS.
+    let ids: Vec<u16> = keys.directory.iter().map(|key| key[0]).collect();
+    assert!(!ids.contains(&3072) && keys.directory.contains(&[1024, 0, 1, 32_767]));
     assert!(
         keys.texts.contains("ESRI PE String = PROJCS["),
         "{}",
