@@ -541,7 +541,8 @@ pub(crate) struct GatherArgs {
     #[cfg(feature = "index")]
     #[arg(long, value_name = "INDEX")]
     pub(crate) index: Option<PathBuf>,
-    /// Assets of the index by their keys, where no list is given. Default: all assets.
+    /// Assets of the index by their keys, where no list is given; KEY:2 is band 2 of an asset with several. Default: all
+    /// assets, with all their bands.
     #[cfg(feature = "index")]
     #[arg(
         long,
@@ -565,7 +566,7 @@ pub(crate) struct GatherArgs {
         allow_hyphen_values = true
     )]
     pub(crate) point: Option<String>,
-    /// The size in pixels of the window around --point.
+    /// The size in pixels of the window around --point; beyond the image's edge it is nodata.
     #[arg(long, value_name = "WIDTH,HEIGHT", requires = "point")]
     pub(crate) size: Option<String>,
     /// The window that covers a bounding box in degrees.

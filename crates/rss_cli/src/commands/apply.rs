@@ -361,6 +361,11 @@ async fn make(
     let done = write(work, &to, &session, &bar).await;
     bar.finish_and_clear();
     let made = done?;
+    let of_inputs = cube.input_notes();
+    for note in &of_inputs {
+        output::say(&format!("note: {note}"));
+    }
+    let notes = [notes, of_inputs].concat();
     if !args.json {
         say(&made.missing_inputs, cube.left_out());
     }

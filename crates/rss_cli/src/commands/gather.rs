@@ -59,11 +59,11 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
 
     let requests: Vec<Request> = files(args)?
         .into_iter()
-        .map(|file| {
+        .map(|(file, band)| {
             let mut request = Request::new(file)
                 .with_region(region)
                 .with_level(args.level);
-            request.bands = args.band.map(|band| vec![band]);
+            request.bands = args.band.or(band).map(|band| vec![band]);
             request
         })
         .collect();
@@ -340,13 +340,15 @@ fn explain(plan: &Plan, requests: &[Request], prices: &CostModel, as_json: bool)
 }
 
 /// Returns the files of the list, with their index entries; without a list, the files of the index.
-fn files(args: &GatherArgs) -> Result<Vec<File>> {
+/// Returns the files, each with the band that its asset was selected with, if any.
+fn files(args: &GatherArgs) -> Result<Vec<(File, Option<usize>)>> {
     let listed = args.list.as_deref().map(found::locations).transpose()?;
     #[cfg(feature = "index")]
     if let Some(path) = &args.index {
         return indexed(listed, path, &args.assets);
     }
-    Ok(listed.into_iter().flatten().map(File::Location).collect())
+    let listed = listed.into_iter().flatten().map(File::Location);
+    Ok(listed.map(|file| (file, None)).collect())
 }
 
 #[cfg(feature = "index")]
@@ -354,14 +356,42 @@ fn indexed(
     listed: Option<Vec<Location>>,
     path: &std::path::Path,
     assets: &[String],
-) -> Result<Vec<File>> {
+) -> Result<Vec<(File, Option<usize>)>> {
     let index = Index::open(path)?;
     let Some(listed) = listed else {
-        let select = index_export::select(&index, path, assets)?;
-        let entries = index.entries(&select)?;
-        return Ok(entries
-            .map(|found| Ok(File::Entry(found?.entry)))
-            .collect::<rss_core::Result<_>>()?);
+        let known = index.info().assets;
+        let is_known = |key: &str| known.iter().any(|asset| asset.key == key);
+        // `image:4` is band 4 of the asset `image`.
+        let chosen = assets.iter().map(|name| match name.rsplit_once(':') {
+            Some((key, band)) if !is_known(name) && is_known(key) => {
+                let number: Option<NonZeroUsize> = band.parse().ok();
+                let number = number.with_context(|| {
+                    format!("--assets `{name}`: a band is chosen by its number, as `{key}:1`")
+                })?;
+                Ok((key.to_owned(), Some(number.get())))
+            }
+            _ => Ok((name.clone(), None)),
+        });
+        let chosen = chosen.collect::<Result<Vec<(String, Option<usize>)>>>()?;
+        let mut keys: Vec<String> = chosen.iter().map(|(key, _)| key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let select = index_export::select(&index, path, &keys)?;
+        let mut files = Vec::new();
+        for found in index.entries(&select)? {
+            let found = found?;
+            let of_asset = chosen.iter().filter(|(key, _)| *key == found.asset);
+            let bands: Vec<Option<usize>> = of_asset.map(|(_, band)| *band).collect();
+            if bands.is_empty() {
+                files.push((File::Entry(found.entry), None));
+                continue;
+            }
+            let entries = bands
+                .into_iter()
+                .map(|band| (File::Entry(found.entry.clone()), band));
+            files.extend(entries);
+        }
+        return Ok(files);
     };
     let found = index.find(&listed)?;
     let missing = found.iter().filter(|entry| entry.is_none()).count();
@@ -373,7 +403,7 @@ fn indexed(
     }
     let files = listed.into_iter().zip(found);
     Ok(files
-        .map(|(location, entry)| entry.map_or(File::Location(location), File::Entry))
+        .map(|(location, entry)| (entry.map_or(File::Location(location), File::Entry), None))
         .collect())
 }
 

@@ -80,6 +80,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
             "left_out": report.left_out,
             "nowhere": report.nowhere,
             "between": report.between,
+            "notes": report.notes,
             "missing_inputs": missing_inputs,
             // The former key, for programs that read it.
             "holes": missing_inputs,
@@ -260,6 +261,9 @@ fn say(report: &SampleReport) {
     }
     for one in &report.left_out {
         output::say(&format!("left out: {one}"));
+    }
+    for note in &report.notes {
+        output::say(&format!("note: {note}"));
     }
     if !report.nowhere.is_empty() {
         output::say(&format!("note: on no image: {}", some(&report.nowhere)));

@@ -136,9 +136,17 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         Some(cube) => cube.left_out(),
         None => &of_copied,
     };
+    let notes = computed
+        .as_ref()
+        .map(apply::ImageCube::input_notes)
+        .unwrap_or_default();
+    for note in &notes {
+        output::say(&format!("note: {note}"));
+    }
     if args.json {
         output::json(&json!({
             "location": to.location().to_string(),
+            "notes": notes,
             "steps": steps,
             "known": known,
             "shards": shards,

@@ -14,7 +14,7 @@ pub struct ImageCubeBand {
     pub name: String,
     /// The key of its assets.
     pub asset: String,
-    /// The nodata value: that of the catalogue, else that of the first file that can be opened.
+    /// The nodata value: that of the first file that can be opened, else that of the catalogue.
     pub nodata: Option<Number>,
     /// Whether its samples are classes or flags, which have no mean: integers of a QA band of the manifest, or of an
     /// asset that states its classes or is named like a usual band of them.

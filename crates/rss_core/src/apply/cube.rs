@@ -3,18 +3,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ::stac::{Asset, Item};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::join_all, stream};
 use tokio::sync::OnceCell;
 
 use super::{
     axes::{ImageCubeBand, Step},
     bands::{FileBand, Files, Slot, of_choice, slots_of},
     grid,
+    notes::Notes,
     options::{ImageCubeOptions, OnFailure},
     periods::Moment,
     report::{MissingInput, named},
     sample::Cover,
-    source::{BandSource, Said},
+    source::{BandSource, Said, agree},
     time::{self, GroupOptions, Grouped, LeftOut},
 };
 use crate::{
@@ -28,6 +29,9 @@ use crate::{
     session::Session,
     stac::{self, Selection},
 };
+
+/// The files of a band that are tried, where the catalogue says what one of them would.
+const TRIES: usize = 2;
 
 /// Images of a query on one grid, (time, band, y, x), read block by block.
 ///
@@ -54,6 +58,8 @@ pub(super) struct Inner {
     /// Assets that the items lack, known before anything is read.
     pub(super) missing_inputs: Vec<MissingInput>,
     pub(super) options: ImageCubeOptions,
+    /// Of the files that are open so far.
+    pub(super) of_inputs: Arc<Notes>,
 }
 
 /// The bands and masks of one item. Parts of a cube share its open files.
@@ -84,6 +90,7 @@ impl ImageCube {
             mut images,
             missing_inputs,
             left_out,
+            notes: of_inputs,
         } = Images::of(found, options).await?;
         let items = &found.items().items;
         let used: Vec<(&Item, &ItemImage)> = items
@@ -93,11 +100,14 @@ impl ImageCube {
             .collect();
         let (grid, notes) = grid_of(found, &used, &bands, options).await?;
         let clip = clip_of(options, &grid)?;
-        for (index, band) in bands.iter_mut().enumerate() {
-            let sources = used
-                .iter()
-                .filter_map(|(_, image)| image.bands.get(index)?.as_deref());
-            band.nodata = nodata_of(found.session(), &grid, sources).await;
+        let of_bands = (0..bands.len()).map(|index| {
+            let of_band = |(_, image): &(&Item, &ItemImage)| image.bands.get(index)?.clone();
+            let sources: Vec<Arc<BandSource>> = used.iter().filter_map(of_band).collect();
+            nodata_of(found.session(), &grid, sources)
+        });
+        let of_bands = join_all(of_bands).await;
+        for (band, nodata) in bands.iter_mut().zip(of_bands) {
+            band.nodata = nodata;
         }
         let steps = grouped.groups.iter().map(|group| Step {
             label: group.label.clone(),
@@ -138,7 +148,14 @@ impl ImageCube {
             left_out,
             missing_inputs,
             options: options.clone(),
+            of_inputs,
         })))
+    }
+
+    /// Returns notes on the files that are open so far: where one states another grid or nodata value than the catalogue,
+    /// and which of them is taken.
+    pub fn input_notes(&self) -> Vec<String> {
+        self.0.of_inputs.all()
     }
 
     /// Returns the grid.
@@ -176,6 +193,8 @@ pub(super) struct Images {
     pub(super) missing_inputs: Vec<MissingInput>,
     /// Items that were left out, and why.
     pub(super) left_out: Vec<String>,
+    /// Grows while files are opened.
+    pub(super) notes: Arc<Notes>,
 }
 
 impl Images {
@@ -227,6 +246,8 @@ impl Images {
             options,
             files,
             masks: BTreeMap::new(),
+            notes: Arc::default(),
+            is_builtin,
         };
         let mut missing_inputs = Vec::new();
         let mut images: Vec<Option<ItemImage>> = items.iter().map(|_| None).collect();
@@ -247,6 +268,7 @@ impl Images {
             images,
             missing_inputs,
             left_out,
+            notes: builder.notes,
         })
     }
 }
@@ -256,6 +278,9 @@ struct ImageBuilder<'a> {
     found: &'a QueryResult,
     options: &'a ImageCubeOptions,
     files: Files,
+    notes: Arc<Notes>,
+    /// True if the manifests are those of the library.
+    is_builtin: bool,
     /// By source, product and platform: many items share them.
     masks: BTreeMap<[String; 3], Vec<BandMask>>,
 }
@@ -330,6 +355,8 @@ impl ImageBuilder<'_> {
             };
             let mut source = self.source((index, item), asset, key, band, resampling)?;
             source.asset = slot.shown();
+            source.is_known = self.is_builtin && def.is_some();
+            source.overrides = def.is_some_and(|def| def.nodata_overrides);
             (source.said, source.nodata, source.count) = (said, nodata, slot.count());
             sources.push(Some(Arc::new(source)));
         }
@@ -421,6 +448,10 @@ impl ImageBuilder<'_> {
             header_bytes: stac::header_bytes(asset),
             said: Said::Of(None),
             nodata: None,
+            overrides: false,
+            is_known: false,
+            stated: stated_grid(item, asset),
+            notes: Arc::clone(&self.notes),
             values: self.options.values,
             resampling,
             max_error_pixels: self.options.max_error_pixels,
@@ -467,7 +498,9 @@ fn clip_of(options: &ImageCubeOptions, grid: &GeoBox) -> Result<Option<Arc<Cover
     Ok(Some(Arc::new(cover)))
 }
 
-/// Returns the distinct grids of the bands of all images, from the catalogue or else from the file's header.
+/// Returns the distinct grids of the bands of all images, from the catalogue or else from the file's header. Of each band
+/// that no product of the library describes the first file that can be opened is compared: where its grid is another than the item states, those of all of its
+/// files are read.
 async fn grids_of(
     session: &Session,
     images: &[(&Item, &ItemImage)],
@@ -476,13 +509,24 @@ async fn grids_of(
 ) -> Result<Vec<GeoBox>> {
     let mut grids: Vec<GeoBox> = Vec::new();
     let mut unknown: Vec<&BandSource> = Vec::new();
-    for (item, image) in images {
-        for (source, band) in image.bands.iter().zip(bands) {
-            let (Some(source), Some(asset)) = (source, item.assets.get(&band.asset)) else {
-                continue;
-            };
-            match stated_grid(item, asset) {
-                Some(grid) if !grids.contains(&grid) => grids.push(grid),
+    let checks = (0..bands.len()).map(|index| async move {
+        let sources = images
+            .iter()
+            .filter_map(|(_, image)| image.bands.get(index)?.as_deref());
+        let checked = |source: &&BandSource| source.stated.is_some() && !source.is_known;
+        for source in sources.filter(checked).take(TRIES) {
+            if let (Ok(real), Some(stated)) = (source.grid(session).await, &source.stated) {
+                return agree(stated, &real);
+            }
+        }
+        true
+    });
+    let is_true: Vec<bool> = join_all(checks).await;
+    for (_, image) in images {
+        for (source, is_true) in image.bands.iter().zip(&is_true) {
+            let Some(source) = source else { continue };
+            match source.stated.as_ref().filter(|_| *is_true) {
+                Some(grid) if !grids.contains(grid) => grids.push(grid.clone()),
                 Some(_) => {}
                 None => unknown.push(source),
             }
@@ -511,22 +555,29 @@ async fn grids_of(
     }
 }
 
-/// Returns the nodata value of a band: that of the catalogue, else that of the first file that can be opened.
-async fn nodata_of<'a>(
+/// Returns the nodata value of a band: that of the first file that can be opened, or else of the catalogue. That of a
+/// product of the library is known without a file.
+async fn nodata_of(
     session: &Session,
     grid: &GeoBox,
-    sources: impl Iterator<Item = &'a BandSource> + Clone,
+    sources: Vec<Arc<BandSource>>,
 ) -> Option<crate::raster::Number> {
-    if let Some(nodata) = sources.clone().find_map(|source| source.nodata) {
+    let known = sources.iter().find(|source| source.is_known);
+    if let Some(nodata) = known.and_then(|source| source.nodata) {
         return Some(nodata);
     }
-    for source in sources {
+    for (tried, source) in sources.iter().enumerate() {
         // The plan of each block reports a file that cannot be opened.
         if let Ok(opened) = source.opened(session, grid).await {
             return opened.nodata;
         }
+        // Of a catalogue whose files are gone not each is tried.
+        let stated = sources.iter().find_map(|source| source.nodata);
+        if stated.is_some() && tried + 1 >= TRIES {
+            return stated;
+        }
     }
-    None
+    sources.iter().find_map(|source| source.nodata)
 }
 
 /// Returns the grid that the catalogue states, if it has all of the projection extension's shape, CRS and transform.

@@ -19,6 +19,7 @@ mod fill;
 mod grid;
 mod load;
 pub mod mosaic;
+mod notes;
 mod options;
 #[cfg(feature = "zarr")]
 mod part;

@@ -132,6 +132,7 @@ impl ImageCube {
             left_out: Vec::new(),
             missing_inputs: Vec::new(),
             options: all.options.clone(),
+            of_inputs: Arc::clone(&all.of_inputs),
         })))
     }
 
@@ -156,6 +157,7 @@ impl ImageCube {
             left_out: all.left_out.clone(),
             missing_inputs: all.missing_inputs.clone(),
             options: all.options.clone(),
+            of_inputs: Arc::clone(&all.of_inputs),
         }))
     }
 

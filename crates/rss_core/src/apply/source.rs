@@ -8,12 +8,13 @@ use tokio::sync::OnceCell;
 use super::{
     bands::{FileBand, SharedReader},
     block::BlockSample,
+    notes::Notes,
     options::{Overviews, Values},
     report::said_again,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{GeoBox, Window},
+    geo::{Crs, GeoBox, GeoTransform, Window},
     location::Location,
     mask::{BandMask, Verdict},
     products::{BandValues, Scaling, ScalingOrigin},
@@ -37,8 +38,12 @@ pub(super) struct BandSource {
     pub(super) header_bytes: Option<u64>,
     /// Scale, offset and nodata by the catalogue; none for masks, and where raw samples are loaded without them.
     pub(super) said: Said,
-    /// The nodata value that the catalogue states.
+    /// The nodata value that the catalogue states, for files that state none.
     pub(super) nodata: Option<Number>,
+    /// True if a product of the library describes the band: then no file is opened to plan a cube.
+    pub(super) is_known: bool,
+    /// True if the manifest says that its nodata value replaces the file's.
+    pub(super) overrides: bool,
     pub(super) values: Values,
     pub(super) resampling: Resampling,
     pub(super) max_error_pixels: f64,
@@ -46,6 +51,9 @@ pub(super) struct BandSource {
     /// The file's, for all of its bands.
     pub(super) reader: SharedReader,
     pub(super) open: OnceCell<Result<Opened, Error>>,
+    /// The grid that the catalogue states.
+    pub(super) stated: Option<GeoBox>,
+    pub(super) notes: Arc<Notes>,
 }
 
 /// What the catalogue says of the values of a band.
@@ -66,6 +74,42 @@ impl Said {
                 said.or(all.last())?.as_ref()
             }
         }
+    }
+}
+
+/// Returns true if two grids are the same within a thousandth of a pixel.
+pub(super) fn agree(stated: &GeoBox, real: &GeoBox) -> bool {
+    let same_crs = match (&stated.crs, &real.crs) {
+        (Some(Crs::Epsg(one)), Some(Crs::Epsg(two))) => one == two,
+        // A definition may be that of the code.
+        _ => true,
+    };
+    let same_place = match (&stated.transform, &real.transform) {
+        (Some(one), Some(two)) => {
+            let pixel = two.0[1].hypot(two.0[4]).max(two.0[2].hypot(two.0[5]));
+            let (width, height) = (f64::from(real.size.width), f64::from(real.size.height));
+            let corner = |t: &GeoTransform, col: f64, row: f64| {
+                let x = t.0[0] + col * t.0[1] + row * t.0[2];
+                let y = t.0[3] + col * t.0[4] + row * t.0[5];
+                (x, y)
+            };
+            [(0.0, 0.0), (width, 0.0), (0.0, height)]
+                .into_iter()
+                .all(|(col, row)| {
+                    let ((x1, y1), (x2, y2)) = (corner(one, col, row), corner(two, col, row));
+                    (x1 - x2).hypot(y1 - y2) <= pixel * 1e-3
+                })
+        }
+        _ => true,
+    };
+    stated.size == real.size && same_crs && same_place
+}
+
+/// Returns the text of a grid with its origin, so that shifted grids differ.
+fn placed(grid: &GeoBox) -> String {
+    match &grid.transform {
+        Some(transform) => format!("{grid} from {}, {}", transform.0[0], transform.0[3]),
+        None => grid.to_string(),
     }
 }
 
@@ -126,6 +170,21 @@ impl BandSource {
         self.reader.get_or_try_init(open).await
     }
 
+    /// Returns the grid of an open file, and notes where the catalogue states another: the file's is taken.
+    pub(super) fn whole(&self, profile: &Profile) -> Result<GeoBox> {
+        let whole = profile.level_geobox(0)?;
+        if let Some(stated) = self.stated.as_ref().filter(|stated| !agree(stated, &whole)) {
+            let note = format!(
+                "asset {}: the item states {}, the file {}: the file's grid is taken",
+                self.asset,
+                placed(stated),
+                placed(&whole)
+            );
+            self.notes.add(note, &self.item);
+        }
+        Ok(whole)
+    }
+
     /// Returns the grid of the file's full resolution, from its header.
     pub(super) async fn grid(&self, session: &Session) -> Result<GeoBox> {
         self.reader(session).await?.profile().level_geobox(0)
@@ -136,7 +195,7 @@ impl BandSource {
         let reader = Arc::clone(self.reader(session).await?);
         let profile = reader.profile();
         let at = |err: Error| err.at(&self.location);
-        let whole = profile.level_geobox(0)?;
+        let whole = self.whole(profile)?;
         let warp = Warp::new(&whole, grid, self.resampling, self.max_error_pixels).map_err(at)?;
         let sizes: Vec<_> = std::iter::once(profile.size)
             .chain(profile.overviews.iter().copied())
@@ -208,13 +267,29 @@ impl BandSource {
             }
             (Some(said), Values::Physical) => said.scaling,
         };
+        // The file knows what its writer marked missing pixels with; the catalogue may be of another version of it.
         // Catalogues state values such as -9999 for uint8 bands, which no sample can equal: such a value is ignored.
         let holds = |nodata: &Number| profile.dtype.holds(*nodata);
         let of_catalogue = match &self.said {
             Said::OfEach(_) => said.and_then(|said| said.nodata),
             Said::Of(_) => self.nodata,
         };
-        let nodata = of_catalogue.filter(holds).or(profile.nodata.filter(holds));
+        let (of_file, of_catalogue) = (profile.nodata.filter(holds), of_catalogue.filter(holds));
+        let nodata = match (of_file, of_catalogue) {
+            (Some(own), Some(other)) if own != other && !(own.is_nan() && other.is_nan()) => {
+                let (taken, whose) = match self.overrides {
+                    true => (other, "the manifest's"),
+                    false => (own, "the file's"),
+                };
+                let note = format!(
+                    "asset {}: the file states nodata {own}, the catalogue {other}: {whose} is taken",
+                    self.asset
+                );
+                self.notes.add(note, &self.item);
+                Some(taken)
+            }
+            (own, other) => own.or(other),
+        };
         Ok(Meaning { scaling, nodata })
     }
 }

@@ -316,11 +316,14 @@ async fn attempt(
     let start = Instant::now();
     let raster = reader::open(session, request.file.target(), options.backend).await?;
     let open = start.elapsed();
-    let read = request.resolve(raster.profile())?;
+    let (read, padding) = request.resolve(raster.profile())?;
     if let Some(plan) = raster.plan(&read)? {
         planned.get_or_init(|| (header_requests(&request.file), plan));
     }
-    let tile = raster.read(&read).await?;
+    let mut tile = raster.read(&read).await?;
+    if let Some(padding) = padding {
+        tile = session.cpu(move || padding.around(tile)).await??;
+    }
     let read = start.elapsed() - open;
     let reindexed = match reindex {
         // None for files that GDAL reads: they have no entry.

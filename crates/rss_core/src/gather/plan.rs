@@ -131,7 +131,7 @@ async fn known(
         return Ok(None);
     }
     let raster = reader::open(session, entry, Backend::Cog).await?;
-    raster.plan(&request.resolve(raster.profile())?)
+    raster.plan(&request.resolve(raster.profile())?.0)
 }
 
 impl Plan {

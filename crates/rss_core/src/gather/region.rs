@@ -1,9 +1,12 @@
 //! The pixels of a file to read: by tile, by window, or by geographic coordinates.
 
+use ndarray::{Array3, s};
+
 use super::Request;
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Size, TileIndex, Window},
+    geo::{Bbox, GeoTransform, Size, TileIndex, Window},
+    raster::{Number, Pixels, Raster, Sample, with_type},
     reader::{Profile, ReadRequest},
 };
 
@@ -26,7 +29,8 @@ pub enum Region {
         lat: f64,
     },
     /// A rectangle of pixels around a point, in degrees of WGS 84. The point's pixel is the centre; with an even
-    /// size it is the first after the centre. The rectangle must lie inside the image.
+    /// size it is the first after the centre. The point must lie inside the image; pixels of the rectangle that do not
+    /// are nodata, in floats without a nodata value NaN.
     Around {
         /// Degrees east.
         lon: f64,
@@ -40,13 +44,14 @@ pub enum Region {
 }
 
 impl Request {
-    /// Returns the read request for a file with this profile.
+    /// Returns the read request for a file with this profile, and how its pixels are padded.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if the region is outside the image, or the image is not georeferenced;
     /// [`ErrorKind::Unsupported`] for a CRS that has no transformation from WGS 84.
-    pub(super) fn resolve(&self, profile: &Profile) -> Result<ReadRequest> {
+    pub(super) fn resolve(&self, profile: &Profile) -> Result<(ReadRequest, Option<Padding>)> {
+        let mut padding = None;
         let level = self.level;
         let size = profile.level_size(level)?;
         let tile = |col: u32, row: u32| profile.tile_window(level, TileIndex { col, row });
@@ -70,27 +75,34 @@ impl Request {
                 size: wanted,
             } => {
                 let pixel = pixel(profile, level, lon, lat)?;
+                let [cols, rows] = [
+                    Span::of(pixel.col, wanted.width, size.width),
+                    Span::of(pixel.row, wanted.height, size.height),
+                ];
                 // Never clipped: rows of one gather keep one shape, so that they can be stacked.
-                let start = |at: u32, length: u32, limit: u32| {
-                    at.checked_sub(length / 2)
-                        .filter(|start| start.checked_add(length).is_some_and(|end| end <= limit))
-                };
-                let col = start(pixel.col, wanted.width, size.width);
-                let row = start(pixel.row, wanted.height, size.height);
-                let (Some(col), Some(row)) = (col, row) else {
-                    return Err(Error::new(
-                        ErrorKind::InvalidInput,
-                        format!(
-                            "{} x {} pixels around {lon},{lat} extend beyond the image",
+                if (cols.length, rows.length) != (wanted.width, wanted.height) {
+                    let nodata = profile.nodata.filter(|nodata| profile.dtype.holds(*nodata));
+                    let nan = profile.dtype.is_float().then(|| Number::from(f64::NAN));
+                    let fill = nodata.or(nan).ok_or_else(|| {
+                        let message = format!(
+                            "{} x {} pixels around {lon},{lat} extend beyond the image, which has no nodata value for \
+                             what is outside",
                             wanted.width, wanted.height
-                        ),
-                    ));
-                };
+                        );
+                        Error::new(ErrorKind::InvalidInput, message)
+                    })?;
+                    padding = Some(Padding {
+                        col: cols.before,
+                        row: rows.before,
+                        size: wanted,
+                        fill,
+                    });
+                }
                 Window {
-                    col,
-                    row,
-                    width: wanted.width,
-                    height: wanted.height,
+                    col: cols.start,
+                    row: rows.start,
+                    width: cols.length,
+                    height: rows.length,
                 }
             }
             Region::Bbox(bbox) => {
@@ -105,8 +117,79 @@ impl Request {
         };
         let mut request = ReadRequest::new().with_level(level).with_window(window);
         request.bands = self.bands.clone();
-        Ok(request)
+        Ok((request, padding))
     }
+}
+
+/// The columns or rows of a rectangle that lie in an image.
+struct Span {
+    start: u32,
+    length: u32,
+    /// How many of them lie before the image.
+    before: u32,
+}
+
+impl Span {
+    /// Returns those of `length` around a pixel of an image of `limit` pixels.
+    fn of(at: u32, length: u32, limit: u32) -> Self {
+        let before = (length / 2).saturating_sub(at);
+        let start = at.saturating_sub(length / 2);
+        let end = at.saturating_add(length - length / 2).min(limit);
+        Self {
+            start,
+            length: end.saturating_sub(start),
+            before,
+        }
+    }
+}
+
+/// Pixels around those that were read, where a rectangle extends beyond the image.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Padding {
+    /// Columns and rows before the pixels that were read.
+    col: u32,
+    row: u32,
+    /// The whole rectangle.
+    size: Size,
+    fill: Number,
+}
+
+impl Padding {
+    /// Puts what was read into the rectangle.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the rectangle exceeds the address space.
+    pub(super) fn around(&self, mut raster: Raster) -> Result<Raster> {
+        let [bands, height, width] = raster.pixels.shape();
+        let dtype = raster.pixels.dtype();
+        let shape = Pixels::check_size(dtype, bands, self.size)?;
+        let (row, col) = (self.row as usize, self.col as usize);
+        let within = s![.., row..row + height, col..col + width];
+        raster.pixels = with_type!(dtype, T => {
+            let mut whole = filled::<T>(shape, self.fill);
+            if let Some(view) = raster.pixels.view::<T>() {
+                whole.slice_mut(within).assign(&view);
+            }
+            T::wrap(whole)
+        });
+        raster.geobox.size = self.size;
+        if let Some(GeoTransform(t)) = &mut raster.geobox.transform {
+            let (col, row) = (f64::from(self.col), f64::from(self.row));
+            t[0] -= col * t[1] + row * t[2];
+            t[3] -= col * t[4] + row * t[5];
+        }
+        for sparse in &mut raster.sparse {
+            sparse.window.col += self.col;
+            sparse.window.row += self.row;
+        }
+        Ok(raster)
+    }
+}
+
+fn filled<T: Sample>(shape: (usize, usize, usize), fill: Number) -> Array3<T> {
+    let fill = T::exact(fill).unwrap_or(T::of_number(fill.as_f64()));
+    Array3::from_elem(shape, fill)
 }
 
 /// Returns the pixel of a level that holds a point.

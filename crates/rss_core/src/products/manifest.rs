@@ -51,9 +51,12 @@ pub struct BandDef {
     /// The dtype of the samples.
     #[serde(deserialize_with = "dtype")]
     pub dtype: DataType,
-    /// The nodata value; may be NaN.
+    /// The nodata value, for files that state none; may be NaN.
     #[serde(default, deserialize_with = "number")]
     pub nodata: Option<Number>,
+    /// True if the nodata value replaces that of the files: for products whose files state a wrong one.
+    #[serde(default)]
+    pub nodata_overrides: bool,
     /// The factor of a sample.
     #[serde(default)]
     pub scale: Option<f64>,

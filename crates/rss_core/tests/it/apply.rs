@@ -5,6 +5,7 @@ mod fill;
 mod grids;
 mod periods;
 mod several;
+mod stated;
 
 use std::sync::{Arc, Mutex};
 

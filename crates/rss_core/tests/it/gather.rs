@@ -14,7 +14,7 @@ use futures::StreamExt;
 use rss_core::{
     Backend, DataType, Entry, ErrorKind, Location, Session, Size, TileIndex,
     gather::{self, Concurrency, OnChange, Options, Region, Request, Row, RowOrder},
-    reader::{self, Header, Image, Tiles, Version},
+    reader::{self, Header, Image, ReadRequest, Tiles, Version},
 };
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
 
@@ -464,4 +464,61 @@ async fn rows_of_failures_wait_within_bounds() {
         taken += 1;
     }
     assert_eq!(taken, 20_000);
+}
+
+#[tokio::test]
+async fn a_window_around_a_point_at_an_edge_is_padded_with_nodata() {
+    let stage = Stage::new(2);
+    let session = stage.session();
+    let raster = reader::open(&session, &stage.locations[0], Backend::Cog)
+        .await
+        .unwrap();
+    let grid = raster.profile().level_geobox(0).unwrap();
+    let whole = raster.read(&ReadRequest::new()).await.unwrap();
+    let bbox = grid.bbox().unwrap();
+    // Near the north-western corner.
+    let (lon, lat) = (bbox.west() + 1e-3, bbox.north() - 1e-3);
+    let at = grid.pixel_at(lon, lat).unwrap().unwrap();
+    let size = Size {
+        width: 64 + 2 * at.col,
+        height: 33,
+    };
+    let request = |location: &Location| {
+        let region = Region::Around { lon, lat, size };
+        Request::new(location.clone()).with_region(region)
+    };
+    let requests: Vec<Request> = stage.locations.iter().map(request).collect();
+    let mut rows = gather::gather(&session, requests, Options::new()).unwrap();
+    let tile = rows.next().await.unwrap().tile.unwrap();
+    let [_, height, width] = tile.pixels.shape();
+    assert_eq!((height, width), (size.height as usize, size.width as usize));
+    let left = i64::from(at.col) - i64::from(size.width / 2);
+    let top = i64::from(at.row) - i64::from(size.height / 2);
+    assert!(left < 0, "{at:?}");
+    let (here, there) = (tile.pixels.to_f64(), whole.pixels.to_f64());
+    let [_, _, across] = whole.pixels.shape();
+    for row in 0..height {
+        for col in 0..width {
+            let (x, y) = (
+                left + i64::try_from(col).unwrap(),
+                top + i64::try_from(row).unwrap(),
+            );
+            let expected = match (usize::try_from(x), usize::try_from(y)) {
+                (Ok(x), Ok(y)) => there[y * across + x],
+                _ => -999.0,
+            };
+            assert_eq!(here[row * width + col], expected, "{col},{row}");
+        }
+    }
+    // The grid says where it lies.
+    let corner = tile.geobox.transform.unwrap().0;
+    let of_file = grid.transform.unwrap().0;
+    assert_eq!(
+        corner[0],
+        of_file[0] + f64::from(i32::try_from(left).unwrap()) * of_file[1]
+    );
+    assert_eq!(
+        corner[3],
+        of_file[3] + f64::from(i32::try_from(top).unwrap()) * of_file[5]
+    );
 }

@@ -209,6 +209,8 @@ pub struct SampleReport {
     pub missing_inputs: Vec<MissingInput>,
     /// Items that were left out as duplicates of others, and why.
     pub left_out: Vec<String>,
+    /// Where a file states another grid or nodata value than the catalogue, and which of them is taken.
+    pub notes: Vec<String>,
     /// The ids of geometries outside of all images.
     pub nowhere: Vec<String>,
     /// The ids of zones that lie on an image, and to which no pixel belongs: no centre lies in them.
@@ -309,6 +311,7 @@ fn made(
         images: table.images(),
         missing_inputs: sampled.missing_inputs,
         left_out: sampled.left_out,
+        notes: sampled.notes,
         nowhere,
         between: Vec::new(),
     };

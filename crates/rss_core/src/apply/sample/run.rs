@@ -52,6 +52,7 @@ pub(super) struct Sampled {
     pub(super) rows: Vec<Vec<Option<ShapeRows>>>,
     pub(super) missing_inputs: Vec<MissingInput>,
     pub(super) left_out: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 /// Samples all images of a search at the shapes.
@@ -66,6 +67,7 @@ pub(super) async fn sample<S: Shapes>(
         mut images,
         mut missing_inputs,
         left_out,
+        notes,
     } = Images::of(found, &options.of_cube()).await?;
     let run = Run {
         session: found.session(),
@@ -115,6 +117,7 @@ pub(super) async fn sample<S: Shapes>(
         rows,
         missing_inputs,
         left_out,
+        notes: notes.all(),
     })
 }
 
@@ -255,7 +258,7 @@ impl<S: Shapes> Run<'_, S> {
             let message = format!("samples of {}: expected real numbers", profile.dtype);
             return Err(at(Error::new(ErrorKind::InvalidInput, message)));
         }
-        let grid = profile.level_geobox(0)?;
+        let grid = source.whole(profile)?;
         let tiles = Tiles::of(profile, profile.size);
         let laid = self.layout(&grid, tiles).await.map_err(at)?;
         let band = source.number(profile)?;

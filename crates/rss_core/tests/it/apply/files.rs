@@ -15,16 +15,16 @@ use rss_core::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const SIDE: usize = 64;
+pub(super) const SIDE: usize = 64;
 
 /// Files of one band on one lattice, and items that name nothing but them.
-struct Files {
+pub(super) struct Files {
     dir: TempDir,
-    items: Vec<Value>,
+    pub(super) items: Vec<Value>,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
             items: Vec::new(),
@@ -36,7 +36,7 @@ impl Files {
     }
 
     /// Adds the image of the next day.
-    fn add<T: Sample>(&mut self, samples: Array2<T>, nodata: Option<f64>) {
+    pub(super) fn add<T: Sample>(&mut self, samples: Array2<T>, nodata: Option<f64>) {
         let path = self.path(&format!("{}.tif", self.items.len()));
         save(&path, samples, nodata);
         self.name(&path);
@@ -52,18 +52,18 @@ impl Files {
         }));
     }
 
-    fn found(&self, session: &Session) -> QueryResult {
+    pub(super) fn found(&self, session: &Session) -> QueryResult {
         let all = json!({"type": "FeatureCollection", "features": self.items});
         QueryResult::from_json(session, all.to_string().as_bytes(), Trust::User).unwrap()
     }
 
-    fn cube(&self, options: &ImageCubeOptions) -> rss_core::Result<ImageCube> {
+    pub(super) fn cube(&self, options: &ImageCubeOptions) -> rss_core::Result<ImageCube> {
         let session = session();
         session.cube(&self.found(&session), options)
     }
 }
 
-fn session() -> Session {
+pub(super) fn session() -> Session {
     Session::builder().cpu_threads(2).build().unwrap()
 }
 
@@ -88,7 +88,10 @@ fn save<T: Sample>(path: &Path, samples: Array2<T>, nodata: Option<f64>) {
 }
 
 /// All samples of a cube of one band, a date in each plane.
-fn all<T: BlockSample>(cube: &ImageCube, options: ApplyOptions) -> rss_core::Result<Array3<T>> {
+pub(super) fn all<T: BlockSample>(
+    cube: &ImageCube,
+    options: ApplyOptions,
+) -> rss_core::Result<Array3<T>> {
     let work = cube.apply(options, |block: &Block<T>| {
         Ok(block.band("red")?.to_owned())
     });
@@ -98,7 +101,7 @@ fn all<T: BlockSample>(cube: &ImageCube, options: ApplyOptions) -> rss_core::Res
 }
 
 /// Samples that differ, and one without data.
-fn noise(seed: i16, missing: i16) -> Array2<i16> {
+pub(super) fn noise(seed: i16, missing: i16) -> Array2<i16> {
     let mut samples = Array2::from_shape_fn((SIDE, SIDE), |(row, col)| {
         seed + i16::try_from(row * SIDE + col).unwrap() % 997
     });

@@ -319,6 +319,18 @@ fn a_band_of_an_asset_is_chosen_by_its_number_or_a_name() {
         Ok(nir.to_owned())
     });
     files.session.compute(made).unwrap();
+    // A formula names them the same.
+    let ndvi = "d=image:nir-image:2".parse().unwrap();
+    let cube = files.cube(&["image:nir", "image:2"]).unwrap();
+    let work = cube.express(&[ndvi], None, ApplyOptions::new()).unwrap();
+    let (raster, _) = files.session.compute(work).unwrap();
+    assert!(
+        raster
+            .pixels
+            .to_f64()
+            .iter()
+            .all(|&difference| difference == 2000.0)
+    );
     for (name, said) in [
         ("image:5", "band 5 is not one of 1 to 4"),
         ("image:0", "bands are counted from 1"),
