@@ -16,6 +16,13 @@ pub(crate) struct GridArgs {
     /// Open the mask by this radius before the dilation: masked specks narrower than twice this are removed from it.
     #[arg(long, value_name = "PIXELS", default_value_t = 0, requires = "mask")]
     pub(crate) opening: usize,
+    /// Where to mask: grid (pixels of the result) or source (pixels of the images at full resolution, before they are
+    /// resampled: no masked pixel contributes; --dilate and --opening are in pixels of the images).
+    #[arg(long, value_name = "WHERE", default_value = "grid", requires = "mask")]
+    pub(crate) mask_stage: String,
+    /// The least share, from 0 to 1, of the weight of its source pixels that must be valid in a valid pixel. Default: any.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) min_valid: Option<f64>,
     /// The pixel size of the result in units of its CRS. Default: that of the images.
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
     pub(crate) resolution: Option<f64>,
@@ -53,7 +60,8 @@ pub(crate) struct GridArgs {
     /// Read images at full resolution, not their overviews, also where the result is coarser (gdalwarp's -ovr NONE).
     #[arg(long)]
     pub(crate) no_overviews: bool,
-    /// How images are resampled onto the grid: nearest, bilinear, cubic, average, mode, min, max.
+    /// How images are resampled onto the grid: nearest, bilinear, cubic, average, mode, min, max; and single bands by name:
+    /// average,scl=mode. Classes and flags are resampled by nearest, unless they are named.
     #[arg(long, value_name = "HOW", default_value = "nearest")]
     pub(crate) resampling: String,
     /// What to do with duplicates of a scene (near real time and final, two processing baselines): best (use the best,

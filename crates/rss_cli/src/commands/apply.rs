@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[cfg(feature = "zarr")]
 use rss_core::zarr;
 use rss_core::{
-    Backend, Crs, Format, Location, Manifest, Resolution, Session, Size, Stretch,
+    Backend, Crs, Format, Location, Manifest, Resampling, Resolution, Session, Size, Stretch,
     apply::{
         ApplyOptions, Expression, Grid, ImageCube, ImageCubeOptions, MissingInput, OnFailure,
         Overviews, Step, TypedApply,
@@ -147,8 +147,9 @@ pub(super) async fn on_grid(
     args: &GridArgs,
     selection: &Selection,
 ) -> Result<ImageCubeOptions> {
+    let (resampling, of_bands) = resamplings(&args.resampling)?;
     let mut options = ImageCubeOptions::new()
-        .with_resampling(args.resampling.parse()?)
+        .with_resampling(resampling)
         .with_fill(args.fill.parse()?)
         .with_duplicates(args.duplicates.parse()?)
         .with_on_failure(match args.on_failure.as_str() {
@@ -161,7 +162,15 @@ pub(super) async fn on_grid(
         let cleanup = Cleanup::default()
             .with_dilation(args.dilate)
             .with_opening(args.opening);
-        options = options.with_mask(classes.parse()?, cleanup);
+        options = options
+            .with_mask(classes.parse()?, cleanup)
+            .with_mask_stage(args.mask_stage.parse()?);
+    }
+    for (band, resampling) in of_bands {
+        options = options.with_band_resampling(band, resampling);
+    }
+    if let Some(share) = args.min_valid {
+        options = options.with_min_valid(share);
     }
     if let Some(side) = args.resolution {
         let resolution = Resolution::from(side);
@@ -241,6 +250,25 @@ pub(super) fn crs_of(text: &str) -> Result<Crs> {
     };
     read.parse::<Crs>()
         .with_context(|| format!("--crs `{text}`"))
+}
+
+/// Returns the resampling of all bands, and those of single ones, of `average,scl=mode`.
+fn resamplings(text: &str) -> Result<(Resampling, Vec<(String, Resampling)>)> {
+    let mut of_all = None;
+    let mut of_bands = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        match part.split_once('=') {
+            Some((band, how)) => of_bands.push((band.trim().to_owned(), how.trim().parse()?)),
+            None => {
+                let earlier = of_all.replace(part.parse()?);
+                ensure!(
+                    earlier.is_none(),
+                    "--resampling `{text}` has two for all bands: name a band as in scl=mode"
+                );
+            }
+        }
+    }
+    Ok((of_all.unwrap_or_default(), of_bands))
 }
 
 /// The output of a result.

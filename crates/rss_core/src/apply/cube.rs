@@ -9,9 +9,10 @@ use tokio::sync::OnceCell;
 use super::{
     axes::{ImageCubeBand, Step},
     bands::{FileBand, Files, Slot, of_choice, slots_of},
+    block::place_of,
     grid,
     notes::Notes,
-    options::{ImageCubeOptions, OnFailure},
+    options::{ImageCubeOptions, MaskStage, OnFailure, Overviews},
     periods::Moment,
     report::{MissingInput, named},
     sample::Cover,
@@ -204,6 +205,13 @@ impl Images {
     ///
     /// As of [`ImageCube::of`], except those of grids and stores.
     pub(super) async fn of(found: &QueryResult, options: &ImageCubeOptions) -> Result<Self> {
+        if let Some(share) = options
+            .min_valid
+            .filter(|share| !(0.0..=1.0).contains(share))
+        {
+            let message = format!("the least valid share is {share}, expected 0 to 1");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
         let items = &found.items().items;
         if items.is_empty() {
             let message = "the search found no items";
@@ -241,10 +249,16 @@ impl Images {
         let is_builtin = options.manifest.is_none() && found.manifest.is_none();
         let mut files = Files::default();
         let slots = slots_of(found, &manifests, is_builtin, &used, &mut files).await?;
+        let of_slots: Vec<ImageCubeBand> = slots.iter().map(|slot| slot.band.clone()).collect();
+        let mut resamplings = vec![None; slots.len()];
+        for (name, resampling) in &options.band_resampling {
+            resamplings[place_of(&of_slots, name)?] = Some(*resampling);
+        }
         let mut builder = ImageBuilder {
             found,
             options,
             files,
+            resamplings,
             masks: BTreeMap::new(),
             notes: Arc::default(),
             is_builtin,
@@ -281,6 +295,8 @@ struct ImageBuilder<'a> {
     notes: Arc<Notes>,
     /// True if the manifests are those of the library.
     is_builtin: bool,
+    /// For each band the resampling that was chosen for it alone.
+    resamplings: Vec<Option<Resampling>>,
     /// By source, product and platform: many items share them.
     masks: BTreeMap<[String; 3], Vec<BandMask>>,
 }
@@ -343,9 +359,11 @@ impl ImageBuilder<'_> {
             let names = stated.get(number - 1);
             let def = manifest.and_then(|manifest| manifest.band_at(key, number, names));
             // Bits of a QA band are flags: interpolated ones mean nothing.
-            let resampling = match def.map(|def| def.kind) {
-                Some(Kind::Qa) => Resampling::Nearest,
-                _ => self.options.resampling,
+            let chosen = self.resamplings.get(sources.len()).copied().flatten();
+            let resampling = match (chosen, def.map(|def| def.kind)) {
+                (Some(chosen), _) => chosen,
+                (None, Some(Kind::Qa)) => Resampling::Nearest,
+                (None, _) => self.options.resampling,
             };
             let nodata = match &said {
                 Said::Of(Some(said)) => said.nodata,
@@ -358,6 +376,7 @@ impl ImageBuilder<'_> {
             source.is_known = self.is_builtin && def.is_some();
             source.overrides = def.is_some_and(|def| def.nodata_overrides);
             (source.said, source.nodata, source.count) = (said, nodata, slot.count());
+            source.min_valid = self.options.min_valid;
             sources.push(Some(Arc::new(source)));
         }
         let mut masks = Vec::new();
@@ -455,7 +474,12 @@ impl ImageBuilder<'_> {
             values: self.options.values,
             resampling,
             max_error_pixels: self.options.max_error_pixels,
-            overviews: self.options.overviews,
+            overviews: match self.options.mask.is_some() {
+                // Pixels of overviews mix masked and other ones.
+                true if self.options.mask_stage == MaskStage::Source => Overviews::Never,
+                _ => self.options.overviews,
+            },
+            min_valid: None,
             reader: self.files.of(index, key),
             open: OnceCell::new(),
         })

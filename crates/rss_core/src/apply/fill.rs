@@ -63,13 +63,20 @@ impl Inner {
         let mut with_data = WithData::of(samples, nodata);
         let images = self.images.get(date.step).map_or(&[][..], Vec::as_slice);
         let of_image = images.get(image).map_or(&[][..], |of| &of.bands);
+        let others = of_image.len() > self.bands.len();
+        let kept = match others && self.masks_source() {
+            true => self.kept(date, image)?,
+            false => Vec::new(),
+        };
         for (band, source) in of_image.iter().enumerate().skip(self.bands.len()) {
             let opened = source
                 .as_ref()
                 .and_then(|source| source.open.get()?.as_ref().ok());
             let mut plane = Array2::from_elem((height, width), f32::NAN);
             if let (Some(opened), Some(part)) = (opened, date.band(image, band)) {
-                opened.lay(part, date.seen(), f32::NAN, plane.view_mut())?;
+                let kept = kept.iter().find(|(bands, _)| bands.contains(&band));
+                let kept = kept.map(|(_, kept)| kept);
+                opened.lay(part, kept, date.seen(), f32::NAN, plane.view_mut())?;
             }
             with_data.and(&plane.view(), Gap::<f32>::of(None));
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use ndarray::{Array3, Array4, ArrayViewMut3, Axis, Zip};
+use ndarray::{Array2, Array3, Array4, ArrayViewMut3, Axis, Zip};
 use rayon::prelude::*;
 
 use super::{
@@ -18,10 +18,11 @@ use super::{
     reduce::reduce,
     report::{MissingInput, named, said_again},
     source::{BandSource, Opened, SourceWindow},
+    source_mask::SourceMask,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::Window,
+    geo::{GeoBox, Window},
     mask,
     raster::Number,
 };
@@ -39,9 +40,22 @@ pub(super) struct BlockPlan {
     /// The block with the halo of the caller and that of the masks, in the masks' grid.
     masked: Window,
     reads: Vec<Read>,
+    /// The masks of images whose own pixels are masked.
+    source_masks: Vec<ImageMask>,
+    /// Images, by time step and index in it, whose masks cannot be put on their grids.
+    unmasked: Vec<(usize, usize)>,
     missing_inputs: Vec<MissingInput>,
     /// Peak bytes: the pixels as they are read, the block, and the buffers of the threads.
     pub(super) bytes: u64,
+}
+
+/// A mask on the grid of some bands of an image.
+#[derive(Debug)]
+struct ImageMask {
+    step: usize,
+    image: usize,
+    bands: Vec<usize>,
+    mask: SourceMask,
 }
 
 /// A window to read from one file.
@@ -63,6 +77,8 @@ struct At {
 enum Layer {
     Band(usize),
     Mask(usize),
+    /// A mask on an image's own grid: the index in the plan, and the mask's number.
+    SourceMask(usize, usize),
 }
 
 /// The pixels that were read for a block, and the sources that are missing.
@@ -137,7 +153,9 @@ impl Inner {
         let image = self.images.get(at.step)?.get(at.image)?;
         match at.layer {
             Layer::Band(band) => image.bands.get(band)?.as_deref(),
-            Layer::Mask(mask) => image.masks.get(mask).map(|(source, _)| source),
+            Layer::Mask(mask) | Layer::SourceMask(_, mask) => {
+                image.masks.get(mask).map(|(source, _)| source)
+            }
         }
     }
 
@@ -145,7 +163,7 @@ impl Inner {
     async fn opened<'a>(&self, at: At, source: &'a BandSource) -> Result<&'a Opened> {
         let grid = match at.layer {
             Layer::Band(_) => &self.grid,
-            Layer::Mask(_) => &self.mask_grid,
+            Layer::Mask(_) | Layer::SourceMask(..) => &self.mask_grid,
         };
         source.opened(&self.session, grid).await
     }
@@ -249,9 +267,12 @@ impl Inner {
             seen,
             masked,
             reads: Vec::new(),
+            source_masks: Vec::new(),
+            unmasked: Vec::new(),
             missing_inputs: Vec::new(),
             bytes: 0,
         };
+        let mut of_bands: Vec<(At, &Opened, Window)> = Vec::new();
         for (at, source, opened) in opened {
             match opened {
                 Ok(opened) => {
@@ -265,12 +286,15 @@ impl Inner {
                                 .map_err(|err| named(&err, &source.item, &source.asset, None))?;
                             &plan.seen
                         }
-                        Layer::Mask(_) => &plan.masked,
+                        // Opened with the others, and read on the grids of the image's bands.
+                        Layer::Mask(_) if self.masks_source() => continue,
+                        Layer::Mask(_) | Layer::SourceMask(..) => &plan.masked,
                     };
                     // None where the image does not touch the block: no read, and no missing input.
                     if let Some(window) = opened.window(target) {
                         plan.bytes += opened.bytes(&window);
                         plan.reads.push(Read { at, window });
+                        of_bands.push((at, opened, window));
                     }
                 }
                 Err(err) => {
@@ -279,8 +303,96 @@ impl Inner {
                 }
             }
         }
+        if self.masks_source() {
+            self.plan_source_masks(&mut plan, &of_bands).await?;
+        }
         plan.bytes += self.block_bytes::<T>(&plan);
         Ok(plan)
+    }
+
+    /// Plans the masks of images whose own pixels are masked: one for all bands of the same pixels.
+    async fn plan_source_masks(
+        &self,
+        plan: &mut BlockPlan,
+        of_bands: &[(At, &Opened, Window)],
+    ) -> Result<()> {
+        let mut grids: Vec<&GeoBox> = Vec::new();
+        for &(at, opened, target) in of_bands {
+            let (Layer::Band(band), Some(image)) = (at.layer, self.image(at.step, at.image)) else {
+                continue;
+            };
+            let is_same = |index: &usize| {
+                let known = &plan.source_masks[*index];
+                (known.step, known.image, known.mask.target()) == (at.step, at.image, target)
+                    && *grids[*index] == opened.own
+            };
+            if let Some(index) = (0..grids.len()).rev().find(is_same) {
+                plan.source_masks[index].bands.push(band);
+                continue;
+            }
+            let mask = match SourceMask::plan(self, image, opened, target).await {
+                Ok(mask) => mask,
+                Err((number, err)) => {
+                    // Once: the second band of the image fails alike. What could not be opened at all is listed.
+                    let (source, _) = &image.masks[number];
+                    let is_listed = matches!(source.open.get(), Some(Err(_)))
+                        || plan.unmasked.contains(&(at.step, at.image));
+                    if !is_listed {
+                        let window = plan.window;
+                        plan.missing_inputs.push(self.missing_input(
+                            source,
+                            Some(&window),
+                            &err,
+                        )?);
+                    }
+                    plan.unmasked.push((at.step, at.image));
+                    continue;
+                }
+            };
+            for (number, (opened, window)) in mask.masks.iter().enumerate() {
+                if let Some(window) = *window {
+                    let layer = Layer::SourceMask(plan.source_masks.len(), number);
+                    plan.bytes += opened.bytes(&window);
+                    plan.reads.push(Read {
+                        at: At { layer, ..at },
+                        window,
+                    });
+                }
+            }
+            plan.source_masks.push(ImageMask {
+                step: at.step,
+                image: at.image,
+                bands: vec![band],
+                mask,
+            });
+            grids.push(&opened.own);
+        }
+        Ok(())
+    }
+
+    fn image(&self, step: usize, image: usize) -> Option<&ItemImage> {
+        self.images.get(step)?.get(image)
+    }
+
+    /// Returns which pixels of an image's own grid are kept, and for which of its bands.
+    pub(super) fn kept<'a>(
+        &self,
+        date: Date<'a>,
+        image: usize,
+    ) -> Result<Vec<(&'a [usize], Array2<bool>)>> {
+        let Some(of) = self.image(date.step, image) else {
+            return Ok(Vec::new());
+        };
+        let masks = date.plan.source_masks.iter().enumerate();
+        let own = masks.filter(|(_, known)| (known.step, known.image) == (date.step, image));
+        own.map(|(index, known)| {
+            let parts: Vec<Option<&SourceWindow>> = (0..of.masks.len())
+                .map(|mask| date.part(image, Layer::SourceMask(index, mask)))
+                .collect();
+            let kept = known.mask.kept(of, &parts, self.options.cleanup)?;
+            Ok((known.bands.as_slice(), kept))
+        })
+        .collect()
     }
 
     /// Returns the bytes that a block takes beside the pixels as they are read: all of its samples, and for each
@@ -314,7 +426,14 @@ impl Inner {
             } else {
                 0
             };
-        let of_step = image * layers + converted.unwrap_or(0) + mask;
+        let of_image = plan.source_masks.iter().map(|known| known.mask.bytes());
+        let mask = mask + 2 * of_image.max().unwrap_or(0);
+        // The share of valid samples: two floats, of the source and of the result.
+        let share = match self.options.min_valid {
+            Some(_) => 4 * converted.unwrap_or(0) / sample + 4 * pixels(&plan.seen),
+            None => 0,
+        };
+        let of_step = image * layers + converted.unwrap_or(0) + mask + share;
         image * self.steps.len() as u64 + of_step * at_once
     }
 
@@ -322,7 +441,11 @@ impl Inner {
     fn together(&self, reads: &[Read]) -> Vec<Vec<Read>> {
         let mut groups: Vec<Vec<Read>> = Vec::with_capacity(reads.len());
         let most = self.session.settings().read_bytes;
-        let opened = |read: &Read| self.source(read.at)?.open.get()?.as_ref().ok();
+        let opened = |read: &Read| match read.at.layer {
+            // Opened for the grid of an image, not of the cube.
+            Layer::SourceMask(..) => None,
+            _ => self.source(read.at)?.open.get()?.as_ref().ok(),
+        };
         for read in reads {
             // The bands of an asset follow each other.
             let with_last = groups.last_mut().filter(|group| {
@@ -345,7 +468,11 @@ impl Inner {
     }
 
     /// Reads what is read together, and returns the result for each source.
-    async fn read_group(&self, group: Vec<Read>) -> Vec<(At, &BandSource, Result<SourceWindow>)> {
+    async fn read_group(
+        &self,
+        group: Vec<Read>,
+        source_masks: &[ImageMask],
+    ) -> Vec<(At, &BandSource, Result<SourceWindow>)> {
         let mut sources = Vec::with_capacity(group.len());
         let mut bands = Vec::with_capacity(group.len());
         let mut first = None;
@@ -354,6 +481,13 @@ impl Inner {
             let Some(source) = self.source(read.at) else {
                 continue;
             };
+            if let Layer::SourceMask(index, mask) = read.at.layer {
+                let of_image = source_masks.get(index);
+                if let Some((opened, _)) = of_image.and_then(|known| known.mask.masks.get(mask)) {
+                    failed.push((read.at, source, opened.read(read.window).await));
+                }
+                continue;
+            }
             match self.opened(read.at, source).await {
                 Ok(opened) => {
                     bands.push(opened.band);
@@ -383,8 +517,9 @@ impl Inner {
     /// Fetches and decodes the pixels of a plan.
     pub(super) async fn load(&self, mut plan: BlockPlan) -> Result<Loaded> {
         let groups = self.together(&plan.reads);
+        let source_masks = &plan.source_masks;
         let results: Vec<Vec<_>> = stream::iter(groups)
-            .map(|group| self.read_group(group))
+            .map(|group| self.read_group(group, source_masks))
             .buffered(READS)
             .map(|group| {
                 let each = group.into_iter().map(|(at, source, part)| {
@@ -590,6 +725,11 @@ impl Inner {
         let seen = &date.plan.seen;
         // Fail closed: without its mask, each pixel of the image might be cloud.
         let lacks_mask = of.hidden || lacks_mask(of, image, date);
+        let masks_source = self.masks_source() && !of.masks.is_empty();
+        let kept = match masks_source && !lacks_mask {
+            true => self.kept(date, image)?,
+            false => Vec::new(),
+        };
         for (band, (source, &fill)) in of.bands.iter().zip(fills).enumerate() {
             let opened = source
                 .as_ref()
@@ -598,7 +738,9 @@ impl Inner {
             let pixels = plane.len();
             let valid = match (opened, part_of(Layer::Band(band))) {
                 (Some(opened), Some(part)) if !lacks_mask => {
-                    opened.lay(part, seen, fill, plane.view_mut())?
+                    let kept = kept.iter().find(|(bands, _)| bands.contains(&band));
+                    let kept = kept.map(|(_, kept)| kept);
+                    opened.lay(part, kept, seen, fill, plane.view_mut())?
                 }
                 _ => {
                     plane.fill(fill);
@@ -610,7 +752,7 @@ impl Inner {
                 self.check_gaps::<T>(band)?;
             }
         }
-        if lacks_mask || of.masks.is_empty() {
+        if lacks_mask || of.masks.is_empty() || masks_source {
             return Ok(());
         }
         let masked = &date.plan.masked;
@@ -655,7 +797,12 @@ fn lacks_mask(of: &ItemImage, image: usize, date: Date<'_>) -> bool {
         let is_open = matches!(of.masks[mask].0.open.get(), Some(Ok(_)));
         !is_open || date.missing.contains(&at)
     };
+    let of_source = |at: &At| {
+        (at.step, at.image) == (date.step, image) && matches!(at.layer, Layer::SourceMask(..))
+    };
     (0..of.masks.len()).any(failed)
+        || date.plan.unmasked.contains(&(date.step, image))
+        || date.missing.iter().any(of_source)
 }
 
 fn fill<T: Copy>(out: &mut ArrayViewMut3<'_, T>, fills: &[T]) {

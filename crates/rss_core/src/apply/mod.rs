@@ -29,6 +29,7 @@ mod report;
 mod run;
 pub mod sample;
 mod source;
+mod source_mask;
 pub mod time;
 mod typed;
 
@@ -39,7 +40,10 @@ pub use self::{
     block::{Block, BlockSample},
     cube::ImageCube,
     grid::Anchor,
-    options::{ApplyOptions, ApplyProgress, Grid, ImageCubeOptions, OnFailure, Overviews, Values},
+    options::{
+        ApplyOptions, ApplyProgress, Grid, ImageCubeOptions, MaskStage, OnFailure, Overviews,
+        Values,
+    },
     report::{ApplyReport, MissingInput},
     run::{Apply, Computed},
     typed::TypedApply,

@@ -1,6 +1,6 @@
 //! The options of a cube, and of a computation over it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use super::{
     grid::Anchor,
@@ -9,6 +9,7 @@ use super::{
     time::{Clock, Duplicates, Grouping},
 };
 use crate::{
+    error::{Error, ErrorKind, Result},
     geo::{Bbox, Crs, GeoBox, Resolution},
     mask::{Cleanup, MaskClasses},
     products::Manifest,
@@ -73,6 +74,50 @@ impl OnFailure {
     pub const Hole: Self = Self::Skip;
 }
 
+/// Where masks are applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MaskStage {
+    /// On the cube's grid, after resampling: a pixel is masked if the pixel of the mask at its centre is. An average of a
+    /// pixel that is kept may be of some masked pixels of the image.
+    #[default]
+    Grid,
+    /// On the image's own pixels, before resampling: masked pixels are nodata, and contribute to no result. Overviews
+    /// mix masked and other pixels, so full resolution is read. Opening and dilation are in pixels of the image.
+    Source,
+}
+
+impl MaskStage {
+    /// All stages.
+    pub const ALL: [Self; 2] = [Self::Grid, Self::Source];
+
+    /// Returns its name, `grid` or `source`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grid => "grid",
+            Self::Source => "source",
+        }
+    }
+}
+
+impl fmt::Display for MaskStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for MaskStage {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| {
+            let message = format!("mask stage `{}` is not grid or source", text.escape_debug());
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+}
+
 /// Options of a cube: its grid, and how images are grouped, composited, masked and scaled.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -89,8 +134,10 @@ pub struct ImageCubeOptions {
     pub clip: Option<Arc<Zones>>,
     /// Whether overviews of the images are read.
     pub overviews: Overviews,
-    /// The resampling of measurements; classes and flags are always resampled by nearest.
+    /// The resampling of measurements; classes and flags are resampled by nearest.
     pub resampling: Resampling,
+    /// The resampling of single bands, by name or asset key, classes and flags too.
+    pub band_resampling: Vec<(String, Resampling)>,
     /// The largest error of a warped coordinate, in pixels of the image.
     pub max_error_pixels: f64,
     /// Which images form one time step.
@@ -105,8 +152,12 @@ pub struct ImageCubeOptions {
     pub fill: Fill,
     /// The classes of pixels that are masked.
     pub mask: Option<MaskClasses>,
-    /// The morphology applied to the mask, in pixels of the grid.
+    /// The morphology applied to the mask, in pixels of the grid, or with [`MaskStage::Source`] of the image.
     pub cleanup: Cleanup,
+    /// Where masks are applied.
+    pub mask_stage: MaskStage,
+    /// The least share, from 0 to 1, of the weight of its source pixels that must be valid in a valid pixel; none is any.
+    pub min_valid: Option<f64>,
     /// Whether samples are scaled to physical values.
     pub values: Values,
     /// What happens when an image cannot be read.
@@ -125,6 +176,7 @@ impl Default for ImageCubeOptions {
             clip: None,
             overviews: Overviews::default(),
             resampling: Resampling::default(),
+            band_resampling: Vec::new(),
             // The error threshold that gdalwarp uses by default.
             max_error_pixels: 0.125,
             grouping: Grouping::default(),
@@ -134,6 +186,8 @@ impl Default for ImageCubeOptions {
             fill: Fill::default(),
             mask: None,
             cleanup: Cleanup::default(),
+            mask_stage: MaskStage::default(),
+            min_valid: None,
             values: Values::default(),
             on_failure: OnFailure::default(),
             manifest: None,
@@ -197,6 +251,13 @@ impl ImageCubeOptions {
         self
     }
 
+    /// Sets the resampling of one band, by name or asset key; classes and flags too.
+    #[must_use]
+    pub fn with_band_resampling(mut self, band: impl Into<String>, resampling: Resampling) -> Self {
+        self.band_resampling.push((band.into(), resampling));
+        self
+    }
+
     /// Sets the largest error of a warped coordinate, in pixels of the image.
     #[must_use]
     pub fn with_max_error_pixels(mut self, max_error_pixels: f64) -> Self {
@@ -244,6 +305,22 @@ impl ImageCubeOptions {
     pub fn with_mask(mut self, classes: MaskClasses, cleanup: Cleanup) -> Self {
         self.mask = Some(classes);
         self.cleanup = cleanup;
+        self
+    }
+
+    /// Sets where masks are applied: on the grid, or on the images' own pixels before resampling.
+    #[must_use]
+    pub fn with_mask_stage(mut self, stage: MaskStage) -> Self {
+        self.mask_stage = stage;
+        self
+    }
+
+    /// Sets the least share, from 0 to 1, of the weight of its source pixels that must be valid in a valid pixel. Weights
+    /// are those of the resampling; of mode, min and max the covered area, of cubic those of bilinear. Nearest has one
+    /// source pixel, whose share is 0 or 1. Pixels beyond the edge of the image have no weight.
+    #[must_use]
+    pub fn with_min_valid(mut self, share: f64) -> Self {
+        self.min_valid = Some(share);
         self
     }
 

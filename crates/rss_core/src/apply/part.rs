@@ -10,6 +10,7 @@ use super::{
     axes::Step,
     block::BlockSample,
     cube::{ImageCube, Inner, ItemImage},
+    mosaic::Mosaic,
     options::{OnFailure, Overviews, Values},
     report::{MissingInput, named},
     run::{Apply, Computed, made_of},
@@ -43,6 +44,11 @@ impl ImageCube {
         self.0.options.values == Values::Physical
     }
 
+    /// Returns how the images of a time step are composited.
+    pub(crate) fn mosaic(&self) -> Mosaic {
+        self.0.options.mosaic
+    }
+
     /// Returns true if inputs that cannot be read are skipped.
     pub(crate) fn allows_holes(&self) -> bool {
         self.0.options.on_failure == OnFailure::Skip
@@ -67,12 +73,18 @@ impl ImageCube {
                 "classes": classes.to_string(),
                 "opening": options.cleanup.opening,
                 "dilation": options.cleanup.dilation,
+                "stage": options.mask_stage.name(),
                 "element": format!("{:?}", options.cleanup.element).to_lowercase(),
             })
         });
         json!({
             "values": values,
             "resampling": options.resampling.name(),
+            "band_resampling": options
+                .band_resampling
+                .iter()
+                .map(|(band, resampling)| (band.clone(), resampling.name().into()))
+                .collect::<serde_json::Map<_, _>>(),
             "max_error_pixels": options.max_error_pixels,
             "mosaic": options.mosaic.name(),
             "fill": options.fill.name(),
@@ -82,6 +94,7 @@ impl ImageCube {
                 Overviews::Auto => "auto",
                 Overviews::Never => "never",
             },
+            "min_valid": options.min_valid,
             "manifest": manifest.map(|one| format!("{} {}", one.source, one.collection)),
         })
     }

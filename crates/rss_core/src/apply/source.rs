@@ -9,6 +9,7 @@ use super::{
     bands::{FileBand, SharedReader},
     block::BlockSample,
     notes::Notes,
+    mosaic::Gap,
     options::{Overviews, Values},
     report::said_again,
 };
@@ -48,6 +49,8 @@ pub(super) struct BandSource {
     pub(super) resampling: Resampling,
     pub(super) max_error_pixels: f64,
     pub(super) overviews: Overviews,
+    /// The least share of the weight of its source pixels that must be valid in a valid pixel.
+    pub(super) min_valid: Option<f64>,
     /// The file's, for all of its bands.
     pub(super) reader: SharedReader,
     pub(super) open: OnceCell<Result<Opened, Error>>,
@@ -126,7 +129,11 @@ pub(super) struct Opened {
     pub(super) level: usize,
     /// The band of the file, counted from 1.
     pub(super) band: usize,
+    /// The grid of the level.
+    pub(super) own: GeoBox,
     warp: Warp,
+    /// How validity is resampled, and the least share that must be valid.
+    share: Option<(Warp, f64)>,
     scaling: Scaling,
     pub(super) nodata: Option<Number>,
 }
@@ -204,19 +211,34 @@ impl BandSource {
             Overviews::Auto => warp.level(&sizes),
             Overviews::Never => 0,
         };
-        let warp = match level
+        let (own, warp) = match level
             .checked_sub(1)
             .and_then(|overview| profile.overviews.get(overview))
         {
-            Some(&size) => warp.on_level(size).map_err(at)?,
-            None => warp,
+            Some(&size) => (whole.of_level(size), warp.on_level(size).map_err(at)?),
+            None => (whole, warp),
+        };
+        let by = match self.resampling {
+            // One source pixel, which is valid or not.
+            Resampling::Nearest => None,
+            Resampling::Bilinear | Resampling::Cubic => Some(Resampling::Bilinear),
+            _ => Some(Resampling::Average),
+        };
+        let share = match (self.min_valid, by) {
+            (Some(least), Some(by)) => {
+                let warp = Warp::new(&own, grid, by, self.max_error_pixels).map_err(at)?;
+                Some((warp, least))
+            }
+            _ => None,
         };
         let band = self.number(profile)?;
         let Meaning { scaling, nodata } = self.meaning(profile, band)?;
         Ok(Opened {
             level,
             band,
+            own,
             warp,
+            share,
             scaling,
             nodata,
             reader,
@@ -367,16 +389,21 @@ impl Opened {
         Ok(parts.collect())
     }
 
-    /// Warps a part onto a window of the grid, with `fill` as nodata, and returns the number of valid pixels.
+    /// Warps a part onto a window of the grid, with `fill` as nodata, and returns the number of valid pixels. `kept` is
+    /// false at pixels of the part that are masked.
     pub(super) fn lay<T: BlockSample>(
         &self,
         part: &SourceWindow,
+        kept: Option<&Array2<bool>>,
         target: &Window,
         fill: T,
         mut out: ArrayViewMut2<'_, T>,
     ) -> Result<usize> {
-        if let Some((window, [row, col])) = self.warp.copied(target)
+        let copied = self.warp.copied(target);
+        let is_copied = copied.is_some();
+        if let Some((window, [row, col])) = copied
             && window == part.window
+            && kept.is_none()
         {
             // The grids are aligned: samples are converted straight into the block, without an array in between.
             let rows = row..row + window.height as usize;
@@ -408,9 +435,16 @@ impl Opened {
             pixels,
             window: part.window,
             nodata,
-            mask: None,
+            mask: kept.map(|kept| kept.view()),
         };
-        self.warp.resample(&source, target, out)
+        let valid = self.warp.resample(&source, target, out.view_mut())?;
+        match &self.share {
+            Some((warp, least)) if !is_copied => {
+                let removed = too_few(warp, *least, &source, target, fill, out)?;
+                Ok(valid.saturating_sub(removed))
+            }
+            _ => Ok(valid),
+        }
     }
 
     /// Returns the verdicts of a mask on the pixels of a window of the grid; no data where `part` is none.
@@ -442,6 +476,46 @@ impl Opened {
         }))
     }
 }
+
+/// Fills the pixels of which less than a share of the source's weight is valid, and returns how many they are.
+fn too_few<T: BlockSample>(
+    warp: &Warp,
+    least: f64,
+    source: &warp::SourcePixels<'_, T>,
+    target: &Window,
+    fill: T,
+    mut out: ArrayViewMut2<'_, T>,
+) -> Result<usize> {
+    let gap = Gap::<T>::of(source.nodata);
+    let mut valid = source
+        .pixels
+        .mapv(|sample| if gap.is(sample) { 0.0 } else { 1.0_f32 });
+    if let Some(kept) = &source.mask {
+        valid.zip_mut_with(kept, |valid, &kept| {
+            *valid = if kept { *valid } else { 0.0 }
+        });
+    }
+    let valid = warp::SourcePixels {
+        pixels: valid.view(),
+        window: source.window,
+        nodata: None,
+        mask: None,
+    };
+    let mut shares = Array2::from_elem(out.dim(), 0.0_f32);
+    warp.resample(&valid, target, shares.view_mut())?;
+    let mut removed = 0;
+    out.zip_mut_with(&shares, |sample, &share| {
+        // Weights are sums of floats: exactly half of them may come out as a little less.
+        if f64::from(share) + SHARE_ERROR < least {
+            removed += usize::from(sample.is_data(Some(fill)));
+            *sample = fill;
+        }
+    });
+    Ok(removed)
+}
+
+/// The rounding error of a share of weights.
+const SHARE_ERROR: f64 = 1e-5;
 
 fn shown(nodata: Option<Number>) -> String {
     nodata.map_or("none".to_owned(), |nodata| nodata.to_string())

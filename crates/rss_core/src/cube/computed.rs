@@ -15,7 +15,7 @@ use super::{
     write::Written,
 };
 use crate::{
-    apply::{self, Apply, BlockSample, MissingInput, Stored},
+    apply::{self, Apply, BlockSample, MissingInput, Stored, mosaic::Mosaic},
     array::Root,
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Lattice},
@@ -181,11 +181,23 @@ impl OfCube {
                 offset: None,
                 unit: None,
             });
+            // A median or mean of integers is no integer, and has no nodata value among them.
+            let mosaic = cube.mosaic();
+            let keeps_type = mosaic.keeps_type();
+            let dtype = match mosaic {
+                _ if keeps_type => dtype,
+                Mosaic::Count => DataType::F32,
+                _ => mosaic.reducer().output(dtype)?,
+            };
+            let (scale, offset, unit) = match mosaic {
+                Mosaic::Count => (None, None, None),
+                _ => (scale, offset, unit),
+            };
             let nodata = match chosen.of(name) {
                 Some(nodata) => Some(held(nodata, dtype, name)?),
                 None => {
                     let own = band.nodata.filter(|&nodata| dtype.holds(nodata));
-                    let own = own.filter(|_| of_files.is_some());
+                    let own = own.filter(|_| of_files.is_some() && keeps_type);
                     // Physical values drop the files' nodata value; floats without one mark missing pixels by NaN.
                     own.or(dtype.is_float().then_some(Number::NAN))
                 }

@@ -3,6 +3,7 @@
 mod files;
 mod fill;
 mod grids;
+mod masks;
 mod periods;
 mod several;
 mod stated;

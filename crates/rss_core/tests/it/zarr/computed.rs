@@ -8,7 +8,8 @@ use rss_core::{
     Location, Pixels, QueryResult, Raster, Resampling, Session, SessionBuilder, Size, Source,
     Trust, Window,
     apply::{
-        self, ApplyOptions, Block, BlockSample, Grid, OnFailure, reduce::Reducer, time::Grouping,
+        self, ApplyOptions, Block, BlockSample, Grid, OnFailure, mosaic::Mosaic, reduce::Reducer,
+        time::Grouping,
     },
     mask::Cleanup,
     zarr::{Arrangement, Cube, CubeImage, CubeOptions, Images, Layout, Use, Written},
@@ -169,6 +170,41 @@ async fn scaled_values_are_floats_and_what_is_missing_is_nan_or_chosen() {
     for (&chosen, &truth) in chosen.iter().zip(truth.iter()) {
         let expected = if truth.is_nan() { -9999.0 } else { truth };
         assert_eq!(chosen, expected);
+    }
+}
+
+/// A median of integers need not be one: raw samples become floats, and what keeps their type keeps it.
+#[tokio::test]
+async fn raw_medians_means_and_counts_are_floats() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let found = two_zones(&session, dir.path());
+    for (mosaic, dtype) in [
+        (Mosaic::Median, DataType::F32),
+        (Mosaic::Mean, DataType::F32),
+        (Mosaic::Count, DataType::F32),
+        (Mosaic::Max, DataType::I16),
+    ] {
+        let options = albers().with_grouping(Grouping::All).with_mosaic(mosaic);
+        let cube = apply::ImageCube::of(&found, &options).await.unwrap();
+        let location = place(&dir.path().join(mosaic.name()));
+        cube.zarr(&location, &small()).await.unwrap();
+        let stored = Cube::open(&session, &location).await.unwrap();
+        let band = &stored.bands()[0];
+        assert_eq!(band.dtype, dtype, "{mosaic}");
+        if dtype == DataType::I16 {
+            assert_eq!(band.nodata, Some((-999.0).into()));
+            continue;
+        }
+        assert!(band.nodata.unwrap().is_nan());
+        let samples = stored.read::<f32>("red", 0..1, None, 0).await.unwrap();
+        let truth = block::<f32>(&cube).await;
+        let truth = truth.index_axis(Axis(1), 0);
+        assert!(
+            samples.iter().zip(&truth).all(|(&a, &b)| same(a, b)),
+            "{mosaic}"
+        );
+        assert!(samples.iter().any(|value| value.fract() != 0.0) == (mosaic != Mosaic::Count));
     }
 }
 
