@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Result;
-use rss_core::RasterReader;
+use rss_core::{RasterReader, Session};
 use serde::Serialize;
 
 /// Prints one JSON document and nothing else.
@@ -64,8 +64,29 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Result<()> {
     )
 }
 
-/// Reports on stderr why GDAL reads a file in place of the COG reader.
+/// Files of which each is reported.
+const MOST_FALLBACKS: usize = 5;
+
+/// Reports on stderr, at the end of a command, which files GDAL read in place of the COG reader.
+pub(crate) struct Fallbacks(pub(crate) Session);
+
+impl Drop for Fallbacks {
+    fn drop(&mut self) {
+        let all = self.0.fallbacks();
+        for one in all.iter().take(MOST_FALLBACKS) {
+            say(&format!("note: read with gdal: {one}"));
+        }
+        if let more @ 1.. = all.len().saturating_sub(MOST_FALLBACKS) {
+            say(&format!("note: read with gdal: {more} more files"));
+        }
+    }
+}
+
+/// Reports on stderr why GDAL reads a file in place of the COG reader, and what is odd of the file.
 pub(crate) fn fallback(raster: &dyn RasterReader) {
+    for note in &raster.profile().notes {
+        say(&format!("note: {note}"));
+    }
     if let Some(reason) = raster.fallback() {
         say(&format!(
             "reading with {}: {}",

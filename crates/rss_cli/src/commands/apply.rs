@@ -344,6 +344,7 @@ async fn make(
 ) -> Result<Found> {
     let to = To::of(args)?;
     let session = session::with_budget(args.budget)?;
+    let _fallbacks = output::Fallbacks(session.clone());
     let mut options = on_grid(&session, &args.onto, &args.items.selection)
         .await?
         .with_grouping(steps.by)

@@ -43,6 +43,7 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
             .requests_per_host(n.get().max(256));
     }
     let session = builder.build()?;
+    let _fallbacks = output::Fallbacks(session.clone());
     let mut options = Options::new()
         .with_backend(backend)
         .with_retries(args.retries)

@@ -32,6 +32,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
     let to = to(&args.output)?;
     let options = options(args)?;
     let session = session(args)?;
+    let _fallbacks = output::Fallbacks(session.clone());
     let found = items(&session, args, &shapes).await?;
     if found.is_empty() {
         output::say("nothing found");

@@ -67,6 +67,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     let to = root(&args.to, args.icechunk.as_deref())?;
     let options = options(args)?;
     let session = session::with_budget(args.budget)?;
+    let _fallbacks = output::Fallbacks(session.clone());
     // Checked before the search, so that a typing error costs nothing.
     let mut on_grid = on_grid(&session, &args.onto, &args.items.selection)
         .await?

@@ -15,8 +15,8 @@ use crate::{
     session::Session,
 };
 
-/// Opens a file with `cog`, the COG reader's attempt, and with GDAL if the COG reader does not support
-/// it. Other errors (network, damaged bytes) are final: a more lenient reader must not hide them.
+/// Opens a file with `cog`, the COG reader's attempt, and with GDAL if the COG reader refuses it. Errors of the network,
+/// of a bound and of tables that contradict themselves are final: a more lenient reader must not hide them.
 pub(super) async fn open(
     session: &Session,
     location: &Location,
@@ -35,10 +35,16 @@ pub(super) async fn open(
         Err(err) => return Err(err),
     };
     match gdal::open(session, location).await {
-        Ok(reader) => Ok(Arc::new(Fallback { reader, reason })),
-        // Neither reads it. GDAL's `Unsupported` may only mean a build without it, so the reason of the
-        // COG reader is the one to report.
+        Ok(reader) => {
+            session.fell_back(location, &reason);
+            Ok(Arc::new(Fallback { reader, reason }))
+        }
+        // Neither reads it. GDAL's `Unsupported` may only mean a build without it, and its word on damage is no better
+        // than ours, so the reason of the COG reader is the one to report.
         Err(err) if err.kind() == ErrorKind::Unsupported => Err(reason),
+        Err(err) if err.kind() == ErrorKind::Corrupt && !cog::is_other_format(&reason) => {
+            Err(reason)
+        }
         Err(err) => Err(err),
     }
 }
@@ -81,25 +87,31 @@ impl RasterReader for Fallback {
     }
 }
 
-/// A file that the COG reader opened. Some codecs show only in a tile which features they need: the first
-/// `Unsupported` read is repeated by GDAL, and GDAL does all later reads.
+/// A file that the COG reader opened. Some codecs show only in a tile which features they need, and libtiff decodes what
+/// our decoders find damaged: the first read that the COG reader refuses is repeated by GDAL, and GDAL does all later
+/// reads.
 #[derive(Debug)]
 struct Auto {
     session: Session,
     cog: Arc<dyn RasterReader>,
+    /// GDAL's reader, once it was needed.
     gdal: OnceCell<Arc<dyn RasterReader>>,
+    /// Why GDAL took over: set once it has answered a read.
     reason: OnceLock<Error>,
 }
 
 impl Auto {
     /// Returns the reader in force. Reads that are under way when GDAL takes over end with the COG reader.
     fn reader(&self) -> &Arc<dyn RasterReader> {
-        self.gdal.get().unwrap_or(&self.cog)
+        match self.reason.get() {
+            Some(_) => self.gdal.get().unwrap_or(&self.cog),
+            None => &self.cog,
+        }
     }
 
-    /// Returns GDAL's reader after an error that it may have an answer to; other errors are returned as they are.
-    async fn instead(&self, err: Error) -> Result<&Arc<dyn RasterReader>> {
-        if !cog::is_for_others(&err) {
+    /// Returns GDAL's reader, and the error that it may have an answer to; other errors are returned as they are.
+    async fn instead(&self, err: Error) -> Result<(&Arc<dyn RasterReader>, Error)> {
+        if self.reason.get().is_some() || !cog::is_for_others(&err) {
             return Err(err);
         }
         // However many reads fail at once, GDAL opens the file once.
@@ -108,15 +120,42 @@ impl Auto {
             .get_or_try_init(|| gdal::open(&self.session, self.cog.location()))
             .await;
         match opened {
-            Ok(gdal) => {
-                // The first reason stays.
-                let _ = self.reason.set(err);
-                Ok(gdal)
-            }
-            Err(other) if other.kind() == ErrorKind::Unsupported => Err(err),
-            Err(other) => Err(other),
+            Ok(gdal) => Ok((gdal, err)),
+            Err(other) => Err(first_of(err, other)),
         }
     }
+
+    /// Returns GDAL's answer to a read that the COG reader refused for `reason`, and lets GDAL take over. Where that
+    /// is damage, an answer that leaves pixels out is none: `is_whole` tells.
+    fn settle<R>(
+        &self,
+        reason: Error,
+        answer: Result<R>,
+        is_whole: impl Fn(&R) -> bool,
+    ) -> Result<R> {
+        match answer {
+            Ok(answer) if reason.kind() != ErrorKind::Corrupt || is_whole(&answer) => {
+                self.session.fell_back(self.cog.location(), &reason);
+                // The first reason stays.
+                let _ = self.reason.set(reason);
+                Ok(answer)
+            }
+            Ok(_) => Err(reason),
+            Err(other) => Err(first_of(reason, other)),
+        }
+    }
+}
+
+/// Returns the error to report where neither reads a file: the COG reader's, unless GDAL met another obstacle.
+fn first_of(ours: Error, other: Error) -> Error {
+    match (ours.kind(), other.kind()) {
+        (_, ErrorKind::Unsupported) | (ErrorKind::Corrupt, ErrorKind::Corrupt) => ours,
+        _ => other,
+    }
+}
+
+fn is_whole(raster: &Raster) -> bool {
+    raster.sparse.is_empty()
 }
 
 #[async_trait]
@@ -140,21 +179,31 @@ impl RasterReader for Auto {
     async fn read(&self, request: &ReadRequest) -> Result<Raster> {
         match self.reader().read(request).await {
             Ok(raster) => Ok(raster),
-            Err(err) => self.instead(err).await?.read(request).await,
+            Err(err) => {
+                let (gdal, err) = self.instead(err).await?;
+                self.settle(err, gdal.read(request).await, is_whole)
+            }
         }
     }
 
     async fn read_mask(&self, request: &ReadRequest) -> Result<Raster> {
         match self.reader().read_mask(request).await {
             Ok(raster) => Ok(raster),
-            Err(err) => self.instead(err).await?.read_mask(request).await,
+            Err(err) => {
+                let (gdal, err) = self.instead(err).await?;
+                self.settle(err, gdal.read_mask(request).await, is_whole)
+            }
         }
     }
 
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
         match self.reader().read_many(requests).await {
             Ok(rasters) => Ok(rasters),
-            Err(err) => self.instead(err).await?.read_many(requests).await,
+            Err(err) => {
+                let (gdal, err) = self.instead(err).await?;
+                let read = gdal.read_many(requests).await;
+                self.settle(err, read, |rasters| rasters.iter().all(is_whole))
+            }
         }
     }
 

@@ -26,7 +26,7 @@ pub struct Profile {
     pub transform: Option<GeoTransform>,
     /// The size of a tile (of a strip: the width of the image and the rows of a strip).
     pub tile: Size,
-    /// GDAL's name of the compression (`DEFLATE`), none if the samples are not compressed.
+    /// GDAL's name of the compression (`DEFLATE`, `YCbCr JPEG`), none if the samples are not compressed.
     pub compression: Option<String>,
     /// The TIFF predictor, 2 or 3, if there is one.
     pub predictor: Option<u16>,
@@ -44,6 +44,8 @@ pub struct Profile {
     /// GDAL's metadata of the dataset, in its default domain, without the fields above and without
     /// baseline TIFF tags.
     pub metadata: BTreeMap<String, String>,
+    /// What is odd of the file and did not keep it from being opened, one sentence each.
+    pub notes: Vec<String>,
 }
 
 impl Profile {
@@ -261,6 +263,7 @@ mod tests {
             masking: Masking::None,
             pixel_is_point: false,
             metadata: BTreeMap::new(),
+            notes: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ mod header_sizes;
 
 use std::{
     any::Any,
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
@@ -36,6 +37,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Session(Arc<Inner>);
 
+/// Files that GDAL read, which a session remembers.
+const MOST_FALLBACKS: usize = 1000;
+
 #[derive(Debug)]
 struct Inner {
     settings: Settings,
@@ -47,6 +51,8 @@ struct Inner {
     /// The threads of the GDAL backend. Their type exists only in builds with the feature `gdal`.
     gdal: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     header_sizes: HeaderSizes,
+    /// Files that GDAL read in place of the COG reader, and why.
+    fallbacks: Mutex<BTreeMap<String, String>>,
     /// Bytes that are fetched and not yet decoded.
     budget: Budget,
     /// Bytes of blocks, shards and sampled images under way. A budget of its own: work waits for its
@@ -378,6 +384,7 @@ impl SessionBuilder {
             cpu: OnceLock::new(),
             gdal: Mutex::new(None),
             header_sizes: HeaderSizes::default(),
+            fallbacks: Mutex::default(),
             runtime: OnceLock::new(),
         })))
     }
@@ -447,6 +454,28 @@ impl Session {
     /// Returns how many bytes of a file to fetch first.
     pub(crate) fn header_bytes(&self, location: &Location) -> u64 {
         self.0.header_sizes.guess(location)
+    }
+
+    /// Returns which files GDAL read because the COG reader refused them ([`Backend::Auto`](crate::Backend::Auto)), and
+    /// why: a sentence for each of the first 1000, in the order of their locations.
+    pub fn fallbacks(&self) -> Vec<String> {
+        let fallbacks = self.0.fallbacks.lock();
+        let fallbacks = fallbacks.unwrap_or_else(PoisonError::into_inner);
+        let all = fallbacks.iter();
+        all.map(|(location, reason)| format!("{location}: {reason}"))
+            .collect()
+    }
+
+    /// Records that GDAL reads a file, and why.
+    pub(crate) fn fell_back(&self, location: &Location, reason: &Error) {
+        let mut fallbacks = self
+            .0
+            .fallbacks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if fallbacks.len() < MOST_FALLBACKS {
+            fallbacks.insert(location.to_string(), reason.message().to_owned());
+        }
     }
 
     /// Records how many bytes the header of a file took.

@@ -24,6 +24,7 @@ mod geokeys;
 mod index;
 mod layers;
 mod mutants;
+mod odd_files;
 mod products;
 
 mod reading;

@@ -459,6 +459,7 @@ fn profile(levels: &[Arc<ImageFileDirectory>]) -> Result<Profile> {
         palette: None,
         pixel_is_point: is_point,
         metadata: BTreeMap::new(),
+        notes: Vec::new(),
     })
 }
 

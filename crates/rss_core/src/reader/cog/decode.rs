@@ -2,6 +2,7 @@
 
 use super::{
     codec::decompress,
+    last_word,
     level::{Level, Stored},
     samples::{self, Value},
 };
@@ -51,10 +52,11 @@ pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
         .and_then(|(row, height)| row.checked_mul(height))
         .filter(|&bytes| bytes <= MOST_TILE_BYTES)
         .ok_or_else(|| {
-            Error::new(
+            last_word(
                 ErrorKind::Unsupported,
                 format!(
-                    "tiles of {} x {} x {samples} samples are past the limit of {} MiB",
+                    "tiles of {} x {} x {samples} samples are past the limit of {} MiB; `--backend gdal` has no such \
+                     limit",
                     level.tile.width,
                     level.tile.height,
                     MOST_TILE_BYTES >> 20

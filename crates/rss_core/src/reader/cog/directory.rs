@@ -6,6 +6,7 @@ use std::{cell::Cell, ops::Range};
 
 use bytes::Bytes;
 
+use super::last_word;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Entries that one directory may have.
@@ -110,12 +111,18 @@ pub(super) struct Reader<'a> {
     pub(super) parts: &'a Parts,
     pub(super) little_endian: bool,
     pub(super) big: bool,
+    /// The size of the file.
+    pub(super) file_bytes: u64,
     /// The end of the furthest byte that was read: the size of the header.
     pub(super) end: Cell<u64>,
 }
 
+/// The offset of the next directory where the file ends before it: past the end of any file.
+const CUT_OFF: u64 = u64::MAX;
+
 impl Reader<'_> {
-    /// Returns a directory's entries and the offset of the next directory.
+    /// Returns a directory's entries and the offset of the next directory: 0 for none, and past the end of the file
+    /// where the file is cut off behind the entries.
     pub(super) fn directory(&self, at: u64) -> Result<(Vec<Entry>, u64), Stop> {
         let (count_bytes, entry_bytes, value_bytes) =
             if self.big { (8, 20, 8) } else { (2, 12, 4) };
@@ -125,12 +132,17 @@ impl Reader<'_> {
         };
         let count = self.uint(&self.get(end(at, count_bytes)?)?);
         if count == 0 || count > MOST_ENTRIES {
-            return corrupt(format!(
-                "a directory with {count} entries, expected 1 to {MOST_ENTRIES}"
-            ));
+            let message = format!("a directory with {count} entries, expected 1 to {MOST_ENTRIES}");
+            return Err(Stop::Failed(last_word(ErrorKind::Corrupt, message)));
         }
         let first = at + count_bytes;
-        let bytes = self.get(end(first, count * entry_bytes + value_bytes)?)?;
+        let mut range = end(first, count * entry_bytes + value_bytes)?;
+        let entries_end = range.end - value_bytes;
+        let is_cut_off = range.end > self.file_bytes && entries_end <= self.file_bytes;
+        if is_cut_off {
+            range.end = entries_end;
+        }
+        let bytes = self.get(range)?;
         let mut entries = Vec::new();
         let mut offset = first;
         let width = usize::try_from(entry_bytes).unwrap_or(12);
@@ -164,11 +176,18 @@ impl Reader<'_> {
             }
             offset += entry_bytes;
         }
-        Ok((entries, self.uint(next)))
+        let next = if is_cut_off { CUT_OFF } else { self.uint(next) };
+        Ok((entries, next))
     }
 
     /// Returns the bytes of a range and records its end.
     fn get(&self, range: Range<u64>) -> Result<Bytes, Stop> {
+        if range.end > self.file_bytes {
+            return corrupt(format!(
+                "its header has offsets up to byte {} of a file of {} bytes",
+                range.end, self.file_bytes
+            ));
+        }
         self.end.set(self.end.get().max(range.end));
         self.parts.get(range)
     }
@@ -194,10 +213,10 @@ impl Reader<'_> {
             (Some(length), Some(end)) if length <= MOST_VALUE_BYTES => {
                 Ok(Some((*entry, self.get(entry.at..end)?)))
             }
-            _ => corrupt(format!(
-                "tag {tag} has {} values, past the limit",
-                entry.count
-            )),
+            _ => {
+                let message = format!("tag {tag} has {} values, past the limit", entry.count);
+                Err(Stop::Failed(last_word(ErrorKind::Corrupt, message)))
+            }
         }
     }
 

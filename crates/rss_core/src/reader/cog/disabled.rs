@@ -30,3 +30,7 @@ fn without(location: &Location) -> Error {
 pub(crate) fn is_for_others(err: &Error) -> bool {
     err.kind() == ErrorKind::Unsupported
 }
+
+pub(crate) fn is_other_format(_: &Error) -> bool {
+    false
+}

@@ -33,7 +33,9 @@ pub fn header(file: &[u8]) {
     let mut parts = Parts::default();
     let first = file.len().min(FIRST_BYTES);
     parts.add(0, Bytes::copy_from_slice(file.get(..first).unwrap_or(file)));
-    let Some(index) = complete(file, &mut parts, index::parse) else {
+    let Some(index) = complete(file, &mut parts, |parts| {
+        index::parse(parts, file.len() as u64)
+    }) else {
         return;
     };
     for level in &index.levels {
@@ -218,8 +220,9 @@ fn tile_of(input: &[u8]) -> Option<(Index, &[u8])> {
     }
     let file = tiff_of(&entries, tables, big_endian);
     let mut parts = Parts::default();
+    let length = file.len() as u64;
     parts.add(0, Bytes::from(file));
-    Some((index::parse(&parts).ok()?, bytes))
+    Some((index::parse(&parts, length).ok()?, bytes))
 }
 
 /// Writes a TIFF of one directory: numbers, and JPEG tables if there are any.

@@ -12,13 +12,15 @@
 use std::cell::Cell;
 
 use super::{
-    directory::{Parts, Reader, Stop, corrupt, uint},
+    directory::{Entry, Parts, Reader, Stop, corrupt, uint},
     facts::Facts,
     level::Level,
 };
 
 /// Directories of one file that are read.
 const MOST_DIRECTORIES: usize = 256;
+/// Directories below the first one (SubIFDs) that are read.
+const MOST_SUB_DIRECTORIES: usize = 32;
 /// Bytes that hold the lines of GDAL's ghost area, the text before the first directory.
 const GHOST_BYTES: u64 = 256;
 
@@ -34,6 +36,8 @@ pub(super) struct Index {
     /// Bytes from the start of the file that hold the directories and the tile tables, without tables so
     /// large that they are read in parts.
     pub(super) header_bytes: u64,
+    /// What is odd of the file, and does not keep it from being read.
+    pub(super) notes: Vec<String>,
 }
 
 /// Returns true if GDAL's COG driver states in the ghost area that tiles are stored in row-major order,
@@ -57,7 +61,7 @@ fn is_back_to_back(parts: &Parts, at: u64) -> bool {
 }
 
 /// Parses a header, or returns the missing ranges.
-pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
+pub(super) fn parse(parts: &Parts, file_bytes: u64) -> Result<Index, Stop> {
     let head = parts.get(0..8)?;
     let little_endian = match head.get(..2) {
         Some(b"II") => true,
@@ -80,8 +84,11 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
         parts,
         little_endian,
         big,
+        file_bytes,
         end: Cell::new(0),
     };
+    let mut notes = Vec::new();
+    let mut below = Vec::new();
     let mut seen = Vec::new();
     let mut main: Option<(Level, Facts)> = None;
     let mut overviews = Vec::new();
@@ -91,16 +98,29 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
         seen.push(at);
         let (entries, next) = match reader.directory(at) {
             // A damaged directory after the first does not make the image unreadable.
-            Err(Stop::Failed(_)) if main.is_some() => break,
+            Err(Stop::Failed(err)) if main.is_some() => {
+                notes.push(format!(
+                    "directories from number {} on are not there ({}): overviews and masks may be missing",
+                    seen.len(),
+                    err.message()
+                ));
+                break;
+            }
             read => read?,
         };
-        let kind = reader.number(&entries, 254)?.unwrap_or(0);
-        let (reduced, mask) = (kind & 1 != 0, kind & 4 != 0);
+        let (reduced, mask) = match kind(&reader, &entries) {
+            Err(Stop::Failed(_)) if main.is_some() => (false, false),
+            kind => kind?,
+        };
         match &main {
             None => {
                 let level = reader.level(&entries)?;
                 let facts = reader.facts(&entries, &level)?;
                 main = Some((level, facts));
+                below = match reader.numbers(&entries, 330) {
+                    Err(Stop::Failed(_)) => Vec::new(),
+                    offsets => offsets?,
+                };
             }
             Some((full, _)) if reduced || mask => match reader.level(&entries) {
                 Ok(level) if mask => masks.push(level),
@@ -118,6 +138,31 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
     let Some((full, facts)) = main else {
         return corrupt("it has no directory");
     };
+    // Overviews in directories below the first (SubIFDs), as GDAL takes them.
+    for at in below.into_iter().take(MOST_SUB_DIRECTORIES) {
+        if at == 0 || seen.contains(&at) {
+            continue;
+        }
+        seen.push(at);
+        let level = reader.directory(at).and_then(|(entries, _)| {
+            let (reduced, mask) = kind(&reader, &entries)?;
+            (reduced && !mask)
+                .then(|| reader.level(&entries))
+                .transpose()
+        });
+        match level {
+            Ok(Some(level))
+                if level.bands == full.bands
+                    && level.dtype == full.dtype
+                    && level.size.width <= full.size.width
+                    && level.size.height <= full.size.height =>
+            {
+                overviews.push(level);
+            }
+            Err(stop @ Stop::Missing(_)) => return Err(stop),
+            _ => {}
+        }
+    }
     overviews.sort_by_key(|level| {
         std::cmp::Reverse(u64::from(level.size.width) * u64::from(level.size.height))
     });
@@ -139,7 +184,14 @@ pub(super) fn parse(parts: &Parts) -> Result<Index, Stop> {
         little_endian,
         facts,
         header_bytes,
+        notes,
     })
+}
+
+/// Returns whether a directory is of an image of reduced resolution, and of a mask (NewSubfileType).
+fn kind(reader: &Reader<'_>, entries: &[Entry]) -> Result<(bool, bool), Stop> {
+    let kind = reader.number(entries, 254)?.unwrap_or(0);
+    Ok((kind & 1 != 0, kind & 4 != 0))
 }
 
 #[cfg(test)]
@@ -151,7 +203,7 @@ mod tests {
     fn failed(bytes: &'static [u8]) -> String {
         let mut parts = Parts::default();
         parts.add(0, Bytes::from_static(bytes));
-        match parse(&parts) {
+        match parse(&parts, bytes.len() as u64) {
             Err(Stop::Failed(err)) => err.to_string(),
             other => panic!("{other:?}"),
         }
@@ -176,15 +228,15 @@ mod tests {
         let bytes = b"II*\0\x08\0\0\0\x02\0\0\x01\x03\0\x01\0\0\0\x01\0\0\0\x01\x01\x03\0\x01\0\0\0\x01\0\0\0\x08\0\0\0";
         let mut parts = Parts::default();
         parts.add(0, Bytes::from_static(bytes));
-        assert!(matches!(parse(&parts), Err(Stop::Failed(_))));
+        let read = parse(&parts, bytes.len() as u64);
+        assert!(matches!(read, Err(Stop::Failed(_))));
     }
 
     #[test]
     fn missing_bytes_are_named() {
         let mut parts = Parts::default();
         parts.add(0, Bytes::from_static(b"II*\0\x10\x27\0\0"));
-        assert!(
-            matches!(parse(&parts), Err(Stop::Missing(ranges)) if ranges[0] == (10_000..10_002))
-        );
+        let read = parse(&parts, 1 << 20);
+        assert!(matches!(read, Err(Stop::Missing(ranges)) if ranges[0] == (10_000..10_002)));
     }
 }

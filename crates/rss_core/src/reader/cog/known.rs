@@ -100,6 +100,7 @@ impl Index {
                 metadata: header.metadata.clone(),
             },
             header_bytes: header.header_bytes,
+            notes: Vec::new(),
         })
     }
 

@@ -62,8 +62,18 @@ fn not_a_tiff(why: impl std::fmt::Display) -> Error {
 
 /// Returns true if this backend failed on a file that another one may read. See docs/decisions/006-auto-backend.md.
 pub(crate) fn is_for_others(err: &Error) -> bool {
-    !has_source::<Final>(err)
-        && (err.kind() == ErrorKind::Unsupported || has_source::<OtherFormat>(err))
+    matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt) && !has_source::<Final>(err)
+}
+
+/// Returns true if [`open`] failed on a file that is no TIFF.
+pub(crate) fn is_other_format(err: &Error) -> bool {
+    has_source::<OtherFormat>(err)
+}
+
+/// Makes an error that no other backend may answer: of a bound, which GDAL does not have, or of damage that others read
+/// as pixels.
+fn last_word(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error::new(kind, message).with_source(Final)
 }
 
 /// Returns true if an error of this type is among the causes of `err`.

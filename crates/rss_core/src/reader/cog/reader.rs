@@ -14,6 +14,7 @@ use super::{
     decode::{self, BandTarget, TileJob},
     directory::{Parts, Stop},
     index::{self, Index},
+    last_word,
     level::{Compression, Level, Stored, Tables},
     locate::Source,
     plan::{self, Needed},
@@ -67,9 +68,11 @@ pub(crate) async fn open(
     }
     let mut parts = Parts::default();
     parts.add(0, bytes);
-    let index = complete(&object, &mut parts, index::parse)
-        .await
-        .map_err(|err| err.at(location))?;
+    let index = complete(&object, &mut parts, |parts| {
+        index::parse(parts, object.size())
+    })
+    .await
+    .map_err(|err| err.at(location))?;
     // A header at the end of the file must not make the first request to its neighbours larger.
     if index.header_bytes <= MOST_HEADER_BYTES {
         session.learn_header(location, index.header_bytes);
@@ -124,7 +127,7 @@ async fn complete<T>(
             parts.add(start, bytes);
         }
     }
-    Err(Error::new(
+    Err(last_word(
         ErrorKind::Unsupported,
         format!("its header takes more than {MOST_HEADER_FETCHES} requests"),
     ))
@@ -145,7 +148,7 @@ fn profile(index: &Index) -> Result<Profile> {
         crs: facts.crs.clone(),
         transform: facts.transform,
         tile: full.tile,
-        compression: full.compression.name().map(str::to_owned),
+        compression: compression(full).map(str::to_owned),
         predictor: (full.predictor > 1).then_some(full.predictor),
         overviews: levels.map(|level| level.size).collect(),
         masking: Masking::of(has_mask, facts.nodata, full.dtype, &facts.bands),
@@ -153,7 +156,16 @@ fn profile(index: &Index) -> Result<Profile> {
         palette: facts.palette.clone(),
         pixel_is_point: facts.is_point,
         metadata: facts.metadata.iter().cloned().collect(),
+        notes: index.notes.clone(),
     })
+}
+
+/// Returns GDAL's name of a compression.
+fn compression(level: &Level) -> Option<&'static str> {
+    match level.compression {
+        Compression::Jpeg if level.photometric == 6 => Some("YCbCr JPEG"),
+        compression => compression.name(),
+    }
 }
 
 #[derive(Clone)]
@@ -655,7 +667,7 @@ fn stored(level: &Level, range: Range<u64>, tile_bytes: u64) -> Result<Range<u64
     }
     let most = level.most_stored_bytes();
     if range.end - range.start > most {
-        return Err(Error::new(
+        return Err(last_word(
             ErrorKind::Corrupt,
             format!(
                 "a tile of {tile_bytes} bytes has {} compressed bytes, more than any codec makes of it",

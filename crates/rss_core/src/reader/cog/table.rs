@@ -4,8 +4,14 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::directory::{Parts, Stop, corrupt, uint, unsupported};
-use crate::store::{self, Merge};
+use super::{
+    directory::{Parts, Stop, corrupt, uint},
+    last_word,
+};
+use crate::{
+    error::ErrorKind,
+    store::{self, Merge},
+};
 
 /// A table of tiles up to this size counts as part of the header; a larger one is read in parts.
 const MOST_TABLE_BYTES: u64 = 512 << 10;
@@ -85,10 +91,11 @@ impl NumberTable {
         let ranges: Vec<Range<u64>> = fetches.into_iter().map(|fetch| fetch.range).collect();
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         if bytes > MOST_ENTRY_BYTES {
-            return unsupported(format!(
+            let message = format!(
                 "the tile tables for this read have {bytes} bytes, past the limit of {MOST_ENTRY_BYTES}; \
                  read a window"
-            ));
+            );
+            return Err(Stop::Failed(last_word(ErrorKind::Unsupported, message)));
         }
         Err(Stop::Missing(ranges))
     }

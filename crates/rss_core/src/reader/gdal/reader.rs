@@ -424,11 +424,7 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
             width: u32::try_from(tile_width).unwrap_or(size.width),
             height: u32::try_from(tile_height).unwrap_or(size.height),
         },
-        compression: structure("COMPRESSION").map(|name| match name.as_str() {
-            // GDAL's name of JPEG with YCbCr; both backends report the codec alone.
-            "YCbCr JPEG" => "JPEG".to_owned(),
-            _ => name,
-        }),
+        compression: structure("COMPRESSION"),
         predictor: structure("PREDICTOR")
             .and_then(|text| text.parse().ok())
             .filter(|&predictor| predictor > 1),
@@ -448,6 +444,7 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
             .filter(|(name, _)| *name != "AREA_OR_POINT" && !name.starts_with("TIFFTAG_"))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
+        notes: Vec::new(),
     };
     let layout = BlockLayout {
         code,

@@ -4,10 +4,9 @@ use std::io::{Cursor, Read};
 
 use jpeg_decoder::{ColorTransform, Decoder, Error as JpegError};
 
-use super::damaged;
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::cog::level::Level,
+    reader::cog::{last_word, level::Level},
 };
 
 // Photometric interpretations of three bands.
@@ -31,6 +30,12 @@ struct Frame {
     has_codes: bool,
 }
 
+/// Damaged data. GDAL's decoder fills in grey what it misses, with a warning: it is not asked.
+fn broken(why: impl std::fmt::Display) -> Error {
+    let message = format!("a tile's JPEG data is damaged ({why})");
+    last_word(ErrorKind::Corrupt, message)
+}
+
 /// Decodes a tile to interleaved bytes, YCbCr to RGB.
 pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let corrupt = |message: &str| Error::new(ErrorKind::Corrupt, message);
@@ -43,7 +48,7 @@ pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<(
         ));
     }
     if frame.width as usize * frame.height as usize / MOST_OF_JPEG > bytes.len() {
-        return Err(damaged("JPEG"));
+        return Err(broken("a frame of more pixels than its data can hold"));
     }
     if frame.bits != 8 {
         return Err(unsupported(format!(
@@ -90,7 +95,7 @@ pub(super) fn unpack(level: &Level, bytes: &[u8], out: &mut Vec<u8>) -> Result<(
     decoder.set_color_transform(transform);
     *out = decoder.decode().map_err(|err| match err {
         JpegError::Unsupported(what) => unsupported(format!("JPEG ({what:?}) is not supported")),
-        err => damaged("JPEG").with_source(err),
+        err => broken(err),
     })?;
     if transform == ColorTransform::CMYK {
         out.iter_mut().for_each(|byte| *byte = !*byte);

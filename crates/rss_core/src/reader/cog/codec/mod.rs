@@ -17,7 +17,10 @@ use std::{borrow::Cow, cell::RefCell, io::Read};
 
 use libdeflater::Decompressor;
 
-use super::level::{Compression, LercIn, Level};
+use super::{
+    last_word,
+    level::{Compression, LercIn, Level},
+};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Memory of the LZMA decoder: a stream states the size of its dictionary.
@@ -179,7 +182,7 @@ fn unpack_webp(level: &Level, bytes: &[u8], length: usize, out: &mut Vec<u8>) ->
         ));
     }
     if length > MOST_WEBP_BYTES {
-        return Err(Error::new(
+        return Err(last_word(
             ErrorKind::Unsupported,
             format!(
                 "WebP tiles past {} MiB are not supported",
