@@ -8,8 +8,8 @@ use tokio::sync::OnceCell;
 use super::{
     bands::{FileBand, SharedReader},
     block::BlockSample,
-    notes::Notes,
     mosaic::Gap,
+    notes::Notes,
     options::{Overviews, Values},
     report::said_again,
 };
