@@ -86,6 +86,11 @@ pub(crate) enum Command {
         after_help = "Without --scene, --bbox or --geometry the search area is the bounding box of the points or zones.\n\nExample:\n  rss sample dea sentinel2 --start 2021-01-01 --end 2021-02-01 --canonical red,nir --points plots.geojson --mask clouds -o plots.parquet\n  rss sample dea sentinel2 --start 2021-01-01 --end 2021-02-01 --canonical red --zones fields.geojson --stats count,mean,p90 -o fields.csv\n  rss sample --items scenes.json --bands nbart_red --point 153.02,-25.33"
     )]
     Sample(Box<SampleArgs>),
+    /// Makes a result once more, by the record that it holds, and compares the bytes.
+    #[command(
+        after_help = "Example:\n  rss again ndvi.tif\n  rss again ndvi.tif -o again.tif\n  rss again cube.zarr --json"
+    )]
+    Again(AgainArgs),
     /// Inspects and cleans the file cache.
     #[command(after_help = "Example:\n  rss cache info --json\n  rss cache clean")]
     Cache(CacheArgs),
@@ -176,6 +181,22 @@ pub(crate) struct Items {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "scene", "bbox",
         "start", "end", "cloud_below", "platform", "limit", "like"])]
     pub(crate) items: Option<String>,
+    /// The record of a result that is made once more: its items, in place of a search.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) recorded: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgainArgs {
+    /// A COG, a cube, or the STAC Item beside a file.
+    #[arg(value_name = "OUT")]
+    pub(crate) made: String,
+    /// Where to make it once more. Default: a temporary place, to compare with OUT.
+    #[arg(short, long, value_name = "NEW")]
+    pub(crate) output: Option<String>,
+    /// Print one JSON document: whether the bytes are the same.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

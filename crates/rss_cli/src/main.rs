@@ -107,6 +107,7 @@ async fn run(command: &Command) -> anyhow::Result<Found> {
         Command::Apply(args) => commands::apply::run(args).await,
         Command::Mosaic(args) => commands::apply::mosaic(args).await,
         Command::Sample(args) => commands::sample::run(args).await,
+        Command::Again(args) => commands::again::run(args).await,
         Command::Cache(args) => commands::cache::run(args).await,
         Command::Bench(args) => commands::bench::run(args),
     }

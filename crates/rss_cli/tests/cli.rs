@@ -4,6 +4,8 @@
 
 mod cli {
     pub(crate) mod absent;
+    #[cfg(feature = "zarr")]
+    pub(crate) mod again;
     pub(crate) mod apply;
     pub(crate) mod bench;
     pub(crate) mod cache;

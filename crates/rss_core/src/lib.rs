@@ -127,6 +127,7 @@ pub use self::{
     },
     query::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
+        packed, unpacked,
     },
     raster::{
         Complex, DataType, Format, NpyStack, Number, Pixels, Raster, Resampling, Sample, Sparse,

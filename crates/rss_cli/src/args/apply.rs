@@ -108,6 +108,9 @@ pub(crate) struct CubeArgs {
     /// max, or none.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) overview_resampling: String,
+    /// Write a STAC Item beside the output, OUT.json: where it comes from, its grid, bands and checksum.
+    #[arg(long)]
+    pub(crate) stac: bool,
     /// The side of a block in pixels, a multiple of 512 for a COG. Default: 1024, or 512 where the budget or the tiles
     /// of the files suggest it.
     #[arg(long, value_name = "PIXELS")]

@@ -7,10 +7,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[cfg(feature = "zarr")]
 use rss_core::zarr;
 use rss_core::{
-    Backend, Crs, Format, Location, Manifest, Resampling, Resolution, Session, Size, Stretch,
+    Backend, Crs, Format, Location, Manifest, QueryResult, Resampling, Resolution, Session, Size,
+    Stretch,
     apply::{
-        ApplyOptions, Expression, Grid, ImageCube, ImageCubeOptions, MissingInput, OnFailure,
-        Overviews, Step, TypedApply,
+        ApplyOptions, Expression, Grid, ImageCube, ImageCubeOptions, MadeBand, MadeFile,
+        MissingInput, OnFailure, Overviews, Step, TypedApply,
         mosaic::Mosaic,
         reduce::{Geomedian, Reducer},
         sample::{GeoJsonOptions, Zones},
@@ -21,8 +22,9 @@ use rss_core::{
     writer::CogOptions,
 };
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use super::{found, session};
+use super::{found, record, session};
 use crate::{
     Found,
     args::{ApplyArgs, CubeArgs, GridArgs, MosaicArgs, Selection},
@@ -333,6 +335,8 @@ struct Made {
     count: usize,
     /// The values of black and white in each band of a quicklook.
     stretch: Vec<[f64; 2]>,
+    /// The bands of a raster, with statistics.
+    bands: Vec<MadeBand>,
 }
 
 /// Computes a result and writes it; `bands` are selected where the arguments select none.
@@ -342,7 +346,7 @@ async fn make(
     bands: &[String],
     work: impl AsyncFnOnce(&ImageCube, ApplyOptions) -> Result<TypedApply>,
 ) -> Result<Found> {
-    let to = To::of(args)?;
+    let mut to = To::of(args)?;
     let session = session::with_budget(args.budget)?;
     let _fallbacks = output::Fallbacks(session.clone());
     let mut options = on_grid(&session, &args.onto, &args.items.selection)
@@ -387,9 +391,14 @@ async fn make(
         Some(steps) if steps != cube.steps() => steps.iter().map(said_of_step).collect(),
         _ => Vec::new(),
     };
-    let done = write(work, &to, &session, &bar).await;
+    let provenance = work.provenance();
+    let record = record_of(&work, &mut to, args, &found).await?;
+    let done = write(work, &to, &session, &bar, &record).await;
     bar.finish_and_clear();
     let made = done?;
+    if args.stac {
+        beside(args, &cube, &provenance, &made, &record)?;
+    }
     let of_inputs = cube.input_notes();
     for note in &of_inputs {
         output::say(&format!("note: {note}"));
@@ -415,6 +424,14 @@ async fn make(
             "periods": periods,
             "notes": notes,
             "left_out": cube.left_out(),
+            "computed": provenance["computed"],
+            "mask": provenance["mask"],
+            "resampling": provenance["resampling"],
+            "grouping": provenance["grouping"],
+            "mosaic": provenance["mosaic"],
+            "values": provenance["values"],
+            "time": provenance["time"],
+            "software": provenance["software"],
             "stretch": made.stretch,
             "blocks": made.blocks,
             "missing_inputs": said_of(&made.missing_inputs),
@@ -424,7 +441,7 @@ async fn make(
             "bytes": traffic.bytes,
             "wall_s": wall,
         }))?;
-    } else {
+    } else if args.items.recorded.is_none() {
         let mut lines = vec![format!(
             "{}: {} bands of {}, from {} dates, in {wall:.2} s",
             args.output,
@@ -441,6 +458,96 @@ async fn make(
 
 fn said_of_step(step: &Step) -> Value {
     json!({"label": step.label, "items": step.items})
+}
+
+/// The largest record that a COG holds: readers fetch the header with it.
+const MOST_RECORD: usize = 1 << 20;
+
+/// Returns the record of this command, packed, and puts it into the metadata of a COG.
+async fn record_of(
+    work: &TypedApply,
+    to: &mut To,
+    args: &CubeArgs,
+    found: &QueryResult,
+) -> Result<String> {
+    let more = match to {
+        // The order of tiles in the file depends on blocks, which depend on memory and threads.
+        To::Cog(_, options) if args.block.is_none() => {
+            let side = work.cog_block(options).await?;
+            vec!["--block".to_owned(), side.to_string()]
+        }
+        _ => Vec::new(),
+    };
+    let record = rss_core::packed(&record::of(&args.items, found, &more)?);
+    if let To::Cog(_, options) = to {
+        match record.len() <= MOST_RECORD {
+            true => *options = options.clone().with_metadata("RSS_RECORD", &record),
+            false if args.stac => {}
+            false => output::say(&format!(
+                "note: the record of {} items is too large for the file; --stac keeps it beside",
+                found.len()
+            )),
+        }
+    }
+    Ok(record)
+}
+
+/// Writes the STAC Item of the output beside it.
+fn beside(
+    args: &CubeArgs,
+    cube: &ImageCube,
+    provenance: &Value,
+    made: &Made,
+    record: &str,
+) -> Result<()> {
+    let location = Location::parse(&args.output)?;
+    let path = location
+        .as_local()
+        .with_context(|| format!("--stac: {location} is no local file"))?;
+    let name = location.file_name().to_owned();
+    let stem = path
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned());
+    let media_type = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("zarr") => "application/vnd+zarr",
+        Some("png") => "image/png",
+        Some("tif" | "tiff") => "image/tiff; application=geotiff; profile=cloud-optimized",
+        _ => "application/octet-stream",
+    };
+    let mut file = MadeFile::new(stem.unwrap_or_default(), format!("./{name}"), media_type);
+    file.bands.clone_from(&made.bands);
+    file.properties
+        .insert("rss:record".to_owned(), json!(record));
+    if path.is_file() {
+        let mut hash = Sha256::new();
+        let mut from = std::fs::File::open(path)?;
+        let bytes = std::io::copy(&mut from, &mut Hashing(&mut hash))?;
+        file.bytes = Some(bytes);
+        let hex = hash
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        file.sha256 = Some(hex);
+    }
+    let item = file.item(cube.grid(), provenance)?;
+    let beside = path.with_extension("json");
+    let text = serde_json::to_vec_pretty(&item)?;
+    std::fs::write(&beside, text).with_context(|| beside.display().to_string())
+}
+
+/// A hash that is written to.
+struct Hashing<'a>(&'a mut Sha256);
+
+impl std::io::Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns the missing inputs as JSON.
@@ -477,14 +584,28 @@ pub(super) fn say(missing_inputs: &[MissingInput], left_out: &[String]) {
     not(feature = "zarr"),
     expect(unused_variables, reason = "only a cube reports progress by itself")
 )]
-async fn write(work: TypedApply, to: &To, session: &Session, bar: &ProgressBar) -> Result<Made> {
+async fn write(
+    work: TypedApply,
+    to: &To,
+    session: &Session,
+    bar: &ProgressBar,
+    record: &str,
+) -> Result<Made> {
+    let (dtype, nodata) = (work.dtype(), work.nodata());
+    let mut bands: Vec<MadeBand> = work.band_names().iter().map(MadeBand::new).collect();
+    for band in &mut bands {
+        (band.dtype, band.nodata) = (Some(dtype), nodata);
+    }
     let (report, count, stretch) = match to {
         To::Cog(location, options) => {
             let (written, report) = work.cog(location, options).await?;
+            for (band, statistics) in bands.iter_mut().zip(&written.statistics) {
+                band.statistics = *statistics;
+            }
             (report, written.statistics.len(), Vec::new())
         }
         #[cfg(feature = "zarr")]
-        To::Zarr(location) => return write_cube(work, location, session, bar).await,
+        To::Zarr(location) => return write_cube(work, location, session, bar, record).await,
         To::Look(path, stretch) => {
             let (raster, report) = work.raster().await?;
             let shades = raster.save_png(path, *stretch)?;
@@ -501,6 +622,7 @@ async fn write(work: TypedApply, to: &To, session: &Session, bar: &ProgressBar) 
         missing_inputs: report.missing_inputs,
         count,
         stretch,
+        bands,
     })
 }
 
@@ -511,9 +633,11 @@ async fn write_cube(
     location: &Location,
     session: &Session,
     bar: &ProgressBar,
+    record: &str,
 ) -> Result<Made> {
     let shown = bar.clone();
-    let options = zarr::CubeOptions::new().with_progress(move |progress| {
+    let options = zarr::CubeOptions::new().with_note("rss:record", record);
+    let options = options.with_progress(move |progress| {
         shown.set_length(progress.shards);
         shown.set_position(progress.shards_done);
     });
@@ -524,5 +648,14 @@ async fn write_cube(
         missing_inputs: written.missing_inputs,
         count: stored.bands().len(),
         stretch: Vec::new(),
+        bands: stored
+            .bands()
+            .iter()
+            .map(|band| {
+                let mut made = MadeBand::new(&band.name);
+                (made.dtype, made.nodata) = (Some(band.dtype), band.nodata);
+                made
+            })
+            .collect(),
     })
 }

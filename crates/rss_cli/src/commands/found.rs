@@ -135,6 +135,9 @@ pub(super) async fn items_of(
     args: &Items,
     formulas: &[String],
 ) -> Result<QueryResult> {
+    if let Some(path) = &args.recorded {
+        return super::record::found(session, path);
+    }
     // On a terminal a read of stdin would wait for the user to type items.
     let stdin_waits = || !std::io::stdin().is_terminal();
     let found = match args.items.as_deref() {

@@ -1,5 +1,6 @@
 //! One module per subcommand.
 
+pub(crate) mod again;
 pub(crate) mod apply;
 pub(crate) mod bench;
 pub(crate) mod cache;
@@ -18,4 +19,5 @@ pub(crate) mod search;
 pub(crate) mod zarr;
 
 mod found;
+mod record;
 mod session;

@@ -23,7 +23,7 @@ use super::{
     apply::{clock, on_grid, said_of, say},
     found,
     info::number,
-    session,
+    record, session,
 };
 use crate::{
     Found,
@@ -97,6 +97,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         }
         false => None,
     };
+    let provenance = computed.as_ref().map(apply::ImageCube::provenance);
     let images: Images = match &computed {
         Some(cube) => cube.into(),
         None => CubeImage::of(&found)?.into(),
@@ -108,6 +109,8 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         bar.set_style(style);
     }
     let shown = bar.clone();
+    let record = rss_core::packed(&record::of(&args.items, &found, &[])?);
+    let options = options.with_note("rss:record", record);
     let options = options.with_progress(move |progress| {
         shown.set_length(progress.shards);
         shown.set_position(progress.shards_done);
@@ -154,6 +157,9 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
             "resumed": resumed,
             "bytes": bytes,
             "left_out": left_out,
+            "mask": provenance.as_ref().map(|all| all["mask"].clone()),
+            "resampling": provenance.as_ref().map(|all| all["resampling"].clone()),
+            "mosaic": provenance.as_ref().map(|all| all["mosaic"].clone()),
             "missing_inputs": said_of(&missing_inputs),
             "holes": said_of(&missing_inputs),
             "requests": traffic.requests,
@@ -161,6 +167,9 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         }))?;
     } else {
         say(&missing_inputs, left_out);
+        if args.items.recorded.is_some() {
+            return Ok(Found::Something);
+        }
         let mut lines = vec![format!(
             "{}: {steps} dates in {shards} shards, {} in {wall:.2} s",
             to.location(),

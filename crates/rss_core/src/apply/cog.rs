@@ -3,6 +3,7 @@
 use futures::TryStreamExt;
 
 use super::{
+    provenance::{SOFTWARE, metadata_of},
     report::ApplyReport,
     run::{Apply, check_bands},
 };
@@ -14,8 +15,24 @@ use crate::{
 };
 
 impl<O: Sample + Send + Sync + 'static> Apply<O> {
+    /// Returns the columns and rows of a block of a COG: the option, else what fits the session's threads and memory. The
+    /// order of tiles in the file depends on it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] for a block that is not a multiple of 16.
+    pub async fn cog_block(&self, options: &CogOptions) -> Result<u32> {
+        let side = self.block_side().await?;
+        match self.options.block {
+            Some(_) => Ok(side),
+            None => Ok(side.next_multiple_of(options.tile.max(16))),
+        }
+    }
+
     /// Computes the result into a Cloud Optimized GeoTIFF, in one pass: memory is that of the blocks under way. The
     /// file appears when it is complete.
+    ///
+    /// The file states where it comes from ([`Apply::provenance`]) as GDAL metadata named `RSS_..`.
     ///
     /// Nodata and band names are those of the result where `options` state none; a block is a multiple of a tile. The
     /// overviews of bands of classes are by nearest, if `options` choose no resampling.
@@ -34,10 +51,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         let mut options = options.clone();
         self.options.nodata = options.nodata.or(self.options.nodata);
         options.nodata = self.nodata();
-        if self.options.block.is_none() {
-            let side = self.block_side().await?;
-            self.options.block = side.checked_next_multiple_of(options.tile.max(16));
-        }
+        self.options.block = Some(self.cog_block(&options).await?);
         if options.bands.is_empty() {
             options.bands = self.options.names.iter().map(Band::named).collect();
         }
@@ -49,6 +63,9 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 options.bands[number].is_class = true;
             }
         }
+        let provenance = self.provenance();
+        options.software.get_or_insert_with(|| SOFTWARE.to_owned());
+        options.metadata.extend(metadata_of(&provenance));
         let mut report = self.report();
         let mut blocks = std::pin::pin!(self.blocks());
         // The header needs the number of bands, which only the first computed block tells.

@@ -14,6 +14,7 @@ use super::{
     notes::Notes,
     options::{ImageCubeOptions, MaskStage, OnFailure, Overviews},
     periods::Moment,
+    provenance::SourceItem,
     report::{MissingInput, named},
     sample::Cover,
     source::{BandSource, Said, agree},
@@ -58,6 +59,8 @@ pub(super) struct Inner {
     pub(super) left_out: Vec<String>,
     /// Assets that the items lack, known before anything is read.
     pub(super) missing_inputs: Vec<MissingInput>,
+    /// The items of all time steps, in the order of the search.
+    pub(super) sources: Arc<[SourceItem]>,
     pub(super) options: ImageCubeOptions,
     /// Of the files that are open so far.
     pub(super) of_inputs: Arc<Notes>,
@@ -99,6 +102,12 @@ impl ImageCube {
             .zip(&images)
             .filter_map(|(item, image)| Some((item, image.as_ref()?)))
             .collect();
+        let sources = used.iter().map(|(item, image)| {
+            let masks = image.masks.iter().map(|(_, mask)| mask.asset());
+            let keys = bands.iter().map(|band| band.asset.as_str());
+            SourceItem::of(item, keys.chain(masks))
+        });
+        let sources = sources.collect();
         let (grid, notes) = grid_of(found, &used, &bands, options).await?;
         let clip = clip_of(options, &grid)?;
         let of_bands = (0..bands.len()).map(|index| {
@@ -148,6 +157,7 @@ impl ImageCube {
             images,
             left_out,
             missing_inputs,
+            sources,
             options: options.clone(),
             of_inputs,
         })))

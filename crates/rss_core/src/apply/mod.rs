@@ -17,6 +17,8 @@ mod cube;
 mod expression;
 mod fill;
 mod grid;
+#[cfg(feature = "cog")]
+mod item;
 mod load;
 pub mod mosaic;
 mod notes;
@@ -24,6 +26,7 @@ mod options;
 #[cfg(feature = "zarr")]
 mod part;
 mod periods;
+mod provenance;
 pub mod reduce;
 mod report;
 mod run;
@@ -35,6 +38,8 @@ mod typed;
 
 #[cfg(feature = "expression")]
 pub use self::expression::Expression;
+#[cfg(feature = "cog")]
+pub use self::item::{MadeBand, MadeFile};
 pub use self::{
     axes::{ImageCubeBand, Step},
     block::{Block, BlockSample},
@@ -49,7 +54,12 @@ pub use self::{
     typed::TypedApply,
 };
 #[cfg(feature = "zarr")]
-pub(crate) use self::{bands::of_choice, part::Stored, source::described};
+pub(crate) use self::{
+    bands::of_choice,
+    part::Stored,
+    provenance::{SOFTWARE, SourceItem, sources_json, time_json},
+    source::described,
+};
 
 #[doc(hidden)]
 #[deprecated(since = "0.1.0", note = "renamed to `ImageCube`")]

@@ -4,20 +4,20 @@ use std::{ops::Range, sync::Arc};
 
 use futures::{StreamExt, stream};
 use ndarray::Array4;
-use serde_json::{Value, json};
 
 use super::{
     axes::Step,
     block::BlockSample,
     cube::{ImageCube, Inner, ItemImage},
     mosaic::Mosaic,
-    options::{OnFailure, Overviews, Values},
+    options::{OnFailure, Values},
     report::{MissingInput, named},
     run::{Apply, Computed, made_of},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Window,
+    products::ScalingOrigin,
     raster::{DataType, Number, Sample},
     session::Session,
 };
@@ -32,6 +32,8 @@ pub(crate) struct Stored {
     pub(crate) scale: Option<f64>,
     pub(crate) offset: Option<f64>,
     pub(crate) unit: Option<String>,
+    /// True if item or manifest state the scaling, and not the file.
+    pub(crate) is_stated: bool,
 }
 
 impl ImageCube {
@@ -57,46 +59,6 @@ impl ImageCube {
     /// Returns the inputs that are known to be missing before anything is read.
     pub(crate) fn known_holes(&self) -> Vec<MissingInput> {
         self.0.missing_inputs.clone()
-    }
-
-    /// Returns the options that, beside grid, time steps and items, determine the samples. An append compares them:
-    /// a store must not mix samples that were computed differently.
-    pub(crate) fn made(&self) -> Value {
-        let options = &self.0.options;
-        let values = match options.values {
-            Values::Raw => "raw",
-            Values::Physical => "physical",
-        };
-        let manifest = options.manifest.as_ref();
-        let mask = options.mask.as_ref().map(|classes| {
-            json!({
-                "classes": classes.to_string(),
-                "opening": options.cleanup.opening,
-                "dilation": options.cleanup.dilation,
-                "stage": options.mask_stage.name(),
-                "element": format!("{:?}", options.cleanup.element).to_lowercase(),
-            })
-        });
-        json!({
-            "values": values,
-            "resampling": options.resampling.name(),
-            "band_resampling": options
-                .band_resampling
-                .iter()
-                .map(|(band, resampling)| (band.clone(), resampling.name().into()))
-                .collect::<serde_json::Map<_, _>>(),
-            "max_error_pixels": options.max_error_pixels,
-            "mosaic": options.mosaic.name(),
-            "fill": options.fill.name(),
-            "mask": mask,
-            "clip": options.clip.as_ref().map(|zones| zones.fingerprint()),
-            "overviews": match options.overviews {
-                Overviews::Auto => "auto",
-                Overviews::Never => "never",
-            },
-            "min_valid": options.min_valid,
-            "manifest": manifest.map(|one| format!("{} {}", one.source, one.collection)),
-        })
     }
 
     /// Returns a cube of some of the time steps and bands of this one, which shares its open files.
@@ -144,6 +106,7 @@ impl ImageCube {
             images: images.collect(),
             left_out: Vec::new(),
             missing_inputs: Vec::new(),
+            sources: Arc::clone(&all.sources),
             options: all.options.clone(),
             of_inputs: Arc::clone(&all.of_inputs),
         })))
@@ -169,6 +132,7 @@ impl ImageCube {
             images: all.images.clone(),
             left_out: all.left_out.clone(),
             missing_inputs: all.missing_inputs.clone(),
+            sources: Arc::clone(&all.sources),
             options: all.options.clone(),
             of_inputs: Arc::clone(&all.of_inputs),
         }))
@@ -208,12 +172,21 @@ impl ImageCube {
                 .band
                 .checked_sub(1)
                 .and_then(|index| profile.bands.get(index));
-            let here = Stored {
+            let mut here = Stored {
                 dtype: profile.dtype,
                 scale: stated.and_then(|band| band.scale),
                 offset: stated.and_then(|band| band.offset),
                 unit: stated.and_then(|band| band.unit.clone()),
+                is_stated: false,
             };
+            // As of physical values, item and manifest come before the file.
+            let said = source.said.of(opened.band);
+            if let Some(said) = said.filter(|said| said.origin != ScalingOrigin::Unknown) {
+                let scaling = Some(said.scaling).filter(|scaling| !scaling.is_identity());
+                here.scale = scaling.map(|scaling| scaling.scale);
+                here.offset = scaling.map(|scaling| scaling.offset);
+                here.is_stated = true;
+            }
             let Some(known) = stored.get_mut(band) else {
                 continue;
             };
@@ -289,15 +262,6 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     pub(crate) fn with_nodata(mut self, nodata: Option<Number>) -> Self {
         self.options.nodata = nodata.or(self.options.nodata);
         self
-    }
-
-    /// Returns the options that, beside grid, time steps and items, determine the samples. Two closures cannot be told
-    /// apart: both are named `a closure`.
-    pub(crate) fn made(&self) -> Value {
-        let mut made = self.cube.made();
-        made["computed"] = json!(self.how.as_deref().unwrap_or("a closure"));
-        made["halo"] = json!(self.options.halo);
-        made
     }
 
     /// Returns the peak bytes of computing a window, without those of the result.

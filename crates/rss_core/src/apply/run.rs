@@ -168,7 +168,7 @@ impl ImageCube {
     }
 
     /// Returns whether each band still holds classes once the images of a time step are composited.
-    pub(super) fn classes(&self) -> Vec<bool> {
+    pub fn classes(&self) -> Vec<bool> {
         let keeps = self.0.options.mosaic.keeps_type();
         let bands = self.bands().iter();
         bands.map(|band| band.is_class && keeps).collect()
@@ -267,6 +267,11 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// Returns the cube that it is computed from.
     pub fn cube(&self) -> &ImageCube {
         &self.cube
+    }
+
+    /// Returns the names of the result's bands; empty if they are numbered.
+    pub fn band_names(&self) -> &[String] {
+        &self.options.names
     }
 
     /// Declares that the result has a band for each of `names` and each time step: all time steps of the first

@@ -69,7 +69,7 @@ pub(super) enum Said {
 
 impl Said {
     /// Returns what is said of a band, counted from 1.
-    fn of(&self, number: usize) -> Option<&BandValues> {
+    pub(super) fn of(&self, number: usize) -> Option<&BandValues> {
         match self {
             Self::Of(said) => said.as_ref(),
             Self::OfEach(all) => {

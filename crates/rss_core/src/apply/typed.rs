@@ -3,6 +3,7 @@
 
 use futures::{StreamExt, stream};
 use ndarray::{Array3, Axis};
+use serde_json::Value;
 
 use super::{
     axes::Step,
@@ -111,6 +112,31 @@ impl TypedApply {
     /// Returns the time steps or periods that the bands are, as [`Apply::steps`].
     pub fn steps(&self) -> Option<&[Step]> {
         each!(self, work => work.steps())
+    }
+
+    /// Returns the nodata value of the result, as [`Apply::nodata`].
+    pub fn nodata(&self) -> Option<Number> {
+        each!(self, work => work.nodata())
+    }
+
+    /// Returns the names of the result's bands, as [`Apply::band_names`].
+    pub fn band_names(&self) -> &[String] {
+        each!(self, work => work.band_names())
+    }
+
+    /// Returns where the result comes from, as [`Apply::provenance`].
+    pub fn provenance(&self) -> Value {
+        each!(self, work => work.provenance())
+    }
+
+    /// Returns the side of a block of a COG, as [`Apply::cog_block`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Apply::cog_block`].
+    #[cfg(feature = "cog")]
+    pub async fn cog_block(&self, options: &crate::writer::CogOptions) -> Result<u32> {
+        each!(self, work => work.cog_block(options).await)
     }
 
     /// Computes the complete result in memory, as [`Apply::raster`].

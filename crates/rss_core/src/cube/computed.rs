@@ -172,14 +172,16 @@ impl OfCube {
             let of_files = stored.as_ref().and_then(|stored| stored.get(number));
             let Stored {
                 dtype,
-                scale,
-                offset,
-                unit,
+                mut scale,
+                mut offset,
+                mut unit,
+                is_stated,
             } = of_files.cloned().unwrap_or(Stored {
                 dtype: DataType::F32,
                 scale: None,
                 offset: None,
                 unit: None,
+                is_stated: false,
             });
             // A median or mean of integers is no integer, and has no nodata value among them.
             let mosaic = cube.mosaic();
@@ -189,10 +191,13 @@ impl OfCube {
                 Mosaic::Count => DataType::F32,
                 _ => mosaic.reducer().output(dtype)?,
             };
-            let (scale, offset, unit) = match mosaic {
-                Mosaic::Count => (None, None, None),
-                _ => (scale, offset, unit),
-            };
+            if mosaic == Mosaic::Count {
+                (scale, offset, unit) = (None, None, None);
+            }
+            // Cubes of before have no scaling that only a catalogue states, and stay so.
+            if is_stated && chosen.is_without_scaling(name) {
+                (scale, offset) = (None, None);
+            }
             let nodata = match chosen.of(name) {
                 Some(nodata) => Some(held(nodata, dtype, name)?),
                 None => {
@@ -292,6 +297,10 @@ impl Samples for OfCube {
 
     fn made(&self) -> Value {
         self.cube.made()
+    }
+
+    fn provenance(&self) -> Value {
+        self.cube.provenance()
     }
 
     fn together(&self) -> Together {
@@ -404,6 +413,10 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
 
     fn made(&self) -> Value {
         self.work.made()
+    }
+
+    fn provenance(&self) -> Value {
+        self.work.provenance()
     }
 
     fn together(&self) -> Together {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::{Array3, ArrayView2, Axis, s};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     describe::{CubeBand, TimeStep},
@@ -12,7 +12,7 @@ use super::{
     samples::{Hyperslab, Samples, Together},
 };
 use crate::{
-    apply::MissingInput,
+    apply::{MissingInput, SOFTWARE, sources_json, time_json},
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
     raster::{Number, Pixels, Sample, nodata_sample, with_type},
@@ -38,6 +38,16 @@ impl Samples for CubePlan {
 
     fn made(&self) -> Value {
         Value::Null
+    }
+
+    fn provenance(&self) -> Value {
+        let sources = self.sources();
+        json!({
+            "software": SOFTWARE,
+            "computed": "copied",
+            "time": time_json(&sources),
+            "items": sources_json(&sources),
+        })
     }
 
     fn together(&self) -> Together {

@@ -28,6 +28,10 @@ pub(super) const LAYOUT: &str = "rss:layout";
 /// The group's attribute with the provenance of computed samples; copied samples have none.
 pub(super) const MADE: &str = "rss:made";
 
+/// The group's attribute that says where samples come from: of the write and of each append. It is for readers: two writes
+/// that differ in it only are the same.
+pub(super) const PROVENANCE: &str = "rss:provenance";
+
 /// The metadata of a band.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

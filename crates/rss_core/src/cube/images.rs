@@ -9,6 +9,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     location::Location,
+    products::{BandValues, Manifest, Scaling, ScalingOrigin},
     query::QueryResult,
     raster::Raster,
     reader::RasterReader,
@@ -29,6 +30,8 @@ pub struct CubeImage {
     pub longitude: Option<f64>,
     /// The better image of the same scene, if there is one.
     pub duplicate: Option<Duplicate>,
+    /// The scaling of its bands by name, as item or manifest state it. It comes before that of the file.
+    pub scaling: Vec<(String, Scaling)>,
 }
 
 /// Why an image is a duplicate.
@@ -68,6 +71,19 @@ pub struct ImageAsset {
     pub(super) choice: Option<String>,
     /// The bands that the item states.
     pub(super) stated: Vec<BandNames>,
+    /// The scaling of each band, as item or manifest state it.
+    pub(super) scaling: Vec<Option<Scaling>>,
+}
+
+impl ImageAsset {
+    /// Returns the stated scaling of a band of the file, counted from 1, under a name of the cube.
+    pub(super) fn scaling_of(&self, name: &str, number: usize) -> Option<(String, Scaling)> {
+        let of_band = number
+            .checked_sub(1)
+            .and_then(|index| self.scaling.get(index));
+        let scaling = of_band.or(self.scaling.last())?;
+        Some((name.to_owned(), (*scaling)?))
+    }
 }
 
 impl From<Location> for ImagePixels {
@@ -90,8 +106,16 @@ impl CubeImage {
             time,
             bands: Vec::new(),
             longitude: None,
+            scaling: Vec::new(),
             duplicate: None,
         }
+    }
+
+    /// States what the samples of a band mean: a value is `sample * scale + offset`.
+    #[must_use]
+    pub fn with_scaling(mut self, band: impl Into<String>, scaling: Scaling) -> Self {
+        self.scaling.push((band.into(), scaling));
+        self
     }
 
     /// Adds a band.
@@ -126,12 +150,20 @@ impl CubeImage {
             for choice in found.selection.choices(item) {
                 let Some(asset) = choice.asset else { continue };
                 let named = Location::parse_from(&asset.href, found.trust)?;
+                let manifest = found.manifest.as_ref().or_else(|| Manifest::of_item(item));
+                let stated = stac::band_names(item, asset);
+                let scaling = |band: usize| {
+                    // Raw samples need no scale, so one that cannot be told is left out.
+                    let said = BandValues::of(item, choice.key, band, manifest).ok()?;
+                    (said.origin != ScalingOrigin::Unknown).then_some(said.scaling)
+                };
                 let of_asset = ImageAsset {
+                    scaling: (0..stated.len().max(1)).map(scaling).collect(),
                     location: stores.reach(item, asset, named, None),
                     header_bytes: stac::header_bytes(asset),
                     key: choice.key.to_owned(),
                     choice: choice.band.map(str::to_owned),
-                    stated: stac::band_names(item, asset),
+                    stated,
                 };
                 let name = array_name(choice.key, choice.band);
                 image.bands.push((name, ImagePixels::Asset(of_asset)));

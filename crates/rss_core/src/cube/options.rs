@@ -45,6 +45,8 @@ pub struct CubeOptions {
     pub overviews: usize,
     /// The resampling of overviews: any but cubic.
     pub resampling: Resampling,
+    /// Texts about the write, by attribute of the root.
+    pub(super) notes: Vec<(String, String)>,
     pub(super) watch: Option<Watch>,
 }
 
@@ -59,6 +61,7 @@ impl Default for CubeOptions {
             nodata: None,
             overviews: 0,
             resampling: Resampling::Average,
+            notes: Vec::new(),
             watch: None,
         }
     }
@@ -133,6 +136,13 @@ impl CubeOptions {
     pub fn with_overviews(mut self, levels: usize, resampling: Resampling) -> Self {
         self.overviews = levels;
         self.resampling = resampling;
+        self
+    }
+
+    /// Adds a text about this write to an attribute of the root, which lists those of the write and of each append.
+    #[must_use]
+    pub fn with_note(mut self, attribute: impl Into<String>, text: impl Into<String>) -> Self {
+        self.notes.push((attribute.into(), text.into()));
         self
     }
 

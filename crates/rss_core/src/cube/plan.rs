@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     apply::{
-        described, of_choice,
+        SourceItem, described, of_choice,
         time::{Clock, Grouping},
     },
     error::{Error, ErrorKind, Result},
@@ -39,6 +39,8 @@ pub(super) struct Step {
     pub(super) said: TimeStep,
     /// In the order of their times: where two cover a pixel, the first wins.
     images: Vec<Bands>,
+    /// Their times.
+    times: Vec<DateTime<Utc>>,
 }
 
 /// For each band of the cube, an image's pixels; none where it lacks the band.
@@ -78,6 +80,8 @@ pub(super) enum Open {
 struct Facts {
     grid: GeoBox,
     band: CubeBand,
+    /// True if item or manifest state the scaling, and not the file.
+    is_stated: bool,
 }
 
 /// For each band of the cube, an image's open file and its facts.
@@ -142,7 +146,9 @@ impl CubePlan {
                             None => lies,
                         });
                     }
-                    agree(&mut bands[number], &facts.band, options)?;
+                    // Cubes of before have no scaling that only a catalogue states, and stay so.
+                    let follows = existing.is_some() && facts.is_stated;
+                    agree(&mut bands[number], &facts.band, follows, options)?;
                     Ok(lies)
                 })();
                 let lies = fits.map_err(|err: Error| {
@@ -200,6 +206,26 @@ impl CubePlan {
                 shared
             })
         })
+    }
+
+    /// Returns the images with their times and the addresses of their files.
+    pub(super) fn sources(&self) -> Vec<SourceItem> {
+        let of_image = |id: &String, time: DateTime<Utc>, image: &Bands| {
+            let named = self.bands.iter().zip(image);
+            let assets = named.filter_map(|(band, source)| match &source.as_ref()?.pixels {
+                Open::File { reader, .. } => {
+                    Some((band.name.clone(), reader.location().to_string()))
+                }
+                Open::Memory(_) => None,
+            });
+            SourceItem::at(id, time, assets.collect())
+        };
+        let of_step = |step: &Step| {
+            let named = step.said.items.iter().zip(&step.times).zip(&step.images);
+            let all = named.map(|((id, &time), image)| of_image(id, time, image));
+            all.collect::<Vec<_>>()
+        };
+        self.steps.iter().flat_map(of_step).collect()
     }
 
     /// Returns the images of a time step that hold a band in a window: the source, its window, and the offset of that
@@ -278,10 +304,17 @@ async fn open(session: &Session, image: CubeImage, names: &[String]) -> Result<(
         files.push(match found {
             Some((_, pixels)) => {
                 let opened = open_band(session, name, pixels).await;
-                Some(opened.map_err(|err| match err.location() {
+                let (open, mut facts) = opened.map_err(|err| match err.location() {
                     Some(_) => err,
                     None => err.at(&image.id),
-                })?)
+                })?;
+                if let Some((_, scaling)) = image.scaling.iter().find(|(band, _)| band == name) {
+                    let stated = Some(*scaling).filter(|scaling| !scaling.is_identity());
+                    facts.band.scale = stated.map(|scaling| scaling.scale);
+                    facts.band.offset = stated.map(|scaling| scaling.offset);
+                    facts.is_stated = true;
+                }
+                Some((open, facts))
             }
             None => None,
         });
@@ -327,6 +360,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
     let mut images = Vec::with_capacity(opened.len());
     for (mut image, files) in opened {
         let mut bands = Vec::with_capacity(image.bands.len());
+        let mut scaling = std::mem::take(&mut image.scaling);
         for (name, pixels) in std::mem::take(&mut image.bands) {
             let ImagePixels::Asset(asset) = &pixels else {
                 bands.push((name, pixels));
@@ -344,6 +378,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                 let number =
                     of_choice(choice, &asset.stated).and_then(|band| band.in_file(profile));
                 let number = number.map_err(|err| invalid(err.message()))?;
+                scaling.extend(asset.scaling_of(&name, number));
                 bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
                 continue;
             }
@@ -357,6 +392,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                 )));
             }
             if profile.count == 1 {
+                scaling.extend(asset.scaling_of(&name, 1));
                 bands.push((name, ImagePixels::Open(Arc::clone(reader), 1)));
                 continue;
             }
@@ -365,11 +401,12 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                 let name = array_name(&asset.key, Some(&label));
                 // `visual,visual:2` names band 2 twice.
                 if bands.iter().all(|(known, _)| *known != name) {
+                    scaling.extend(asset.scaling_of(&name, number));
                     bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
                 }
             }
         }
-        image.bands = bands;
+        (image.bands, image.scaling) = (bands, scaling);
         images.push(image);
     }
     Ok(images)
@@ -396,6 +433,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
             let facts = Facts {
                 grid: raster.geobox.clone(),
                 band,
+                is_stated: false,
             };
             return Ok((Open::Memory(Arc::clone(raster)), facts));
         }
@@ -418,6 +456,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
             offset: profile_band.offset,
             unit: profile_band.unit.clone(),
         },
+        is_stated: false,
     };
     let pixels = Open::File {
         reader,
@@ -427,7 +466,14 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
 }
 
 /// Checks a band of an image against the cube's. The first image with the band decides it.
-fn agree(known: &mut Option<CubeBand>, band: &CubeBand, options: &CubeOptions) -> Result<()> {
+///
+/// With `follows` a cube without scaling takes a band with one.
+fn agree(
+    known: &mut Option<CubeBand>,
+    band: &CubeBand,
+    follows: bool,
+    options: &CubeOptions,
+) -> Result<()> {
     let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
     let Some(known) = known else {
         let mut band = band.clone();
@@ -450,9 +496,10 @@ fn agree(known: &mut Option<CubeBand>, band: &CubeBand, options: &CubeOptions) -
     }
     // By bits, so that NaN equals NaN.
     let same = |a: Option<f64>, b: Option<f64>| a.map(f64::to_bits) == b.map(f64::to_bits);
-    if !same(band.scale, known.scale) || !same(band.offset, known.offset) {
+    let follows = follows && known.scale.is_none() && known.offset.is_none();
+    if !follows && (!same(band.scale, known.scale) || !same(band.offset, known.offset)) {
         return invalid(format!(
-            "its values are samples x {} + {}, the cube's are samples x {} + {}",
+            "its values are samples x {} + {}, the cube's are samples x {} + {}: write physical values, or cubes apart",
             band.scale.unwrap_or(1.0),
             band.offset.unwrap_or(0.0),
             known.scale.unwrap_or(1.0),
@@ -508,8 +555,13 @@ fn steps(mut placed: Vec<Placed>, by: Grouping, clock: Clock) -> Result<Vec<Step
                 time,
                 items: group.iter().map(|(image, ..)| image.id.clone()).collect(),
             };
+            let times = group.iter().map(|(image, ..)| image.time).collect();
             let images = group.into_iter().map(|(_, bands, _)| bands).collect();
-            Some(Step { said, images })
+            Some(Step {
+                said,
+                images,
+                times,
+            })
         })
         .collect())
 }

@@ -33,6 +33,9 @@ pub(super) trait Samples: Send + Sync {
     /// where samples are copied from the files.
     fn made(&self) -> Value;
 
+    /// Returns where the samples come from, for readers: images with their times, grid, computation and software.
+    fn provenance(&self) -> Value;
+
     /// Returns which shards are best computed from one hyperslab.
     fn together(&self) -> Together;
 
@@ -105,6 +108,15 @@ impl Nodata {
             Self::Chosen(nodata) => *nodata,
             Self::Of(bands) => bands.iter().find(|one| one.name == band)?.nodata,
         }
+    }
+}
+
+impl Nodata {
+    /// Returns true if there is a cube whose band states no scaling.
+    pub(super) fn is_without_scaling(&self, band: &str) -> bool {
+        let Self::Of(bands) = self else { return false };
+        let band = bands.iter().find(|one| one.name == band);
+        band.is_some_and(|band| band.scale.is_none() && band.offset.is_none())
     }
 }
 

@@ -19,12 +19,12 @@ use std::{
 };
 
 use futures::{TryStreamExt, stream};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Cube,
     cut::{Cut, level_path, specs},
-    describe::{self, Coordinates, CubeBand, LAYOUT, MADE, TimeStep},
+    describe::{self, Coordinates, CubeBand, LAYOUT, MADE, PROVENANCE, TimeStep},
     fresh::Fresh,
     options::{CubeOptions, WriteProgress},
     samples::{Images, Samples},
@@ -76,7 +76,7 @@ pub(super) async fn create(
         overviews: options.overviews,
         resampling: options.resampling,
     };
-    let work = Work::new(storage, turn, fresh, cut, None)?;
+    let work = Work::new(storage, turn, fresh, cut, None)?.with_notes(None, options);
     let there = work.storage.read("zarr.json").await?;
     let journal = work.journal().await?;
     let invalid = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what).at(location));
@@ -166,7 +166,7 @@ pub(super) async fn append(
             ),
         )));
     }
-    let work = Work::new(storage, turn, fresh, cut, Some(&cube))?;
+    let work = Work::new(storage, turn, fresh, cut, Some(&cube))?.with_notes(Some(&cube), options);
     let journal = work.journal().await?;
     if journal
         .as_ref()
@@ -197,6 +197,8 @@ pub(super) struct Work {
     /// The number of time steps before an append; 0 for a new cube.
     pub(super) before: usize,
     pub(super) levels: Vec<LevelWrite>,
+    /// Attributes of the root that list texts of the write and of each append.
+    notes: Map<String, Value>,
 }
 
 /// One level of a cube: full resolution, or an overview.
@@ -282,7 +284,22 @@ impl Work {
             steps,
             before,
             levels,
+            notes: Map::new(),
         })
+    }
+
+    /// Adds where the samples come from, and the notes of the options, to those of the cube.
+    fn with_notes(mut self, existing: Option<&Cube>, options: &CubeOptions) -> Self {
+        let provenance = (PROVENANCE.to_owned(), self.source.provenance());
+        let texts = options.notes.iter();
+        let texts = texts.map(|(name, text)| (name.clone(), json!(text)));
+        for (name, value) in std::iter::once(provenance).chain(texts) {
+            let there = existing.and_then(|cube| cube.attributes().get(&name));
+            let mut all = there.and_then(Value::as_array).cloned().unwrap_or_default();
+            all.push(value);
+            self.notes.insert(name, Value::Array(all));
+        }
+        self
     }
 
     /// Returns the journal of this write: two writes with equal journals may complete each other. It does not hold
@@ -509,6 +526,7 @@ impl Work {
             Value::Null => {}
             made => _ = root.insert(MADE.to_owned(), made),
         }
+        root.extend(self.notes.clone());
         let mut all = documents.clone();
         for (path, group) in &groups {
             let mut group = group.clone();
@@ -525,8 +543,18 @@ impl Work {
 
     /// Returns true if the existing cube is the one that this write would produce.
     async fn is_done(&self, root: &[u8]) -> Result<bool> {
-        let documents = self.documents()?;
-        if documents.last().map(|(_, root)| root) != parse(root).ok().as_ref() {
+        let mut documents = self.documents()?;
+        let mut there: Value = parse(root)?;
+        let mut here = documents.pop().map(|(_, root)| root).unwrap_or_default();
+        for root in [&mut there, &mut here] {
+            if let Some(attributes) = root["attributes"].as_object_mut() {
+                attributes.remove(PROVENANCE);
+                self.notes
+                    .keys()
+                    .for_each(|name| _ = attributes.remove(name));
+            }
+        }
+        if here != there {
             return Ok(false);
         }
         Ok(Cube::open_in(&self.storage).await?.steps() == self.steps)

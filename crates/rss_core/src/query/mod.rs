@@ -11,14 +11,18 @@ mod filter;
 mod href;
 mod http;
 mod intersects;
+mod packed;
 mod paging;
+mod record;
 mod result;
 mod search;
 
+pub(crate) use self::record::without_secrets;
 pub use self::{
     builder::{ImageQuery, ImageQueryBuilder},
     date::{Date, date},
     filter::Cmp,
     intersects::Intersects,
+    packed::{packed, unpacked},
     result::{QueryResult, SearchReport},
 };

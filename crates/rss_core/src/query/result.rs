@@ -77,6 +77,13 @@ impl QueryResult {
             .collect()
     }
 
+    /// Sets the manifest of the user, in place of the built-in ones.
+    #[must_use]
+    pub fn with_manifest(mut self, manifest: Manifest) -> Self {
+        self.manifest = Some(manifest);
+        self
+    }
+
     /// Selects other bands, by asset key. Of an asset with several bands all are taken; `key:2` (counted from 1) or
     /// `key:red` is one of them.
     #[must_use]

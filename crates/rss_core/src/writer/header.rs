@@ -142,6 +142,9 @@ fn tags(plan: &CogPlan, filter: Filter, level: usize, metadata: &str) -> Result<
     }
     tags.short(339, vec![format; bands])?;
     if level == 0 {
+        if let Some(software) = &plan.software {
+            tags.ascii(305, software);
+        }
         tags.georeference(&plan.grid)?;
         if !metadata.is_empty() {
             tags.ascii(42112, metadata);
@@ -158,6 +161,11 @@ fn tags(plan: &CogPlan, filter: Filter, level: usize, metadata: &str) -> Result<
 fn metadata(plan: &CogPlan, facts: &HeaderFacts<'_>) -> String {
     let mut text = String::new();
     let mut padding = 0;
+    for (name, value) in &plan.metadata {
+        let value = escaped(&escaped(value));
+        let name = escaped(name);
+        let _ = writeln!(text, "  <Item name=\"{name}\">{value}</Item>");
+    }
     let mut item = |name: &str, band: usize, role: &str, value: &str| {
         let role = match role {
             "" => String::new(),

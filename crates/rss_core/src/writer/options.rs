@@ -166,6 +166,10 @@ pub struct CogOptions {
     pub nodata: Option<Number>,
     /// The metadata of the bands, in order; bands past the end of the list have none.
     pub bands: Vec<Band>,
+    /// The metadata of the file, in GDAL's default domain: names and values.
+    pub metadata: Vec<(String, String)>,
+    /// The software that made the file (TIFF's tag 305).
+    pub software: Option<String>,
     /// Whether minimum, maximum, mean, standard deviation and percentage of valid samples of each band are
     /// written. Complex samples have none.
     pub statistics: bool,
@@ -184,6 +188,8 @@ impl Default for CogOptions {
             resampling: None,
             nodata: None,
             bands: Vec::new(),
+            metadata: Vec::new(),
+            software: None,
             statistics: true,
             sparse: false,
         }
@@ -274,6 +280,20 @@ impl CogOptions {
     #[must_use]
     pub fn with_bands(mut self, bands: impl IntoIterator<Item = Band>) -> Self {
         self.bands = bands.into_iter().collect();
+        self
+    }
+
+    /// Adds a text to the metadata of the file, in GDAL's default domain.
+    #[must_use]
+    pub fn with_metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the software that made the file.
+    #[must_use]
+    pub fn with_software(mut self, software: impl Into<String>) -> Self {
+        self.software = Some(software.into());
         self
     }
 

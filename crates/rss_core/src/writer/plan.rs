@@ -64,6 +64,9 @@ pub(super) struct CogPlan {
     pub(super) resampling: Vec<Resampling>,
     pub(super) nodata: Option<Number>,
     pub(super) notes: Vec<Band>,
+    /// Names and values of the file's metadata.
+    pub(super) metadata: Vec<(String, String)>,
+    pub(super) software: Option<String>,
     pub(super) statistics: bool,
     pub(super) sparse: bool,
     /// A bound of the compressed bytes of all tiles.
@@ -231,6 +234,8 @@ impl CogPlan {
             resampling,
             nodata: options.nodata.map(|nodata| dtype.rounded(nodata)),
             notes: options.bands.clone(),
+            metadata: options.metadata.clone(),
+            software: options.software.clone(),
             // Complex values have no order, so no minimum and maximum.
             statistics: options.statistics && !is_complex,
             sparse: options.sparse,
@@ -354,6 +359,20 @@ fn check(grid: &GeoBox, dtype: DataType, bands: usize, options: &CogOptions) -> 
         {
             return Err(invalid("a name or a unit has a control character"));
         }
+    }
+    let texts = options
+        .metadata
+        .iter()
+        .flat_map(|(name, value)| [name, value]);
+    if let Some(text) = texts
+        .chain(&options.software)
+        .find(|text| text.contains(is_not_xml))
+    {
+        let text: String = text.chars().take(40).collect();
+        return Err(invalid(format!(
+            "the metadata `{}` has a control character",
+            text.escape_debug()
+        )));
     }
     if let Some(crs) = &grid.crs
         && !crs.is_known()

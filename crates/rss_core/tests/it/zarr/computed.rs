@@ -5,8 +5,8 @@ use std::path::Path;
 use ndarray::{Array3, Array4, Axis, s};
 use rss_core::{
     Collection, Crs, DataType, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects,
-    Location, Pixels, QueryResult, Raster, Resampling, Session, SessionBuilder, Size, Source,
-    Trust, Window,
+    Location, Pixels, QueryResult, Raster, Resampling, Scaling, Session, SessionBuilder, Size,
+    Source, Trust, Window,
     apply::{
         self, ApplyOptions, Block, BlockSample, Grid, OnFailure, mosaic::Mosaic, reduce::Reducer,
         time::Grouping,
@@ -79,6 +79,12 @@ fn two_zones(session: &Session, dir: &Path) -> QueryResult {
     let items = json!({"type": "FeatureCollection", "features": features}).to_string();
     QueryResult::from_json(session, items.as_bytes(), Trust::User).unwrap()
 }
+
+/// What the items of [`two_zones`] state of their samples.
+const STATED: Scaling = Scaling {
+    scale: 0.0001,
+    offset: -0.1,
+};
 
 fn albers() -> apply::ImageCubeOptions {
     apply::ImageCubeOptions::new()
@@ -306,6 +312,7 @@ async fn later_dates_are_added_if_they_are_made_alike() {
     };
     let copied =
         CubeImage::new("new", "2021-03-01T00:00:00Z".parse().unwrap()).with_band("red", raster);
+    let copied = copied.with_scaling("red", STATED);
     refused(vec![copied].into(), "the cube's samples were computed by {").await;
 
     let all = apply::ImageCube::of(&found, &fixed).await.unwrap();
@@ -327,6 +334,76 @@ async fn later_dates_are_added_if_they_are_made_alike() {
         .await
         .unwrap();
     assert_eq!((again.steps, again.known), (0, 2));
+}
+
+/// xarray and others make reflectance of samples by these attributes.
+#[tokio::test]
+async fn a_raw_cube_states_the_scale_that_items_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let found = two_zones(&session, dir.path());
+    let scaling = async |location: &Location| {
+        let cube = Cube::open(&session, location).await.unwrap();
+        let band = &cube.bands()[0];
+        (band.scale, band.offset)
+    };
+    let stated = (Some(STATED.scale), Some(STATED.offset));
+    let on_grid = place(&dir.path().join("on-grid"));
+    let raw = apply::ImageCube::of(&found, &albers()).await.unwrap();
+    raw.zarr(&on_grid, &small()).await.unwrap();
+    assert_eq!(scaling(&on_grid).await, stated);
+    let stored = Cube::open(&session, &on_grid).await.unwrap();
+    let red = stored.read::<i16>("red", 0..2, None, 0).await.unwrap();
+    assert!(red == block::<i16>(&raw).await.index_axis(Axis(1), 0));
+    let physical = place(&dir.path().join("physical"));
+    let scaled = albers().reflectance();
+    let scaled = apply::ImageCube::of(&found, &scaled).await.unwrap();
+    scaled.zarr(&physical, &small()).await.unwrap();
+    assert_eq!(scaling(&physical).await, (None, None));
+
+    // Copied images of one zone; one cube as it was written before items were asked.
+    let images: Vec<CubeImage> = CubeImage::of(&found)
+        .unwrap()
+        .into_iter()
+        .filter(|image| image.id.ends_with("32755"))
+        .collect();
+    let [first, later] = [&images[..1], &images[1..]].map(<[CubeImage]>::to_vec);
+    let file = place(&dir.path().join("day-3-zone-32755.tif"));
+    let before = CubeImage::new(&first[0].id, first[0].time).with_band("red", file);
+    let before = vec![before];
+    for (name, first, expected) in [("copied", first, stated), ("before", before, (None, None))] {
+        let location = place(&dir.path().join(name));
+        Cube::create(&session, &location, first, &small())
+            .await
+            .unwrap();
+        assert_eq!(scaling(&location).await, expected);
+        Cube::append(&session, &location, later.clone(), &small())
+            .await
+            .unwrap();
+        assert_eq!(scaling(&location).await, expected);
+        let cube = Cube::open(&session, &location).await.unwrap();
+        let said = cube.attributes()["rss:provenance"]
+            .as_array()
+            .unwrap()
+            .clone();
+        assert_eq!(said.len(), 2, "of the write and of the append");
+        assert_eq!(said[0]["items"][0]["id"], "day-3-zone-32755");
+        assert_eq!(said[1]["items"][0]["datetime"], "2021-01-08T00:00:00.500Z");
+    }
+    let without = Scaling {
+        offset: 0.0,
+        ..STATED
+    };
+    let other = vec![later[0].clone().with_scaling("red", without)];
+    let location = place(&dir.path().join("copied-too"));
+    let mixed = [images[..1].to_vec(), other].concat();
+    let err = Cube::create(&session, &location, mixed, &small())
+        .await
+        .unwrap_err();
+    assert!(
+        err.message().contains("samples x 0.0001 + 0, the cube's"),
+        "{err}"
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,133 @@
+//! `rss again`: a result that is made once more, by the record that it holds.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use rss_core::{Backend, Location, Session, reader};
+use serde_json::{Value, json};
+
+use super::record::Again;
+use crate::{Cli, Found, args::AgainArgs, output};
+
+pub(crate) async fn run(args: &AgainArgs) -> Result<Found> {
+    let location = Location::parse(&args.made)?;
+    let records = records(&args.made, &location).await?;
+    let folder = tempfile::tempdir()?;
+    let to = match &args.output {
+        Some(path) => path.clone(),
+        // Compared with what there is, and left out then.
+        None => {
+            ensure!(
+                location.as_local().is_some(),
+                "{location} is no local file to compare with: name an output by -o"
+            );
+            let name = location.file_name().to_owned();
+            folder.path().join(name).display().to_string()
+        }
+    };
+    for record in &records {
+        let again = Again::of(record)?;
+        let mut arguments = vec!["rss".to_owned()];
+        arguments.extend(again.arguments.iter().cloned());
+        let is_cube = again
+            .arguments
+            .first()
+            .is_some_and(|command| command == "zarr");
+        arguments.extend([
+            if is_cube { "--to" } else { "--output" }.to_owned(),
+            to.clone(),
+        ]);
+        let cli = Cli::try_parse_from(&arguments).map_err(|err| {
+            let text = err.render().to_string();
+            let line = text.lines().next().unwrap_or_default().to_owned();
+            anyhow::anyhow!(
+                "the record's arguments: {}",
+                line.trim_start_matches("error: ")
+            )
+        })?;
+        Box::pin(crate::run(&cli.command)).await?;
+    }
+    if args.output.is_some() {
+        return Ok(Found::Something);
+    }
+    let made = PathBuf::from(&to);
+    let there = location.as_local().context("a local path")?;
+    let different = different(there, &made)?;
+    if args.json {
+        output::json(
+            &json!({"location": args.made, "same": different.is_none(), "different": different}),
+        )?;
+    }
+    match different {
+        None if args.json => Ok(Found::Something),
+        None => {
+            output::lines([format!("{}: the same bytes", args.made)])?;
+            Ok(Found::Something)
+        }
+        Some(what) => bail!("{}: made again, {what} differs", args.made),
+    }
+}
+
+/// Reads the records of a result: one, or that of each write and append of a cube.
+async fn records(made: &str, location: &Location) -> Result<Vec<String>> {
+    let none = || {
+        format!(
+            "{made} holds no record of how it was made: expected a COG, a cube or a STAC Item of rss"
+        )
+    };
+    if made.ends_with(".json") {
+        let path = location
+            .as_local()
+            .context("a STAC Item: expected a local file")?;
+        let item: Value = serde_json::from_slice(&fs::read(path).with_context(none)?)?;
+        let packed = item["properties"]["rss:record"]
+            .as_str()
+            .with_context(none)?;
+        return Ok(vec![rss_core::unpacked(packed)?]);
+    }
+    let session = Session::from_env()?;
+    #[cfg(feature = "zarr")]
+    if made.trim_end_matches('/').ends_with(".zarr") {
+        let cube = rss_core::zarr::Cube::open(&session, location).await?;
+        let records = cube
+            .attributes()
+            .get("rss:record")
+            .and_then(Value::as_array)
+            .cloned();
+        let records = records.with_context(none)?;
+        let text = |one: &Value| Ok(rss_core::unpacked(one.as_str().with_context(none)?)?);
+        return records.iter().map(text).collect();
+    }
+    let file = reader::open(&session, location, Backend::Cog).await?;
+    let packed = file.profile().metadata.get("RSS_RECORD").cloned();
+    Ok(vec![rss_core::unpacked(&packed.with_context(none)?)?])
+}
+
+/// Returns the first file that differs; none if all are the same.
+fn different(there: &Path, made: &Path) -> Result<Option<String>> {
+    if there.is_dir() {
+        let names = |folder: &Path| -> Result<Vec<_>> {
+            let mut names: Vec<_> = fs::read_dir(folder)?
+                .map(|entry| Ok(entry?.file_name()))
+                .collect::<Result<_>>()?;
+            names.sort();
+            Ok(names)
+        };
+        let (old, new) = (names(there)?, names(made)?);
+        if old != new {
+            return Ok(Some(format!("the content of {}", there.display())));
+        }
+        for name in old {
+            if let Some(what) = different(&there.join(&name), &made.join(&name))? {
+                return Ok(Some(what));
+            }
+        }
+        return Ok(None);
+    }
+    let read = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
+    Ok((read(there)? != read(made)?).then(|| there.display().to_string()))
+}

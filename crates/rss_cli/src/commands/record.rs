@@ -1,0 +1,221 @@
+//! The record of a command in what it writes: normalised arguments, the files that they name, and the items that were
+//! found. `rss again` runs it once more.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow};
+use rss_core::{QueryResult, Session, Trust};
+use serde_json::{Map, Value, json};
+
+use crate::{args::Items, output};
+
+/// Options with a value that say where to and how fast, and not what is made.
+const LEFT_OUT: [&str; 13] = [
+    "--output",
+    "-o",
+    "--to",
+    "--items",
+    "--recorded",
+    "--budget",
+    "--threads",
+    "--trace",
+    "--retry-for",
+    "--timeout",
+    "--requests-per-host",
+    "--index",
+    "--stac-to",
+];
+/// The same without a value.
+const FLAGS: [&str; 9] = [
+    "--json",
+    "--overwrite",
+    "--quiet",
+    "-q",
+    "--verbose",
+    "-v",
+    "-vv",
+    "--log-json",
+    "--stac",
+];
+/// Options that name a file of which the result depends, and whose content is recorded.
+const FILES: [&str; 4] = ["--manifest", "--geometry", "--points", "--zones"];
+/// The largest file that is recorded.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Returns the record of this process's command on items; that of a command that is run once more stays as it is.
+/// `more` are arguments that the command chose by itself.
+pub(super) fn of(args: &Items, found: &QueryResult, more: &[String]) -> Result<String> {
+    if let Some(path) = &args.recorded {
+        return fs::read_to_string(path).with_context(|| path.display().to_string());
+    }
+    let (mut arguments, files) = normalised(std::env::args().skip(1))?;
+    arguments.extend(more.iter().cloned());
+    let record = json!({
+        "software": concat!("rss ", env!("CARGO_PKG_VERSION")),
+        "arguments": arguments,
+        "files": files,
+        "found": found.to_record(),
+    });
+    Ok(record.to_string())
+}
+
+/// Returns what was found as a record has it, and notes files that have changed since.
+pub(super) fn found(session: &Session, path: &Path) -> Result<QueryResult> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let record: Value = serde_json::from_str(&text).context("the record")?;
+    let (found, changed) = QueryResult::from_record(session, &record["found"], Trust::User)?;
+    for one in &changed {
+        output::say(&format!("note: changed since, or gone: {one}"));
+    }
+    Ok(found)
+}
+
+/// Returns the arguments that decide what is made, and the content of files that they name.
+fn normalised(
+    arguments: impl Iterator<Item = String>,
+) -> Result<(Vec<String>, Map<String, Value>)> {
+    let (mut kept, mut files) = (Vec::new(), Map::new());
+    let mut arguments = arguments.peekable();
+    while let Some(argument) = arguments.next() {
+        let (name, value) = match argument.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+            _ => (argument.as_str(), None),
+        };
+        if FLAGS.contains(&name) {
+            continue;
+        }
+        let is_short = name.starts_with("-o") && name.len() > 2 && !name.starts_with("--");
+        if is_short {
+            continue;
+        }
+        if LEFT_OUT.contains(&name) {
+            if value.is_none() {
+                arguments.next();
+            }
+            continue;
+        }
+        if FILES.contains(&name) {
+            let path = match value {
+                Some(path) => path,
+                None => arguments.next().unwrap_or_default(),
+            };
+            let facts = fs::metadata(&path).with_context(|| format!("{name} {path}"))?;
+            if facts.len() > MOST_BYTES {
+                return Err(anyhow!(
+                    "{name} {path} has {} bytes: expected at most {MOST_BYTES} to record it",
+                    facts.len()
+                ));
+            }
+            let text = fs::read_to_string(&path).with_context(|| format!("{name} {path}"))?;
+            files.insert(name.trim_start_matches('-').to_owned(), json!(text));
+            continue;
+        }
+        kept.push(without_secrets(&argument));
+    }
+    Ok((kept, files))
+}
+
+/// Removes query string and user name from addresses.
+fn without_secrets(argument: &str) -> String {
+    let Some((scheme, rest)) = argument.split_once("://") else {
+        return argument.to_owned();
+    };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
+/// A record that is run once more: the arguments of the process, without its output.
+pub(super) struct Again {
+    pub(super) arguments: Vec<String>,
+    /// The folder of the record and of the files that the arguments name; it goes with this.
+    _folder: tempfile::TempDir,
+}
+
+impl Again {
+    /// Reads a record, and writes what the command reads of it to a temporary folder.
+    pub(super) fn of(record: &str) -> Result<Self> {
+        let parsed: Value = serde_json::from_str(record).context("the record")?;
+        let arguments = parsed["arguments"]
+            .as_array()
+            .context("a record without arguments")?;
+        let mut arguments: Vec<String> = arguments
+            .iter()
+            .map(|one| {
+                one.as_str()
+                    .map(str::to_owned)
+                    .context("an argument that is no text")
+            })
+            .collect::<Result<_>>()?;
+        let command = arguments.first().map(String::as_str);
+        anyhow::ensure!(
+            matches!(command, Some("apply" | "mosaic" | "zarr" | "sample")),
+            "a record of the command `{}`: expected apply, mosaic, zarr or sample",
+            command.unwrap_or_default().escape_debug()
+        );
+        let folder = tempfile::tempdir()?;
+        let write = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = folder.path().join(name);
+            fs::write(&path, text)?;
+            Ok(path)
+        };
+        for (option, text) in parsed["files"].as_object().into_iter().flatten() {
+            let flag = format!("--{option}");
+            anyhow::ensure!(
+                FILES.contains(&flag.as_str()),
+                "a record of the file `{}`",
+                option.escape_debug()
+            );
+            let path = write(&format!("{option}.file"), text.as_str().unwrap_or_default())?;
+            arguments.extend([flag, path.display().to_string()]);
+        }
+        let recorded = write("record.json", record)?;
+        arguments.extend(["--recorded".to_owned(), recorded.display().to_string()]);
+        Ok(Self {
+            arguments,
+            _folder: folder,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_lose_what_does_not_decide_the_result() {
+        let given = [
+            "apply",
+            "https://user:pass@h/stac?token=1",
+            "c",
+            "-o",
+            "x.tif",
+            "--json",
+            "--expr=nir",
+            "--budget",
+            "5",
+            "--mask",
+            "clouds",
+            "--overwrite",
+            "-oy.tif",
+            "--output=z.tif",
+        ];
+        let (kept, files) = normalised(given.iter().map(|&one| one.to_owned())).unwrap();
+        assert_eq!(
+            kept,
+            [
+                "apply",
+                "https://h/stac",
+                "c",
+                "--expr=nir",
+                "--mask",
+                "clouds"
+            ]
+        );
+        assert!(files.is_empty());
+    }
+}
