@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rss_core::{
-    ErrorKind, Format, GeoBox, Location, Raster, Resampling, Session, Size, Window, apply,
+    ErrorKind, Format, GeoBox, Location, Number, Raster, Resampling, Session, Size, Window, apply,
     zarr::{
         Arrangement, Array, Cube, CubeImage, CubeOptions, Icechunk, Images, Layout, Root, Use,
         Written,
@@ -436,6 +436,14 @@ async fn info(root: &Root, as_json: bool) -> Result<Found> {
     Ok(Found::Something)
 }
 
+/// Returns a sample as JSON; NaN and infinity, which JSON lacks, as text.
+fn sample(value: Number) -> Value {
+    match value.is_finite() {
+        true => number(value),
+        false => json!(value.to_string()),
+    }
+}
+
 fn said_of_array(array: &Array) -> Value {
     json!({
         "kind": "array",
@@ -443,7 +451,7 @@ fn said_of_array(array: &Array) -> Value {
         "dtype": array.dtype().name(),
         "chunk": array.chunk(),
         "shard": array.shard(),
-        "fill": number(array.fill()),
+        "fill": sample(array.fill()),
         "dimensions": array.dimensions(),
         "attributes": array.attributes(),
     })
@@ -458,7 +466,7 @@ fn said_of_cube(cube: &Cube) -> Result<Value> {
             Ok(json!({
                 "name": band.name,
                 "dtype": band.dtype.name(),
-                "nodata": band.nodata.map(number),
+                "nodata": band.nodata.map(sample),
                 "scale": band.scale,
                 "offset": band.offset,
                 "unit": band.unit,

@@ -51,7 +51,7 @@ fn a_selection_becomes_a_cube_that_is_read() {
         );
         assert_eq!(
             (&said["nodata"], &said["shape"]),
-            (&json!(-999.0), &json!([4, side, side]))
+            (&json!(-999), &json!([4, side, side]))
         );
     }
     let times = info["times"].as_array().unwrap();
