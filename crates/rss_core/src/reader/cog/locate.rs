@@ -164,8 +164,9 @@ impl Level {
     }
 
     /// Returns the offsets of tiles in the order of the file, where an entry needs them to be estimated: all, or in a
-    /// table that is read in parts those of the tiles before and after. None where nothing can be estimated: in a table
-    /// of several byte counts that are all 0, and from an index, as what could be was when it was made.
+    /// table that is read in parts those of the tiles before and after. None where nothing can be estimated: in a COG
+    /// whose ghost area vouches for its tables, in a table of several byte counts that are all 0, and from an index, as
+    /// what could be was when it was made.
     fn starts(
         &self,
         numbers: &[u64],
@@ -186,6 +187,8 @@ impl Level {
             .collect();
         let numbers: Vec<u64> = match offsets.is_small() {
             _ if open.is_empty() => return Ok(None),
+            // GDAL's COG driver leaves no such tile: another program cleared the counts, and GDAL reads them as sparse.
+            _ if self.back_to_back => return Ok(None),
             true => (0..offsets.count.min(self.tiles())).collect(),
             false => {
                 let near = |number: u64| number.saturating_sub(1)..=number.saturating_add(1);
