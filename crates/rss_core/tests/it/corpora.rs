@@ -120,6 +120,22 @@ fn the_gdal_backend_reads_the_right_pixels_or_refuses() {
     }
 }
 
+/// The COG reader's answer, or GDAL's to what it refuses.
+#[cfg(feature = "gdal")]
+#[test]
+fn the_auto_backend_reads_the_right_pixels_or_refuses() {
+    for folder in folders() {
+        let tally = read_all(&folder, Backend::Auto);
+        let Tally { right, refused, .. } = tally;
+        eprintln!(
+            "{}: {right} bands right, {refused} refused",
+            folder.display()
+        );
+        assert!(tally.wrong.is_empty(), "{}", tally.wrong.join("\n"));
+        assert!(right > 10 * refused, "{right} right, {refused} refused");
+    }
+}
+
 /// It reads fewer files, and says less of them: levels whose tiles it decodes are the same.
 #[cfg(feature = "async-tiff")]
 #[test]
@@ -165,8 +181,9 @@ fn read_all(folder: &Path, backend: Backend) -> Tally {
 
 /// Returns true for a difference that is listed.
 fn agreed(backend: Option<Backend>, what: &str) -> bool {
-    let is_this =
-        |(which, end, _): &(Backend, &str, &str)| backend == Some(*which) && what.ends_with(end);
+    let is_this = |(which, end, _): &(Backend, &str, &str)| {
+        (backend == Some(*which) || backend == Some(Backend::Auto)) && what.ends_with(end)
+    };
     AGREED.iter().any(is_this)
 }
 
