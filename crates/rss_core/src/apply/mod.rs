@@ -59,6 +59,7 @@ pub(crate) use self::{
     part::Stored,
     provenance::{SOFTWARE, SourceItem, sources_json, time_json},
     source::described,
+    typed::each as each_type,
 };
 
 #[doc(hidden)]

@@ -54,22 +54,26 @@ pub enum TypedApply {
     F64(Apply<f64>),
 }
 
+/// Runs `$body` with `$work` the computation, whatever its type.
 macro_rules! each {
     ($typed:expr, $work:ident => $body:expr) => {
         match $typed {
-            TypedApply::U8($work) => $body,
-            TypedApply::I8($work) => $body,
-            TypedApply::U16($work) => $body,
-            TypedApply::I16($work) => $body,
-            TypedApply::U32($work) => $body,
-            TypedApply::I32($work) => $body,
-            TypedApply::U64($work) => $body,
-            TypedApply::I64($work) => $body,
-            TypedApply::F32($work) => $body,
-            TypedApply::F64($work) => $body,
+            $crate::apply::TypedApply::U8($work) => $body,
+            $crate::apply::TypedApply::I8($work) => $body,
+            $crate::apply::TypedApply::U16($work) => $body,
+            $crate::apply::TypedApply::I16($work) => $body,
+            $crate::apply::TypedApply::U32($work) => $body,
+            $crate::apply::TypedApply::I32($work) => $body,
+            $crate::apply::TypedApply::U64($work) => $body,
+            $crate::apply::TypedApply::I64($work) => $body,
+            $crate::apply::TypedApply::F32($work) => $body,
+            $crate::apply::TypedApply::F64($work) => $body,
         }
     };
 }
+
+#[cfg(feature = "zarr")]
+pub(crate) use each;
 
 macro_rules! of_each {
     ($($type:ty => $variant:ident),*) => {
@@ -160,20 +164,6 @@ impl TypedApply {
         options: &crate::writer::CogOptions,
     ) -> Result<(crate::writer::CogReport, ApplyReport)> {
         each!(self, work => work.cog(location, options).await)
-    }
-
-    /// Computes the result into a new stored cube, as [`Apply::zarr`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Apply::zarr`].
-    #[cfg(feature = "zarr")]
-    pub async fn zarr(
-        self,
-        root: impl Into<crate::zarr::Root>,
-        options: &crate::zarr::CubeOptions,
-    ) -> Result<crate::zarr::Written> {
-        each!(self, work => work.zarr(root, options).await)
     }
 }
 

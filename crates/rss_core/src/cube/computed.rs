@@ -15,7 +15,9 @@ use super::{
     write::Written,
 };
 use crate::{
-    apply::{self, Apply, BlockSample, MissingInput, Stored, mosaic::Mosaic},
+    apply::{
+        self, Apply, BlockSample, MissingInput, Stored, TypedApply, each_type, mosaic::Mosaic,
+    },
     array::Root,
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Lattice},
@@ -123,6 +125,17 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     pub async fn zarr(self, root: impl Into<Root>, options: &CubeOptions) -> Result<Written> {
         let session = self.cube().session().clone();
         Cube::create(&session, root, self, options).await
+    }
+}
+
+impl TypedApply {
+    /// Computes everything into a new stored cube, as [`Apply::zarr`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Apply::zarr`].
+    pub async fn zarr(self, root: impl Into<Root>, options: &CubeOptions) -> Result<Written> {
+        each_type!(self, work => work.zarr(root, options).await)
     }
 }
 

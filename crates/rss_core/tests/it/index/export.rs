@@ -313,14 +313,27 @@ async fn all_but_fax_of_the_small_files_can_be_said() {
     let index = Index::open(&path).unwrap();
     let (done, _) = exported(&index, ExportFormat::Kerchunk, &dir.path().join("out.json"));
     assert_eq!(done.written + done.left_out.len(), report.ok);
-    for one in &done.left_out {
+    // Tiles without a byte count are a reader's to judge: Zarr has chunks that are stored, and others that are fill.
+    let (odd, fax): (Vec<_>, Vec<_>) = done
+        .left_out
+        .iter()
+        .partition(|one| one.item.contains("zeroified"));
+    for one in &odd {
+        assert!(
+            one.error
+                .message()
+                .starts_with("tile 0 has an offset without a byte count"),
+            "{one:?}"
+        );
+    }
+    for one in &fax {
         assert_eq!(
             one.error.message(),
             "no Zarr codec decodes CCITT compression exactly",
             "{one:?}"
         );
     }
-    assert_eq!(done.left_out.len(), 5);
+    assert_eq!((odd.len(), fax.len()), (1, 5));
 }
 
 #[test]
