@@ -514,7 +514,7 @@ fn all_bands_of_an_asset_are_taken_unless_one_is_chosen() {
             let out = format!("{}-{}.bin", command[0], names[0].replace(':', "-"));
             let said = run(command, &["--bands", "visual", "-o", &out, "--json"]).json();
             assert_eq!(said["count"], 3, "{said}");
-            let made = raw(&stage, &out, u8::from_le_bytes);
+            let made = raw(&stage, &out, u16::from_le_bytes);
             let [first, second, third] = [made[0], made[64 * 64], made[2 * 64 * 64]];
             assert_eq!([first, second, third], [10, 20, 30]);
         }
@@ -522,7 +522,7 @@ fn all_bands_of_an_asset_are_taken_unless_one_is_chosen() {
             let out = format!("one-{}.bin", one.replace(':', "-"));
             let said = run(&["apply"], &["--bands", one, "-o", &out, "--json"]).json();
             assert_eq!(
-                (&said["count"], raw(&stage, &out, u8::from_le_bytes)[0]),
+                (&said["count"], raw(&stage, &out, u16::from_le_bytes)[0]),
                 (&1.into(), 20)
             );
         }

@@ -474,6 +474,7 @@ impl ImageCube {
         let classes = self.classes().into_iter();
         work.with_classes(classes.flat_map(|is_class| std::iter::repeat_n(is_class, steps)))
             .each_date(bands)
+            .told("each time step".to_owned())
     }
 }
 

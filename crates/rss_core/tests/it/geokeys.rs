@@ -224,7 +224,7 @@ fn corners(
 }
 
 #[test]
-fn a_unit_of_the_file_is_honoured_by_every_backend_and_the_index() {
+fn a_unit_of_the_file_is_honoured_by_every_backend() {
     let _alone = super::alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("feet.tif");
@@ -236,7 +236,7 @@ fn a_unit_of_the_file_is_honoured_by_every_backend_and_the_index() {
         .unwrap();
     made.set_spatial_ref(&SpatialRef::from_epsg(2853).unwrap())
         .unwrap();
-    made.set_geo_transform(&[11_850_000.0, 1.0, 0.0, 6_970_000.0, 0.0, -1.0])
+    made.set_geo_transform(&[11_850_000.0, 10.0, 0.0, 6_970_000.0, 0.0, -10.0])
         .unwrap();
     drop(made);
     let mut bytes = std::fs::read(&path).unwrap();
@@ -264,9 +264,9 @@ fn a_unit_of_the_file_is_honoured_by_every_backend_and_the_index() {
         let raster = session.open(&location, backend).unwrap();
         let grid = raster.profile().level_geobox(0).unwrap();
         assert_eq!(grid.crs.as_ref().unwrap().epsg(), None, "{backend:?}");
-        // The centre of its first pixel, which is a foot wide.
+        // The centre of its first pixel, which is ten feet wide: PROJ's ways from HARN to WGS 84 differ by a metre.
         let [lon, lat] = expected;
-        let first = grid.pixel_at(lon + 1.75e-6, lat - 1.4e-6).unwrap();
+        let first = grid.pixel_at(lon + 1.75e-5, lat - 1.4e-5).unwrap();
         assert_eq!(first, Some("0,0,1,1".parse().unwrap()), "{backend:?}");
     }
 }

@@ -130,7 +130,10 @@ async fn a_cube_over_two_zones_is_what_its_blocks_say() {
         assert_eq!(stored.grid(), cube.grid());
         let band = &stored.bands()[0];
         assert_eq!((band.name.as_str(), band.dtype), ("red", DataType::I16));
-        assert_eq!((band.nodata, band.scale), (Some((-999.0).into()), None));
+        assert_eq!(
+            (band.nodata, band.scale),
+            (Some((-999.0).into()), Some(STATED.scale))
+        );
         for (step, expected) in stored.steps().iter().zip(cube.steps()) {
             assert_eq!((step.time, &step.items), (expected.time, &expected.items));
             assert_eq!(step.items.len(), 2);
