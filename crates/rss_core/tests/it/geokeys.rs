@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use gdal::{
     Dataset, DriverManager,
+    raster::RasterCreationOptions,
     spatial_ref::{AxisMappingStrategy, CoordTransform, SpatialRef},
 };
 use rss_core::{Backend, Crs, Location, Session};
@@ -232,7 +233,14 @@ fn a_unit_of_the_file_is_honoured_by_every_backend() {
     // unit beside a code, so a file of metres is changed in place.
     let driver = DriverManager::get_driver_by_name("GTiff").unwrap();
     let mut made = driver
-        .create_with_band_type::<u8, _>(&path, 64, 64, 1)
+        .create_with_band_type_with_options::<u8, _>(
+            &path,
+            64,
+            64,
+            1,
+            // async-tiff reads tiles only.
+            &RasterCreationOptions::from_iter(["TILED=YES", "BLOCKXSIZE=64", "BLOCKYSIZE=64"]),
+        )
         .unwrap();
     made.set_spatial_ref(&SpatialRef::from_epsg(2853).unwrap())
         .unwrap();
