@@ -112,32 +112,6 @@ impl ImageCube {
         })))
     }
 
-    /// Returns this cube with other nodata values of its bands.
-    pub(crate) fn with_nodata(&self, nodata: &[Option<Number>]) -> Self {
-        let all = &self.0;
-        let bands = all.bands.iter().zip(nodata).map(|(band, &nodata)| {
-            let mut band = band.clone();
-            band.nodata = nodata;
-            band
-        });
-        Self(Arc::new(Inner {
-            session: all.session.clone(),
-            grid: Arc::clone(&all.grid),
-            mask_grid: Arc::clone(&all.mask_grid),
-            clip: all.clip.clone(),
-            notes: all.notes.clone(),
-            bands: bands.collect(),
-            steps: Arc::clone(&all.steps),
-            moments: all.moments.clone(),
-            images: all.images.clone(),
-            left_out: all.left_out.clone(),
-            missing_inputs: all.missing_inputs.clone(),
-            sources: Arc::clone(&all.sources),
-            options: all.options.clone(),
-            of_inputs: Arc::clone(&all.of_inputs),
-        }))
-    }
-
     /// Opens all files, and returns dtype, scale, offset and unit of each band. An array has one of each, so all
     /// files of a band must agree in dtype, scale and offset.
     ///

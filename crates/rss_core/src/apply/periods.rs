@@ -56,6 +56,10 @@ impl Moment {
 /// The variables of a result whose bands are time steps, and these.
 #[derive(Clone, Debug)]
 pub(super) struct Dated {
+    #[cfg_attr(
+        not(feature = "zarr"),
+        expect(dead_code, reason = "arrays of a cube have them")
+    )]
     pub(super) names: Vec<String>,
     pub(super) steps: Arc<[Step]>,
 }

@@ -159,7 +159,7 @@ impl ImageCube {
         }
     }
 
-    /// Reduces the time axis, band by band; with [`Fill::Pixel`] the first and last are whole pixels, whose bands come from
+    /// Reduces the time axis, band by band; with [`Fill::Pixel`](super::mosaic::Fill::Pixel) the first and last are whole pixels, whose bands come from
     /// one time step. Bands keep their names. [`Apply::every`] reduces within months or other periods.
     ///
     /// The result is `float32`, whatever the files hold; [`reduce_typed`](Self::reduce_typed) rounds no sample.

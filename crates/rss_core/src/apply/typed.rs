@@ -1,6 +1,8 @@
 //! Results in the type that keeps their values, which is known once the files are open: samples of 16 bits stay 16 bits,
 //! integers of 32 and 64 bits are not rounded, and what is computed of wide samples is computed in `float64`.
 
+use std::sync::Arc;
+
 use futures::{StreamExt, stream};
 use ndarray::{Array3, Axis};
 use serde_json::Value;
@@ -8,7 +10,7 @@ use serde_json::Value;
 use super::{
     axes::Step,
     block::{Block, BlockSample},
-    cube::ImageCube,
+    cube::{ImageCube, Inner},
     mosaic::first_pixels,
     options::{ApplyOptions, Values},
     reduce::{Real, Reducer, reduce_same, reduced_as},
@@ -282,6 +284,32 @@ impl ImageCube {
             DataType::F64 => self.express_as::<f64>(formulas, reducer, options)?.into(),
             _ => self.express(formulas, reducer, options)?.into(),
         })
+    }
+
+    /// Returns this cube with other nodata values of its bands.
+    pub(crate) fn with_nodata(&self, nodata: &[Option<Number>]) -> Self {
+        let all = &self.0;
+        let bands = all.bands.iter().zip(nodata).map(|(band, &nodata)| {
+            let mut band = band.clone();
+            band.nodata = nodata;
+            band
+        });
+        Self(Arc::new(Inner {
+            session: all.session.clone(),
+            grid: Arc::clone(&all.grid),
+            mask_grid: Arc::clone(&all.mask_grid),
+            clip: all.clip.clone(),
+            notes: all.notes.clone(),
+            bands: bands.collect(),
+            steps: Arc::clone(&all.steps),
+            moments: all.moments.clone(),
+            images: all.images.clone(),
+            left_out: all.left_out.clone(),
+            missing_inputs: all.missing_inputs.clone(),
+            sources: Arc::clone(&all.sources),
+            options: all.options.clone(),
+            of_inputs: Arc::clone(&all.of_inputs),
+        }))
     }
 
     /// Returns a cube whose bands have the kept nodata value, and the options with it.

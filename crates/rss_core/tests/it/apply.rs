@@ -1,10 +1,13 @@
 //! From a query to one picture: what is computed block by block is what the scenes' pixels say.
 
 mod files;
+#[cfg(all(feature = "expression", feature = "zarr"))]
 mod fill;
 mod grids;
 mod masks;
+#[cfg(feature = "expression")]
 mod periods;
+#[cfg(feature = "zarr")]
 mod several;
 mod stated;
 

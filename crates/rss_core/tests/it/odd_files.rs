@@ -6,6 +6,7 @@ use rss_core::{Backend, ErrorKind, Location, OpenRaster, ReadRequest, Session, S
 
 const SHORT: u16 = 3;
 const LONG: u16 = 4;
+#[cfg(feature = "gdal")]
 const SIGNED_SHORT: u16 = 8;
 
 /// A directory of single numbers, at `at`, and the offset of the next.

@@ -160,7 +160,6 @@ impl Zones {
     }
 
     /// Returns a number that differs for other polygons, CRSs and rules (FNV-1a of all coordinates).
-    #[cfg(feature = "zarr")]
     pub(in crate::apply) fn fingerprint(&self) -> String {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |bytes: &[u8]| {
