@@ -96,7 +96,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// of UTC or the cube's [`Clock`] is UTC. A block takes the memory of the period with the most time steps.
     ///
     /// ```
-    /// # use rss_core::{Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
+    /// # use rss_core::{Cmp, Collection, DEA, ImageQueryBuilder, Intersects, Session, Source, date};
     /// use rss_core::apply::{ApplyOptions, Expression, ImageCubeOptions, reduce::Reducer, time::Grouping};
     /// # let bed = rss_testbed::Testbed::builder().scenes(rss_testbed::Scenes::small()).start()?;
     /// # let session = Session::builder().s3_endpoint(&bed.s3_endpoint()).build()?;
@@ -105,7 +105,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// #     .session(session.clone())
     /// #     .canonical_bands(["red", "nir"])
     /// #     .start_date(date(2021, 1, 1)).end_date(date(2021, 2, 1))
-    /// #     .build()?.search()?;
+    /// #     .cloudcover((Cmp::Less, 30)).build()?.search()?;
     ///
     /// let cube = session.cube(&found, &ImageCubeOptions::new().reflectance())?;
     /// let ndvi: Expression = "ndvi=(nir-red)/(nir+red)".parse()?;

@@ -13,7 +13,7 @@
 //! assert_eq!(masks[0].asset(), "qa_pixel");
 //! assert_eq!(masks[1].asset(), "qa_radsat");
 //! let fill = Pixels::zeros(DataType::U16, 1, Size { width: 4, height: 2 })?;
-//! let left_out = masks[0].leave_out(&fill, 0, Some(0.0))?;
+//! let left_out = masks[0].leave_out(&fill, 0, Some(0.0.into()))?;
 //! assert!(left_out.iter().all(|&pixel| pixel));
 //! # Ok::<_, rss_core::Error>(())
 //! ```
