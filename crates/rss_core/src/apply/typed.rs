@@ -372,7 +372,7 @@ impl ImageCube {
         }
         let whole = |step: &Vec<_>| !step.is_empty();
         let is_whole = all.images.iter().all(whole) && all.missing_inputs.is_empty();
-        let is_masked = all.options.mask.is_some();
+        let is_masked = all.options.mask.is_some() || all.options.clip.is_some();
         for held in &mut held {
             held.covers &= is_whole && !is_masked;
         }
