@@ -679,7 +679,11 @@ fn expectation(stage: &Stage, name: &str, levels: usize) -> Value {
                 )
             })
             .collect();
-        let array = |dims: Value, shape: Value, bytes: &[u8]| json!({"dims": dims, "shape": shape, "dtype": "int16", "crc32": crc32fast::hash(bytes), "nodata": -999});
+        let array = |dims: Value, shape: Value, bytes: &[u8]| {
+            json!({"dims": dims, "shape": shape, "dtype": "int16", "crc32": crc32fast::hash(bytes), "nodata": -999,
+            // By DEA's manifest: the files state no scale.
+            "scale": 0.0001, "offset": 0.0})
+        };
         let count = times.len();
         let arrays: Value = if stacked {
             let plane = usize::try_from(side * side * 2).unwrap();
