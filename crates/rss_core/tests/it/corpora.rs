@@ -57,6 +57,16 @@ const AGREED: &[(Backend, &str, &str)] = &[
     ),
     (
         Backend::Gdal,
+        "gdal--WGS_1984_Web_Mercator-87916d14.tif: epsg",
+        "ESRI:102113, of which GDAL 3.6 has the parts of EPSG:3857: parts that are a code's are the code",
+    ),
+    (
+        Backend::Gdal,
+        "geotrellis--SBN_inc_percap-nodata-clip-b1ad6d7a.tif: epsg",
+        "as above",
+    ),
+    (
+        Backend::Gdal,
         "gdal--test3_with_mask_1bit-85b2e424.tif mask of level 0",
         "as above; the backend makes 255 of them",
     ),
