@@ -11,6 +11,7 @@ mod corpora;
 mod damaged;
 mod download;
 mod entries;
+mod fax;
 mod gather;
 #[cfg(feature = "gdal")]
 mod gdal;

@@ -2,62 +2,62 @@
 //!
 //! See TIFF 6.0, sections 10 and 11, and ITU-T [T.4](https://www.itu.int/rec/T-REC-T.4) and
 //! [T.6](https://www.itu.int/rec/T-REC-T.6). The code tables are those of the `fax` crate.
+//!
+//! A strip may hold fewer rows than it states: the rows behind its end are white, as libtiff reads them. It ends at an
+//! end-of-data mark, or where no bit is set any more, but only between two rows: a row that is not whole is damage.
 
 use fax::{
-    BitReader, ByteReader,
+    BitReader,
     maps::{Mode, black, mode, white},
 };
 
 use super::damaged;
 use crate::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     reader::cog::level::Fax,
 };
 
-/// Zero bytes appended to the data: the code tables look ahead, also at the last code.
-const LOOK_AHEAD: usize = 4;
+/// Bits of an end-of-line mark: eleven zeros and a one.
+const MARK_BITS: u8 = 12;
 
-/// Decodes rows of `width` bits, 1 for black, each padded to whole bytes, until `out` holds `length`
-/// bytes or the data ends.
+/// Decodes `rows` rows of `width` bits, 1 for black, each padded to whole bytes.
 pub(super) fn unpack(
     kind: Fax,
     bytes: &[u8],
     width: u32,
-    length: usize,
+    rows: usize,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     out.clear();
     let row_bytes = usize::try_from(width.div_ceil(8)).map_err(|_| broken())?;
-    let padded = bytes.iter().copied().chain([0; LOOK_AHEAD]);
-    let bits = ByteReader::new(padded.map(Ok::<u8, std::convert::Infallible>));
-    let Ok(bits) = bits;
-    let mut rows = FaxRows {
-        bits,
+    let mut coded = FaxRows {
+        bits: Bits::new(bytes),
         width,
         above: Vec::new(),
         edges: Vec::new(),
     };
-    while out.len() < length {
+    for _ in 0..rows {
         let more = match kind {
-            Fax::Huffman => {
-                let more = rows.bits.peek(1).is_some();
-                if more {
-                    rows.one_dimension()?;
-                    rows.skip(rows.bits.bits_to_byte_boundary());
-                }
-                more
-            }
-            Fax::Group3 { two_dimensions } => rows.group3(two_dimensions)?,
-            Fax::Group4 => rows.two_dimensions()?,
+            Fax::Huffman => coded.aligned()?,
+            Fax::Group3 { two_dimensions } => coded.group3(two_dimensions)?,
+            Fax::Group4 => coded.group4()?,
         };
         if !more {
             break;
         }
         let start = out.len();
         out.resize(start + row_bytes, 0);
-        paint(&rows.edges, width, out.get_mut(start..).unwrap_or_default());
-        rows.settle();
+        paint(
+            &coded.edges,
+            width,
+            out.get_mut(start..).unwrap_or_default(),
+        );
+        coded.settle();
     }
+    if out.is_empty() {
+        return Err(broken());
+    }
+    out.resize(rows.saturating_mul(row_bytes), 0);
     Ok(())
 }
 
@@ -65,20 +65,72 @@ fn broken() -> Error {
     damaged("CCITT")
 }
 
+/// Bits of a strip, the highest of each byte first. Zeros follow the last one, for the code tables look ahead.
+struct Bits<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Behind the last bit that is set: no code begins there, for none is of zeros alone.
+    end: usize,
+}
+
+impl<'a> Bits<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let last = bytes.iter().rposition(|&byte| byte != 0);
+        let end = last.map_or(0, |last| {
+            let zeros = bytes.get(last).map_or(0, |byte| byte.trailing_zeros());
+            // At most 7, of a byte that is not 0.
+            last.saturating_add(1).saturating_mul(8) - zeros as usize
+        });
+        Self { bytes, at: 0, end }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at >= self.end
+    }
+
+    /// Returns the next bits, up to 16.
+    fn look(&self, bits: u8) -> u16 {
+        let first = self.at / 8;
+        let byte = |n: usize| u32::from(self.bytes.get(first + n).copied().unwrap_or(0));
+        let word = byte(0) << 24 | byte(1) << 16 | byte(2) << 8 | byte(3);
+        let word = word << (self.at % 8) >> (32 - u32::from(bits.clamp(1, 16)));
+        // Not more than 16 bits.
+        word as u16
+    }
+}
+
+impl BitReader for Bits<'_> {
+    type Error = Error;
+
+    fn peek(&self, bits: u8) -> Option<u16> {
+        Some(self.look(bits))
+    }
+
+    fn consume(&mut self, bits: u8) -> Result<()> {
+        let at = self.at.saturating_add(usize::from(bits));
+        // A code that begins in the data and is not whole.
+        if at > self.bytes.len().saturating_mul(8) {
+            return Err(broken());
+        }
+        self.at = at;
+        Ok(())
+    }
+
+    fn bits_to_byte_boundary(&self) -> u8 {
+        // Less than 8.
+        (self.at.wrapping_neg() % 8) as u8
+    }
+}
+
 /// Reads rows as the columns where the colour changes; the first change is from white to black.
-struct FaxRows<B> {
-    bits: B,
+struct FaxRows<'a> {
+    bits: Bits<'a>,
     width: u32,
     above: Vec<u32>,
     edges: Vec<u32>,
 }
 
-impl<B: BitReader> FaxRows<B> {
-    fn skip(&mut self, bits: u8) {
-        // Fails past the end of the data, which the next `peek` reports.
-        let _ = self.bits.consume(bits);
-    }
-
+impl FaxRows<'_> {
     /// Returns the length of a run: codes of 64 pixels and more, then one of fewer.
     fn run(&mut self, black: bool) -> Result<u32> {
         let mut sum: u32 = 0;
@@ -98,40 +150,62 @@ impl<B: BitReader> FaxRows<B> {
         }
     }
 
-    /// Reads a row of Group 3; false at the end of the data.
+    /// Reads a row of runs that starts at a byte; false at the end of the data.
+    fn aligned(&mut self) -> Result<bool> {
+        let fill = self.bits.bits_to_byte_boundary();
+        self.bits.consume(fill)?;
+        if self.bits.is_at_end() {
+            return Ok(false);
+        }
+        self.one_dimension()?;
+        Ok(true)
+    }
+
+    /// Reads a row of Group 3; false at the end of the data. Marks may be missing, and zeros may fill the data before
+    /// them, as where they are to end with a byte.
     fn group3(&mut self, two_dimensions: bool) -> Result<bool> {
         let mut marks = 0;
         let mut tagged_one_dimension = true;
         while self.mark()? {
             marks += 1;
             if two_dimensions {
-                tagged_one_dimension = self.bits.peek(1) == Some(1);
-                self.skip(1);
+                tagged_one_dimension = self.bits.look(1) == 1;
+                self.bits.consume(1)?;
             }
         }
         // Two end-of-line marks in a row end the data (RTC).
-        if marks > 1 || self.bits.peek(1).is_none() {
+        if marks > 1 || self.bits.is_at_end() {
             return Ok(false);
         }
-        if tagged_one_dimension {
-            self.one_dimension()?;
-            return Ok(true);
+        match tagged_one_dimension {
+            true => self.one_dimension()?,
+            false => self.two_dimensions()?,
         }
-        self.two_dimensions()
+        Ok(true)
+    }
+
+    /// Reads a row of Group 4; false at the end of the data (EOFB).
+    fn group4(&mut self) -> Result<bool> {
+        if self.bits.is_at_end() || self.bits.look(MARK_BITS) == 1 {
+            return Ok(false);
+        }
+        self.two_dimensions()?;
+        Ok(true)
     }
 
     /// Consumes an end-of-line mark and the fill bits before it; false if none is next.
     fn mark(&mut self) -> Result<bool> {
-        loop {
-            match self.bits.peek(12) {
-                Some(0) => self.skip(1),
-                Some(1) => {
-                    self.skip(12);
+        while !self.bits.is_at_end() {
+            match self.bits.look(MARK_BITS) {
+                0 => self.bits.consume(1)?,
+                1 => {
+                    self.bits.consume(MARK_BITS)?;
                     return Ok(true);
                 }
                 _ => return Ok(false),
             }
         }
+        Ok(false)
     }
 
     fn one_dimension(&mut self) -> Result<()> {
@@ -151,8 +225,8 @@ impl<B: BitReader> FaxRows<B> {
         Ok(end)
     }
 
-    /// Reads a row coded by its difference to the row above; false at the end of the data.
-    fn two_dimensions(&mut self) -> Result<bool> {
+    /// Reads a row coded by its difference to the row above.
+    fn two_dimensions(&mut self) -> Result<()> {
         // None is the position before the first pixel, so that a change at column 0 lies after it.
         let mut at: Option<u32> = None;
         let mut black = false;
@@ -178,11 +252,14 @@ impl<B: BitReader> FaxRows<B> {
                     black = !black;
                     at = Some(end);
                 }
-                Mode::EOF => return Ok(false),
-                Mode::Extension => return Err(broken()),
+                Mode::EOF => return Err(broken()),
+                Mode::Extension => {
+                    let what = "CCITT data with an extension (uncompressed mode) is not supported";
+                    return Err(Error::new(ErrorKind::Unsupported, what));
+                }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Returns b1 and b2 of T.4: the first change in the row above after `at` to the opposite colour, and
@@ -208,7 +285,7 @@ impl<B: BitReader> FaxRows<B> {
     fn settle(&mut self) {
         self.above.clear();
         for edge in self.edges.drain(..) {
-            if self.above.last() == Some(&edge) && edge > 0 {
+            if self.above.last() == Some(&edge) {
                 self.above.pop();
             } else {
                 self.above.push(edge);
@@ -222,16 +299,26 @@ impl<B: BitReader> FaxRows<B> {
 
 /// Sets the bits of the black runs.
 fn paint(edges: &[u32], width: u32, row: &mut [u8]) {
-    for run in edges.chunks(2).skip_while(|run| run.is_empty()) {
+    for run in edges.chunks(2) {
         let (start, end) = match *run {
-            [start, end] => (start, end),
-            [start] => (start, width),
+            [start, end] => (start as usize, end as usize),
+            [start] => (start as usize, width as usize),
             _ => continue,
         };
-        for at in start..end {
-            if let Some(byte) = row.get_mut(at as usize / 8) {
-                *byte |= 0x80 >> (at % 8);
+        if start >= end {
+            continue;
+        }
+        // The bits of the first byte from `start` on, and those of the last one up to `end`.
+        let (head, tail) = (0xFF_u8 >> (start % 8), 0xFF_u8 << (7 - (end - 1) % 8));
+        let (first, last) = (start / 8, (end - 1) / 8);
+        match row.get_mut(first..=last) {
+            Some([only]) => *only |= head & tail,
+            Some([first, between @ .., last]) => {
+                *first |= head;
+                between.fill(0xFF);
+                *last |= tail;
             }
+            _ => {}
         }
     }
 }
@@ -240,18 +327,20 @@ fn paint(edges: &[u32], width: u32, row: &mut [u8]) {
 mod tests {
     use super::*;
 
-    fn rows(kind: Fax, bits: &str, width: u32, length: usize) -> Vec<u8> {
+    fn bytes(bits: &str) -> Vec<u8> {
         let bits: Vec<u8> = bits.bytes().filter(|b| b"01".contains(b)).collect();
-        let bytes: Vec<u8> = bits
-            .chunks(8)
+        bits.chunks(8)
             .map(|byte| {
                 let zeros = std::iter::repeat(&b'0');
                 let bits = byte.iter().chain(zeros).take(8);
                 bits.fold(0, |byte, bit| byte << 1 | (bit - b'0'))
             })
-            .collect();
+            .collect()
+    }
+
+    fn rows(kind: Fax, bits: &str, width: u32, rows: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        unpack(kind, &bytes, width, length, &mut out).unwrap();
+        unpack(kind, &bytes(bits), width, rows, &mut out).unwrap();
         out
     }
 
@@ -271,6 +360,13 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_nothing_is_no_change_of_colour() {
+        // Horizontal white 0 black 0, white 2 black 3, then V0 to the end; V0 three times.
+        let coded = "001 00110101 0000110111 001 0111 10 1 111";
+        assert_eq!(rows(Fax::Group4, coded, 8, 2), [0b0011_1000, 0b0011_1000]);
+    }
+
+    #[test]
     fn marks_stand_before_the_rows_of_group_3() {
         let mark = "000000000001";
         let one = format!("{mark} 1011 10 000111 {mark} 00110101 000101");
@@ -281,9 +377,67 @@ mod tests {
     }
 
     #[test]
+    fn rows_behind_the_end_of_the_data_are_white() {
+        let kind = Fax::Group3 {
+            two_dimensions: false,
+        };
+        let marks = "000000000001".repeat(6);
+        for end in ["", "0000000", &marks] {
+            let coded = format!("000000000001 1011 10 000111 {end}");
+            assert_eq!(rows(kind, &coded, 8, 3), [0b0000_1110, 0, 0], "{end}");
+        }
+        let coded = "001 0111 10 1 000000000001 000000000001";
+        assert_eq!(rows(Fax::Group4, coded, 8, 3), [0b0011_1000, 0, 0]);
+    }
+
+    #[test]
     fn a_row_that_ends_early_is_damage() {
         let mut out = Vec::new();
+        let mark = "000000000001";
+        let kind = Fax::Group3 {
+            two_dimensions: false,
+        };
+        let group_3 = [
+            // White 4 and the next row; white 4 and no more; no row at all.
+            format!("{mark} 1011 {mark} 1011 10 000111"),
+            format!("{mark} 1011"),
+            mark.repeat(6),
+            String::new(),
+        ];
+        for coded in &group_3 {
+            let unpacked = unpack(kind, &bytes(coded), 8, 2, &mut out);
+            assert!(unpacked.is_err(), "{coded}: {out:?}");
+        }
+        // The code of 12 bits is cut off behind 8.
+        assert!(unpack(Fax::Huffman, &[0b0100_1101], 64, 1, &mut out).is_err());
         assert!(unpack(Fax::Group4, &[0xFF; 2], 8, 64, &mut out).is_ok());
         assert!(unpack(Fax::Group4, &[0b0010_0000], 64, 8, &mut out).is_err());
+        let extension = unpack(Fax::Group4, &[0b0000_0011], 8, 1, &mut out).unwrap_err();
+        assert_eq!(extension.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn bytes_of_any_kind_end_in_rows_or_an_error() {
+        let mut seed = 1_u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 40
+        };
+        let mut out = Vec::new();
+        for n in 0..20_000 {
+            let length = next() as usize % 40;
+            // Some with few bits set, as codes are of few.
+            let data: Vec<u8> = (0..length)
+                .map(|_| (next() & if n % 2 == 0 { 0xFF } else { next() & next() }) as u8)
+                .collect();
+            let width = [1, 7, 8, 9, 1728, 70_000][next() as usize % 6];
+            let two_dimensions = next() % 2 == 0;
+            let kinds = [Fax::Huffman, Fax::Group4, Fax::Group3 { two_dimensions }];
+            for kind in kinds {
+                if unpack(kind, &data, width, 9, &mut out).is_ok() {
+                    assert_eq!(out.len(), 9 * width.div_ceil(8) as usize);
+                }
+            }
+        }
     }
 }

@@ -86,7 +86,11 @@ pub(super) fn decompress<R>(
             }
             Compression::Jpeg => jpeg::unpack(level, bytes, out),
             Compression::JpegXl => jpeg_xl::unpack(level, little_endian, bytes, length, out),
-            Compression::Fax(kind) => fax::unpack(kind, bytes, level.tile.width, length, out),
+            Compression::Fax(kind) => {
+                // Only the rows inside the image: what follows them in a strip is no row.
+                let rows = least / level.row_bytes().unwrap_or(1).max(1);
+                fax::unpack(kind, bytes, level.tile.width, rows, out)
+            }
             Compression::Lerc(inside) => {
                 let packed = match inside {
                     LercIn::Nothing => Cow::from(bytes),
