@@ -67,7 +67,8 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Result<()> {
 /// Files of which each is reported.
 const MOST_FALLBACKS: usize = 5;
 
-/// Reports on stderr, at the end of a command, which files GDAL read in place of the COG reader.
+/// Reports on stderr, at the end of a command, which files GDAL read in place of the COG reader, and what is odd of those
+/// that were opened.
 pub(crate) struct Fallbacks(pub(crate) Session);
 
 impl Drop for Fallbacks {
@@ -78,6 +79,13 @@ impl Drop for Fallbacks {
         }
         if let more @ 1.. = all.len().saturating_sub(MOST_FALLBACKS) {
             say(&format!("note: read with gdal: {more} more files"));
+        }
+        let notes = self.0.notes();
+        for note in notes.iter().take(MOST_FALLBACKS) {
+            say(&format!("note: {note}"));
+        }
+        if let more @ 1.. = notes.len().saturating_sub(MOST_FALLBACKS) {
+            say(&format!("note: {more} more notes on files"));
         }
     }
 }

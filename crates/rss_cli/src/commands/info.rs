@@ -68,6 +68,7 @@ fn facts(profile: &Profile) -> Value {
         "offset": first.and_then(|band| band.offset),
         "colors": colors,
         "masking": masking,
+        "gcps": (profile.gcps > 0).then_some(profile.gcps),
     })
 }
 

@@ -54,7 +54,7 @@ fn info_is_the_same_by_any_name_and_backend() {
                     "transform": [499980.0, 10.0, 0.0, 7200040.0, 0.0, -10.0],
                     "tile": [512, 512], "compression": "DEFLATE", "predictor": 2,
                     "overviews": [[600, 600], [300, 300]], "scale": null, "offset": null,
-                    "colors": ["gray"], "masking": "nodata",
+                    "colors": ["gray"], "masking": "nodata", "gcps": null,
                 }),
                 "{name} {backend}"
             );
@@ -97,7 +97,7 @@ fn info_has_every_key_where_a_file_has_no_answer() {
                 "width": 1, "height": 1, "count": 1, "dtype": "uint8", "nodata": null,
                 "epsg": null, "wkt": null, "transform": null, "tile": [1, 1],
                 "compression": null, "predictor": null, "overviews": [],
-                "scale": null, "offset": null, "colors": ["gray"], "masking": "none",
+                "scale": null, "offset": null, "colors": ["gray"], "masking": "none", "gcps": null,
             }),
             "{backend}"
         );
@@ -111,7 +111,7 @@ fn info_as_text_has_a_line_per_fact() {
     let stage = Stage::new();
     let ran = stage.run(&["info", &red(&stage)]);
     let lines: Vec<&str> = ran.text().lines().collect();
-    assert_eq!(lines.len(), 16, "{lines:?}");
+    assert_eq!(lines.len(), 17, "{lines:?}");
     assert!(lines.contains(&"width        1200"), "{lines:?}");
     assert!(lines.contains(&"dtype        int16"), "{lines:?}");
     assert!(lines.contains(&"wkt          -"), "{lines:?}");

@@ -369,12 +369,14 @@ pub async fn open<'a>(
             Target::Entry(entry) => cog::open_entry(session, entry).await,
         }
     };
-    match options.backend {
+    let reader = match options.backend {
         Backend::Cog => cog.await,
         Backend::Gdal => gdal::open(session, location).await,
         Backend::AsyncTiff => async_tiff::open(session, location).await,
         Backend::Auto => auto::open(session, location, cog).await,
-    }
+    }?;
+    session.note(location, &reader.profile().notes);
+    Ok(reader)
 }
 
 /// Files of one call of [`read_many`] that are read at once.

@@ -44,8 +44,45 @@ pub struct Profile {
     /// GDAL's metadata of the dataset, in its default domain, without the fields above and without
     /// baseline TIFF tags.
     pub metadata: BTreeMap<String, String>,
+    /// Ground control points, where they are all that georeferences the file: it has no transform then, and `crs` is
+    /// none, for the CRS that it states is that of the points.
+    pub gcps: usize,
     /// What is odd of the file and did not keep it from being opened, one sentence each.
     pub notes: Vec<String>,
+}
+
+/// Returns the nodata value that a file states, unless no sample of its type can be that: then none, and a note. GDAL
+/// does so from version 3.10 on, but for fractions.
+pub(super) fn nodata_of(
+    dtype: DataType,
+    stated: Option<Number>,
+    notes: &mut Vec<String>,
+) -> Option<Number> {
+    let stated = stated.map(|nodata| dtype.rounded(nodata));
+    if let Some(nodata) = stated.filter(|&nodata| !dtype.holds(nodata)) {
+        notes.push(format!(
+            "its nodata value {nodata} is none, for no sample of {} can be it",
+            dtype.name()
+        ));
+        return None;
+    }
+    stated
+}
+
+/// Returns the note on a CRS with heights, of which only the horizontal part is known here.
+pub(super) fn note_of_heights(what: Option<&str>) -> String {
+    let what = what.map_or(String::new(), |what| format!(" ({what})"));
+    format!("the heights of its CRS{what} are left out: the horizontal part counts")
+}
+
+/// Returns the note on a file that ground control points alone georeference.
+pub(super) fn note_of_gcps(gcps: usize) -> Option<String> {
+    (gcps > 0).then(|| {
+        format!(
+            "{gcps} ground control points and no transform: they are not fitted here, so the pixels have no place \
+             (gdalwarp makes an image with a transform of it)"
+        )
+    })
 }
 
 impl Profile {
@@ -263,6 +300,7 @@ mod tests {
             masking: Masking::None,
             pixel_is_point: false,
             metadata: BTreeMap::new(),
+            gcps: 0,
             notes: Vec::new(),
         }
     }

@@ -53,6 +53,8 @@ struct Inner {
     header_sizes: HeaderSizes,
     /// Files that GDAL read in place of the COG reader, and why.
     fallbacks: Mutex<BTreeMap<String, String>>,
+    /// Notes on files: the first file of each, and the number of files.
+    notes: Mutex<BTreeMap<String, (String, usize)>>,
     /// Bytes that are fetched and not yet decoded.
     budget: Budget,
     /// Bytes of blocks, shards and sampled images under way. A budget of its own: work waits for its
@@ -385,6 +387,7 @@ impl SessionBuilder {
             gdal: Mutex::new(None),
             header_sizes: HeaderSizes::default(),
             fallbacks: Mutex::default(),
+            notes: Mutex::default(),
             runtime: OnceLock::new(),
         })))
     }
@@ -464,6 +467,34 @@ impl Session {
         let all = fallbacks.iter();
         all.map(|(location, reason)| format!("{location}: {reason}"))
             .collect()
+    }
+
+    /// Returns what is odd of the files that were opened ([`Profile::notes`](crate::Profile::notes)): a sentence for each
+    /// kind, with the first file that has it and the number of others, of the first 1000 kinds.
+    pub fn notes(&self) -> Vec<String> {
+        let notes = self.0.notes.lock();
+        let notes = notes.unwrap_or_else(PoisonError::into_inner);
+        let all = notes.iter();
+        all.map(|(note, (first, count))| match count {
+            1 => format!("{first}: {note}"),
+            _ => format!("{first} and {} more files: {note}", count - 1),
+        })
+        .collect()
+    }
+
+    /// Records what is odd of a file.
+    pub(crate) fn note(&self, location: &Location, notes: &[String]) {
+        if notes.is_empty() {
+            return;
+        }
+        let mut all = self.0.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        for note in notes {
+            if let Some((_, count)) = all.get_mut(note) {
+                *count += 1;
+            } else if all.len() < MOST_FALLBACKS {
+                all.insert(note.clone(), (location.to_string(), 1));
+            }
+        }
     }
 
     /// Records that GDAL reads a file, and why.

@@ -5,6 +5,7 @@ mod check;
 mod columns;
 mod damage;
 mod export;
+mod files;
 mod lazy;
 
 use std::path::Path;

@@ -200,6 +200,43 @@ fn a_tile_where_another_begins_is_no_tile_of_ours() {
     assert_eq!(err.kind(), ErrorKind::Corrupt, "{err}");
 }
 
+/// Images of the samples 1 to 8 whose tables are short or say little.
+pub(crate) fn odd() -> Vec<Vec<u8>> {
+    let entry = 10 + 12 * 7;
+    // One count, which stands in its entry.
+    let mut short = strips(&[130, 134], &[4, 4]);
+    short[entry + 4..entry + 8].copy_from_slice(&1_u32.to_le_bytes());
+    short[entry + 8..entry + 12].copy_from_slice(&4_u32.to_le_bytes());
+    // A private tag in place of the byte counts.
+    let mut without = strips(&[130, 134], &[4, 4]);
+    without[entry..entry + 2].copy_from_slice(&60_000_u16.to_le_bytes());
+    vec![
+        short,
+        without,
+        strips(&[130, 134], &[0, 4]),
+        strips(&[130, 134], &[4, 0]),
+    ]
+}
+
+/// libtiff estimates them, too, but reads the strips past the table as zeros in some versions.
+#[test]
+fn byte_counts_that_are_missing_are_those_of_the_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("short.tif");
+    let session = Session::builder().build().unwrap();
+    for (n, file) in odd().into_iter().enumerate() {
+        std::fs::write(&path, file).unwrap();
+        let reads = [
+            read(&session, &path, Backend::Cog),
+            read(&session, &path, Backend::Auto),
+            read_by_entry(&session, &path),
+        ];
+        for read in reads {
+            assert_eq!(read.unwrap().to_le_bytes(), [1, 2, 3, 4, 5, 6, 7, 8], "{n}");
+        }
+    }
+}
+
 /// An uncompressed image of 4 x 2 bytes in two strips, with these tables; the samples 1 to 8 are at 130.
 fn strips(offsets: &[u32; 2], counts: &[u32; 2]) -> Vec<u8> {
     let tags: [(u16, u32, u32); 8] = [

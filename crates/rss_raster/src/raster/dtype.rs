@@ -75,12 +75,13 @@ impl DataType {
         with_type!(self, T => T::exact(value.into()).is_some())
     }
 
-    /// Returns a number rounded to this type, if that is `float32` or two of them; any other number as it is.
+    /// Returns a number rounded to this type, if that is a float or two of them; of integers the number as it is.
     #[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
     pub fn rounded(self, value: impl Into<Number>) -> Number {
         let value = value.into();
         match self {
             Self::F32 | Self::C64 => Number::from(value.as_f64() as f32),
+            Self::F64 | Self::C128 => Number::from(value.as_f64()),
             _ => value,
         }
     }

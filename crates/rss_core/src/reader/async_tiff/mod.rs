@@ -38,6 +38,7 @@ use super::{
         samples::{Value, fill},
     },
     mask,
+    profile::nodata_of,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -431,8 +432,9 @@ fn profile(levels: &[Arc<ImageFileDirectory>]) -> Result<Profile> {
     let bands = bands(full);
     let nodata = full
         .gdal_nodata()
-        .and_then(|text| text.trim_matches(['\0', ' ']).parse::<Number>().ok())
-        .map(|nodata| dtype.rounded(nodata));
+        .and_then(|text| text.trim_matches(['\0', ' ']).parse::<Number>().ok());
+    let mut notes = Vec::new();
+    let nodata = nodata_of(dtype, nodata, &mut notes);
     let keys = full.geo_key_directory();
     let is_point = keys.is_some_and(|keys| keys.raster_type == Some(PIXEL_IS_POINT));
     Ok(Profile {
@@ -459,7 +461,8 @@ fn profile(levels: &[Arc<ImageFileDirectory>]) -> Result<Profile> {
         palette: None,
         pixel_is_point: is_point,
         metadata: BTreeMap::new(),
-        notes: Vec::new(),
+        gcps: 0,
+        notes,
     })
 }
 

@@ -10,7 +10,10 @@ use super::{
 use crate::{
     geo::{Crs, GeoTransform},
     raster::{DataType, Number},
-    reader::{BandProfile, ColorInterp},
+    reader::{
+        BandProfile, ColorInterp,
+        profile::{nodata_of, note_of_gcps, note_of_heights},
+    },
 };
 
 /// Colours of a palette: one for each value of 16 bits.
@@ -28,6 +31,10 @@ pub(super) struct Facts {
     pub(super) palette: Option<Vec<[u8; 3]>>,
     /// GDAL's metadata of the dataset.
     pub(super) metadata: Vec<(String, String)>,
+    /// Ground control points, where there is no transform.
+    pub(super) gcps: usize,
+    /// What is odd of them.
+    pub(super) notes: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -48,17 +55,32 @@ impl Reader<'_> {
         for item in items(&xml) {
             item.tell(&mut bands, &mut metadata);
         }
+        let mut notes = Vec::new();
+        let nodata = self
+            .text(entries, 42113)?
+            .and_then(|text| parse_number(&text));
+        let nodata = nodata_of(level.dtype, nodata, &mut notes);
+        let transform = self.transform(entries, is_point)?;
+        let gcps = match transform {
+            Some(_) => 0,
+            None => self.gcps(entries)?,
+        };
+        notes.extend(note_of_gcps(gcps));
+        // The CRS of control points is none of the pixels.
+        let crs = keys.crs().filter(|_| gcps == 0);
+        if crs.is_some() {
+            notes.extend(keys.heights().map(|what| note_of_heights(Some(&what))));
+        }
         Ok(Facts {
-            nodata: self
-                .text(entries, 42113)?
-                .and_then(|text| parse_number(&text))
-                .map(|nodata| level.dtype.rounded(nodata)),
-            crs: keys.crs(),
-            transform: self.transform(entries, is_point)?,
+            nodata,
+            crs,
+            transform,
             is_point,
             bands,
             palette,
             metadata,
+            gcps,
+            notes,
         })
     }
 
@@ -84,6 +106,14 @@ impl Reader<'_> {
             ));
         }
         Ok(greys(level))
+    }
+
+    /// Returns the number of tie points of a file without a scale and a matrix: six numbers each, as GDAL counts them.
+    fn gcps(&self, entries: &[Entry]) -> Result<usize, Stop> {
+        match self.doubles(entries, 34264)?.len() {
+            16.. => Ok(0),
+            _ => Ok(self.doubles(entries, 33922)?.len() / 6),
+        }
     }
 
     fn transform(&self, entries: &[Entry], is_point: bool) -> Result<Option<GeoTransform>, Stop> {

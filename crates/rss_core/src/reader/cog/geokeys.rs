@@ -47,6 +47,37 @@ impl Reader<'_> {
     }
 }
 
+/// EPSG codes of CRSs with heights, and those of their horizontal parts: the ones that images are likely to state.
+const WITH_HEIGHTS: [(u32, u32); 21] = [
+    (4480, 4490),
+    (4937, 4258),
+    (4939, 4283),
+    (4947, 4612),
+    (4955, 4617),
+    (4957, 4152),
+    (4959, 4167),
+    (4965, 4171),
+    (4979, 4326),
+    (4989, 4674),
+    (6319, 6318),
+    (6667, 6668),
+    (7665, 9057),
+    (7843, 7844),
+    (7912, 9000),
+    (8244, 8246),
+    (8251, 8252),
+    (8254, 8255),
+    (9518, 4326),
+    (9754, 9755),
+    (9989, 9990),
+];
+
+/// Returns the code of the horizontal part.
+fn horizontal(code: u32) -> u32 {
+    let pair = WITH_HEIGHTS.iter().find(|(with, _)| *with == code);
+    pair.map_or(code, |(_, without)| *without)
+}
+
 /// Replaces a failure by the default, but not `Missing`, which is not fetched yet.
 fn unless_failed<T: Default>(read: Result<T, Stop>) -> Result<T, Stop> {
     match read {
@@ -73,9 +104,22 @@ impl Keys {
         u32::try_from(code).ok().filter(|_| is_code)
     }
 
+    /// Returns what states heights: a vertical key (classes `VerticalCRSGeoKey` and so on), or a code of a CRS with them.
+    pub(super) fn heights(&self) -> Option<String> {
+        if let Some(code) = self.epsg().filter(|&code| horizontal(code) != code) {
+            return Some(format!("EPSG:{code}"));
+        }
+        match self.code(4096) {
+            Some(0) => None,
+            Some(USER_DEFINED) => Some("a vertical CRS of its own".to_owned()),
+            Some(code) => Some(format!("vertical code {code}")),
+            None => self.has(4097).then(|| "a vertical CRS".to_owned()),
+        }
+    }
+
     pub(super) fn crs(&self) -> Option<Crs> {
         if let Some(code) = self.epsg() {
-            let crs = Crs::Epsg(code);
+            let crs = Crs::Epsg(horizontal(code));
             let unit = match self.is_projected() {
                 true => self
                     .unit_of_citation(&[1026])

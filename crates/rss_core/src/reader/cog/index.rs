@@ -172,6 +172,7 @@ pub(super) fn parse(parts: &Parts, file_bytes: u64) -> Result<Index, Stop> {
         .iter()
         .map(|level| masks.iter().find(|mask| mask.is_mask_of(level)).cloned())
         .collect();
+    notes.extend(facts.notes.iter().cloned());
     let back_to_back = is_back_to_back(parts, if big { 16 } else { 8 });
     for level in &mut levels {
         level.back_to_back = back_to_back;

@@ -98,6 +98,8 @@ impl Index {
                 bands: header.bands.clone(),
                 palette: header.palette.clone(),
                 metadata: header.metadata.clone(),
+                gcps: 0,
+                notes: Vec::new(),
             },
             header_bytes: header.header_bytes,
             notes: Vec::new(),

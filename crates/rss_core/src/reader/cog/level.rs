@@ -347,7 +347,7 @@ impl Reader<'_> {
     fn table(&self, entries: &[Entry], tag: u16) -> Option<NumberTable> {
         let entry = entries.iter().find(|entry| entry.tag == tag)?;
         // Some writers use signed types; a negative offset is then past the end of any file.
-        matches!(entry.kind, 3 | 4 | 8 | 9 | 13 | 16 | 17).then_some(())?;
+        matches!(entry.kind, 1 | 3 | 4 | 8 | 9 | 13 | 16 | 17).then_some(())?;
         Some(NumberTable {
             at: entry.at,
             count: entry.count,
@@ -387,7 +387,7 @@ impl Reader<'_> {
             Ok(u16::try_from(option.unwrap_or(0)).unwrap_or(u16::MAX))
         })?;
         let photometric = small(262, 1)?;
-        let (dtype, stored) = self.dtype(entries)?;
+        let (dtype, stored) = self.dtype(entries, bands)?;
         let predictor = small(317, 1)?;
         let is_tiled = entries.iter().any(|entry| entry.tag == 322);
         let tile = if is_tiled {
@@ -442,9 +442,14 @@ impl Reader<'_> {
         Ok(level)
     }
 
-    fn dtype(&self, entries: &[Entry]) -> Result<(DataType, Stored), Stop> {
-        let bits = self.numbers(entries, 258)?;
-        let formats = self.numbers(entries, 339)?;
+    fn dtype(&self, entries: &[Entry], bands: usize) -> Result<(DataType, Stored), Stop> {
+        // Values past the samples of a pixel are of no sample.
+        let of_samples = |mut list: Vec<u64>| {
+            list.truncate(bands);
+            list
+        };
+        let bits = of_samples(self.numbers(entries, 258)?);
+        let formats = of_samples(self.numbers(entries, 339)?);
         let same = |list: &[u64]| list.windows(2).all(|pair| pair.first() == pair.last());
         if !same(&bits) || !same(&formats) {
             return unsupported("bands of different types are not supported");

@@ -156,6 +156,7 @@ fn profile(index: &Index) -> Result<Profile> {
         palette: facts.palette.clone(),
         pixel_is_point: facts.is_point,
         metadata: facts.metadata.iter().cloned().collect(),
+        gcps: facts.gcps,
         notes: index.notes.clone(),
     })
 }

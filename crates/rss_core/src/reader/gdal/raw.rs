@@ -10,7 +10,11 @@ use std::{
     sync::Once,
 };
 
-use gdal::{Dataset, raster::RasterBand, spatial_ref::CoordTransform};
+use gdal::{
+    Dataset,
+    raster::RasterBand,
+    spatial_ref::{CoordTransform, SpatialRef},
+};
 
 use super::diagnostics::{self, Doing};
 use crate::{
@@ -122,6 +126,16 @@ pub(super) fn color_name(band: &RasterBand<'_>) -> String {
     unsafe { CStr::from_ptr(name) }
         .to_string_lossy()
         .into_owned()
+}
+
+/// Reduces a compound CRS, or one of three dimensions, to its horizontal part; it stays as it is where GDAL cannot.
+pub(super) fn without_heights(reference: &mut SpatialRef) {
+    // SAFETY: the handle is good while `reference` lives, and nobody else has it.
+    unsafe {
+        gdal_sys::OSRStripVertical(reference.to_c_hsrs());
+        // A name of its own is kept where it is null.
+        gdal_sys::OSRDemoteTo2D(reference.to_c_hsrs(), ptr::null());
+    }
 }
 
 /// Returns a dataset's transform, if it has one.

@@ -28,6 +28,7 @@ use crate::{
     reader::{
         Backend, BandProfile, ColorInterp, Masking, Profile, RasterReader, ReadRequest, Resolved,
         mask,
+        profile::{nodata_of, note_of_gcps, note_of_heights},
     },
     session::{GdalReads, Session},
     store::error as store_error,
@@ -413,12 +414,17 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
     overviews.sort_by_key(|(size, _)| std::cmp::Reverse((size.width, size.height)));
     let (tile_width, tile_height) = band.block_size();
     let structure = |name: &str| dataset.metadata_item(name, "IMAGE_STRUCTURE");
+    let mut notes = Vec::new();
+    let nodata = nodata_of(dtype, stated_nodata(&band, dtype), &mut notes);
+    let crs = crs(dataset, &mut notes);
+    let gcps = dataset.gcps().len();
+    notes.extend(note_of_gcps(gcps));
     let profile = Profile {
         size,
         count,
         dtype,
-        nodata: nodata(&band, dtype),
-        crs: crs(dataset),
+        nodata,
+        crs,
         transform: raw::transform(dataset).map(GeoTransform),
         tile: Size {
             width: u32::try_from(tile_width).unwrap_or(size.width),
@@ -429,7 +435,7 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
             .and_then(|text| text.parse().ok())
             .filter(|&predictor| predictor > 1),
         overviews: overviews.iter().map(|(size, _)| *size).collect(),
-        masking: masking(&band, dtype),
+        masking: masking(&band, nodata),
         bands: bands(dataset, count)?,
         palette: palette(&band),
         pixel_is_point: dataset
@@ -444,7 +450,8 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
             .filter(|(name, _)| *name != "AREA_OR_POINT" && !name.starts_with("TIFFTAG_"))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
-        notes: Vec::new(),
+        gcps,
+        notes,
     };
     let layout = BlockLayout {
         code,
@@ -473,20 +480,16 @@ fn bands(dataset: &Dataset, count: usize) -> Result<Vec<BandProfile>> {
 }
 
 /// Returns the source of a file's mask; all bands of a file share it.
-fn masking(band: &RasterBand<'_>, dtype: DataType) -> Masking {
+fn masking(band: &RasterBand<'_>, nodata: Option<Number>) -> Masking {
     let Ok(flags) = band.mask_flags() else {
         return Masking::None;
     };
-    // GDAL before 3.7 has no Int8 and reads signed bytes as `Byte`, which cannot hold a negative nodata
-    // value: its flag does not count.
-    let is_signed = dtype == DataType::I8;
     match () {
         () if flags.is_alpha() => Masking::Alpha,
-        () if flags.is_nodata() || is_signed => match nodata(band, dtype) {
-            Some(nodata) if dtype.holds(nodata) => Masking::Nodata,
-            _ => Masking::None,
-        },
-        () if flags.is_all_valid() => Masking::None,
+        // GDAL before 3.7 has no Int8 and reads signed bytes as `Byte`, which cannot hold a negative nodata
+        // value: its flag does not count.
+        () if (flags.is_nodata() || flags.is_all_valid()) && nodata.is_some() => Masking::Nodata,
+        () if flags.is_nodata() || flags.is_all_valid() => Masking::None,
         () => Masking::Internal,
     }
 }
@@ -548,16 +551,21 @@ fn type_of(band: &RasterBand<'_>) -> Result<(DataType, u32)> {
     Ok((dtype, code))
 }
 
-fn nodata(band: &RasterBand<'_>, dtype: DataType) -> Option<Number> {
+fn stated_nodata(band: &RasterBand<'_>, dtype: DataType) -> Option<Number> {
     match dtype {
         DataType::U64 => band.no_data_value_u64().map(Number::from),
         DataType::I64 => band.no_data_value_i64().map(Number::from),
-        _ => band.no_data_value().map(|value| dtype.rounded(value)),
+        _ => band.no_data_value().map(Number::from),
     }
 }
 
-fn crs(dataset: &Dataset) -> Option<Crs> {
-    let reference = dataset.spatial_ref().ok()?;
+fn crs(dataset: &Dataset, notes: &mut Vec<String>) -> Option<Crs> {
+    let mut reference = dataset.spatial_ref().ok()?;
+    if reference.is_compound() || reference.axes_count() > 2 {
+        let name = reference.name();
+        raw::without_heights(&mut reference);
+        notes.push(note_of_heights(name.as_deref()));
+    }
     let is_epsg = reference
         .auth_name()
         .is_some_and(|name| name.eq_ignore_ascii_case("EPSG"));

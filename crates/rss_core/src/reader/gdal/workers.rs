@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use gdal::{Dataset, DatasetOptions, GdalOpenFlags};
+use gdal::{Dataset, DatasetOptions, GdalOpenFlags, Metadata};
 use tokio::sync::oneshot;
 
 use super::{
@@ -226,7 +226,7 @@ impl Worker {
             None => Open {
                 reader,
                 path: path.to_owned(),
-                dataset: open(path)?,
+                dataset: open_samples(path)?,
             },
         };
         if self.open.len() >= MOST_OPEN {
@@ -244,6 +244,17 @@ impl Worker {
     /// Closes all datasets.
     pub(super) fn close_all(&mut self) {
         self.open.clear();
+    }
+}
+
+/// Opens a raster on this thread, with its samples as the file stores them: where GDAL makes RGBA of CMYK or CIELAB, as
+/// its TIFF driver does for bytes, it is opened again without.
+fn open_samples(path: &str) -> Result<Dataset> {
+    let dataset = open(path)?;
+    let space = dataset.metadata_item("SOURCE_COLOR_SPACE", "IMAGE_STRUCTURE");
+    match space.as_deref() {
+        Some("CMYK" | "CIELAB") => open(&format!("GTIFF_RAW:{path}")),
+        _ => Ok(dataset),
     }
 }
 
