@@ -5,10 +5,12 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod apply;
+mod logging;
 mod sample;
 
 pub(crate) use self::{
     apply::{ApplyArgs, CubeArgs, GridArgs, MosaicArgs},
+    logging::Logging,
     sample::SampleArgs,
 };
 
@@ -23,6 +25,8 @@ pub(crate) use self::{
     after_help = "Example:\n  rss search dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --json | rss get --to imagery"
 )]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) logging: Logging,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+mod log;
 mod output;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -53,6 +54,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(err) => return ExitCode::from(not_parsed(&err)),
     };
+    output::set(cli.logging.quiet, cli.logging.log_json);
+    let summary = match log::start(&cli.logging) {
+        Ok(summary) => summary,
+        Err(err) => return ExitCode::from(failed(&err)),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -82,6 +88,7 @@ fn main() -> ExitCode {
         true => runtime.shutdown_timeout(GRACE),
         false => runtime.shutdown_background(),
     }
+    summary.say();
     let code = match result {
         Ok(Found::Something) => DONE,
         Ok(Found::Nothing) => NOTHING,
@@ -158,7 +165,7 @@ fn not_parsed(err: &clap::Error) -> u8 {
         .filter(|line| !line.is_empty())
         .collect();
     let said = said.join(" ");
-    output::say(said.strip_prefix("error: ").unwrap_or(&said));
+    output::error(said.strip_prefix("error: ").unwrap_or(&said));
     ERROR
 }
 
@@ -176,6 +183,6 @@ fn failed(err: &anyhow::Error) -> u8 {
         }
         source = err.source();
     }
-    output::say(&line);
+    output::error(&line);
     ERROR
 }

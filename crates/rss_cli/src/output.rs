@@ -3,11 +3,32 @@
 use std::{
     fmt,
     io::{self, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::Result;
+use indicatif::ProgressBar;
 use rss_core::{RasterReader, Session};
 use serde::Serialize;
+use serde_json::json;
+
+/// Whether only errors are said, and whether lines on stderr are JSON.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Sets how lines on stderr are said.
+pub(crate) fn set(is_quiet: bool, is_json: bool) {
+    IS_QUIET.store(is_quiet, Ordering::Relaxed);
+    IS_JSON.store(is_json, Ordering::Relaxed);
+}
+
+/// Returns a progress bar, which is drawn on a terminal only, and not among logs.
+pub(crate) fn bar(length: u64) -> ProgressBar {
+    match IS_QUIET.load(Ordering::Relaxed) || IS_JSON.load(Ordering::Relaxed) {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new(length),
+    }
+}
 
 /// Prints one JSON document and nothing else.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
@@ -104,10 +125,29 @@ pub(crate) fn fallback(raster: &dyn RasterReader) {
     }
 }
 
-/// Prints one line on stderr. A closed stderr is ignored: there is no place to report it.
+/// Prints one line on stderr, unless only errors are asked for.
 pub(crate) fn say(line: &str) {
-    let line = line.replace(['\n', '\r'], " ");
-    let _ = writeln!(io::stderr(), "rss: {}", printable(&line));
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        print("WARN", line);
+    }
+}
+
+/// Prints an error on stderr, in one line.
+pub(crate) fn error(line: &str) {
+    print("ERROR", line);
+}
+
+/// A closed stderr is ignored: there is no place to report it.
+fn print(level: &str, line: &str) {
+    let line = printable(&line.replace(['\n', '\r'], " "));
+    let _ = match IS_JSON.load(Ordering::Relaxed) {
+        true => {
+            let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+            let line = json!({"timestamp": now, "level": level, "message": line, "target": "rss"});
+            writeln!(io::stderr(), "{line}")
+        }
+        false => writeln!(io::stderr(), "rss: {line}"),
+    };
 }
 
 /// Replaces control characters: a name from a catalogue must not send escape sequences to a terminal.

@@ -15,6 +15,7 @@ mod cli {
     pub(crate) mod get;
     #[cfg(feature = "index")]
     pub(crate) mod index;
+    pub(crate) mod logs;
     pub(crate) mod manners;
     pub(crate) mod memory;
     pub(crate) mod raster;

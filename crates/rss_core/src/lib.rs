@@ -82,8 +82,13 @@
 //! | `async-tiff` | no | `Backend::AsyncTiff`, the crate `async-tiff` as a backend, for comparison: tiled files of the common codecs |
 //! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback; they add `async-tiff` |
 //!
+//! The crates whose types stand in signatures are re-exported, so that versions agree: [`object_store`], [`ndarray`],
+//! [`chrono`], [`geojson`], `arrow_array` (feature `arrow`), and those of `stac` in [`mod@stac`].
+//!
 //! `index` adds `arrow`, and `jpeg-xl`, `index`, `zarr` and `async-tiff` add `cog`. `--no-default-features --features
 //! cog` needs no GDAL and no OpenSSL; it needs a C compiler, for libdeflate, zstd and ring.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod apply;
 #[cfg(feature = "zarr")]
@@ -108,6 +113,20 @@ mod store;
 pub mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;
+
+/// The names that most programs need, to be imported with `use rss_core::prelude::*`.
+pub mod prelude {
+    pub use crate::{
+        Backend, Bbox, Cmp, Collection, DEA, ELEMENT84, GeoBox, ImageQueryBuilder, Intersects,
+        Location, PLANETARY_COMPUTER, Raster, ReadRequest, Resampling, Session, Source, date,
+    };
+}
+
+#[cfg(feature = "arrow")]
+#[doc(no_inline)]
+pub use arrow_array;
+#[doc(no_inline)]
+pub use {chrono, geojson, ndarray, object_store};
 
 use rss_raster::{error, geo, raster, warp};
 

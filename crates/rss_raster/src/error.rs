@@ -79,6 +79,13 @@ impl Error {
         }
     }
 
+    /// Replaces the message; kind, location and source stay.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
     /// Sets the error that caused this one, for [`source`](StdError::source).
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {

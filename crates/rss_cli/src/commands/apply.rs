@@ -370,7 +370,7 @@ async fn make(
     }
     let start = Instant::now();
     let cube = ImageCube::of(&found, &options).await?;
-    let bar = ProgressBar::new(0);
+    let bar = output::bar(0);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} blocks [{elapsed}]") {
         bar.set_style(style);
     }

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressStyle};
 #[cfg(feature = "index")]
 use rss_core::index::Index;
 use rss_core::{
@@ -85,8 +85,8 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
     let failures = gathered.failed.len();
     for (location, err) in &gathered.failed {
         match err.location() {
-            Some(_) => output::say(&err.to_string()),
-            None => output::say(&format!("{location}: {err}")),
+            Some(_) => output::error(&err.to_string()),
+            None => output::error(&format!("{location}: {err}")),
         }
     }
     if failures > 0 {
@@ -113,7 +113,7 @@ async fn gather(
     mut stack: Option<NpyStack>,
 ) -> Result<Gathered> {
     // Draws on stderr, and only if that is a terminal.
-    let bar = ProgressBar::new(requests.len() as u64).with_style(ProgressStyle::with_template(
+    let bar = output::bar(requests.len() as u64).with_style(ProgressStyle::with_template(
         "{bar:30} {pos}/{len} tiles {msg} {elapsed}",
     )?);
     let mut sums = Sums::default();
@@ -213,7 +213,13 @@ fn print(gathered: &Gathered, args: &GatherArgs) -> Result<()> {
     if args.json {
         let ms = |spread: &Spread| {
             let ms = |time: Duration| time.as_secs_f64() * 1e3;
-            json!({ "min": ms(spread.min), "median": ms(spread.median), "max": ms(spread.max) })
+            json!({
+                "min": ms(spread.min),
+                "median": ms(spread.median),
+                "p90": ms(spread.p90),
+                "p99": ms(spread.p99),
+                "max": ms(spread.max),
+            })
         };
         let failed: Vec<Value> = gathered
             .failed
@@ -246,9 +252,15 @@ fn print(gathered: &Gathered, args: &GatherArgs) -> Result<()> {
         }));
     }
     let spread = |spread: &Spread| {
-        let [min, median, max] =
-            [spread.min, spread.median, spread.max].map(|t| t.as_secs_f64() * 1e3);
-        format!("{median:.1} [{min:.1}..{max:.1}] ms")
+        let [min, median, p90, p99, max] = [
+            spread.min,
+            spread.median,
+            spread.p90,
+            spread.p99,
+            spread.max,
+        ]
+        .map(|t| t.as_secs_f64() * 1e3);
+        format!("{median:.1} [{min:.1}..{max:.1}], 90 % {p90:.1}, 99 % {p99:.1} ms")
     };
     let cpu = gathered.cpu.map_or("-".to_owned(), |cpu| {
         let each = cpu.as_secs_f64() * 1e3 / ok.max(1) as f64;

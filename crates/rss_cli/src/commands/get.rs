@@ -1,7 +1,7 @@
 //! `rss get`: files into the cache, links into a folder.
 
 use anyhow::{Result, bail};
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressStyle};
 use rss_core::{Crop, GetOptions, Mode, Policy, Session};
 
 use super::found;
@@ -42,8 +42,8 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
     }
 
     // Draws on stderr, and only if that is a terminal.
-    let bar = ProgressBar::new(STEPS)
-        .with_style(ProgressStyle::with_template("{bar:30} {msg} {elapsed}")?);
+    let bar =
+        output::bar(STEPS).with_style(ProgressStyle::with_template("{bar:30} {msg} {elapsed}")?);
     let shown = bar.clone();
     let options = options.with_progress(move |progress| {
         shown.set_position((progress.part_done * STEPS as f64) as u64);
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
     for row in fetched.failed() {
         failures += 1;
         if let Some(err) = &row.error {
-            output::say(&format!(
+            output::error(&format!(
                 "{} {}: {err}",
                 row.item.escape_debug(),
                 row.asset.escape_debug()

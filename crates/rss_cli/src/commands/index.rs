@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, bail, ensure};
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressStyle};
 use rss_core::{
     ErrorKind, Location, Session,
     index::{self, BuildReport, BuildSource, Builder, CheckOptions, CheckReport, Index, Info},
@@ -71,7 +71,7 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
     );
     let session = Session::from_env()?;
     let source = source(&session, args).await?;
-    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
+    let bar = output::bar(0).with_style(ProgressStyle::with_template(
         "{bar:30} {pos}/{len} files, {msg} {elapsed}",
     )?);
     let shown = bar.clone();
@@ -122,7 +122,7 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
         )])?;
     }
     for one in &report.failed {
-        output::say(&failure(&one.location, &one.error));
+        output::error(&failure(&one.location, &one.error));
     }
     if !report.failed.is_empty() {
         bail!(
@@ -231,7 +231,7 @@ fn print(info: &Info, json: bool) -> Result<()> {
 
 async fn check(path: &Path, options: CheckOptions, json: bool) -> Result<Found> {
     let session = Session::from_env()?;
-    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
+    let bar = output::bar(0).with_style(ProgressStyle::with_template(
         "{bar:30} {pos}/{len} files {elapsed}",
     )?);
     let shown = bar.clone();
@@ -267,7 +267,7 @@ async fn check(path: &Path, options: CheckOptions, json: bool) -> Result<Found> 
         )])?;
     }
     for one in &report.failed {
-        output::say(&failure(&one.location, &one.error));
+        output::error(&failure(&one.location, &one.error));
     }
     // Not the sum of the lists: a changed file whose header cannot be read is both changed and failed.
     let wrong = report.checked.saturating_sub(report.ok + report.updated);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressStyle;
 use rss_core::{
     Bbox, Crs, Location, Manifest, QueryResult, Session, SessionBuilder,
     apply::{
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
         return Ok(Found::Nothing);
     }
     let start = Instant::now();
-    let bar = ProgressBar::new(0);
+    let bar = output::bar(0);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} images [{elapsed}]") {
         bar.set_style(style);
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressStyle};
 use rss_core::{
     ErrorKind, Format, GeoBox, Location, Number, Raster, Resampling, Session, Size, Window, apply,
     zarr::{
@@ -102,7 +102,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         Some(cube) => cube.into(),
         None => CubeImage::of(&found)?.into(),
     };
-    let bar = ProgressBar::new(0);
+    let bar = output::bar(0);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:30} {pos}/{len} shards, {msg} [{elapsed}]")
     {

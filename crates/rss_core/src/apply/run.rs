@@ -6,11 +6,11 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use ndarray::{Array3, Axis, s};
-use tokio::task::JoinHandle;
 
 use super::{
     block::{Block, BlockSample},
@@ -19,13 +19,14 @@ use super::{
     options::{ApplyOptions, ApplyProgress},
     periods::{Dated, Plans, join, names_of},
     reduce::{Geomedian, Reducer, reduce_f32},
-    report::{ApplyReport, MissingInput, said_again},
+    report::{ApplyReport, MissingInput},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Size, Window},
     raster::{Canvas, Number, Raster, Rest, Sample, Slot, Wanted},
-    session::Share,
+    session::{Session, Share},
+    store::{spawned, told},
 };
 
 /// The largest default side of a block, in pixels.
@@ -144,9 +145,11 @@ impl ImageCube {
                 let (block, missing_inputs) =
                     inner.lay_out::<T>(loaded, taken.unwrap_or_default())?;
                 let window = block.window();
-                let named =
-                    |err: Error| said_again(&err, format!("block {window}: {}", err.message()));
-                let made = compute(&block)
+                let named = |err: Error| {
+                    let message = format!("block {window}: {}", err.message());
+                    err.with_message(message)
+                };
+                let made = told(|| compute(&block))
                     .and_then(|made| crop(&block, made))
                     .map_err(named)?;
                 let (buffer, _) = block.data.into_raw_vec_and_offset();
@@ -254,12 +257,22 @@ impl ImageCube {
     }
 }
 
-/// A task that is aborted when the future that waits for it is dropped.
-struct Held<T>(JoinHandle<T>);
+/// The blocks of one stream that are under way: begun, and not yet handed over.
+#[derive(Clone, Debug, Default)]
+struct UnderWay(Arc<AtomicU64>);
 
-impl<T> Drop for Held<T> {
-    fn drop(&mut self) {
-        self.0.abort();
+impl UnderWay {
+    /// Waits for a share of the budget of work. The block that is due needs none: another stream that its caller does
+    /// not poll may hold all of it, in blocks that are done, and would hold it for ever.
+    async fn share(&self, session: &Session, bytes: u64) -> Option<Share> {
+        let share = session.share_of_work(bytes);
+        let mut share = std::pin::pin!(share);
+        // Whoever takes a block polls the stream again, and with it this.
+        std::future::poll_fn(|cx| match share.as_mut().poll(cx) {
+            Poll::Pending if self.0.load(Ordering::Relaxed) == 0 => Poll::Ready(None),
+            polled => polled,
+        })
+        .await
     }
 }
 
@@ -348,10 +361,13 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         let nodata = self.gaps();
         let watch = self.options.watch.clone();
         let compute = Arc::clone(&self.compute);
+        let under_way = UnderWay::default();
         let planned = stream::iter(windows.into_iter().enumerate()).then({
+            let under_way = under_way.clone();
             move |(number, window)| {
                 let planning = self.plans(window);
                 let session = inner.session.clone();
+                let under_way = under_way.clone();
                 async move {
                     let plan = planning.await?;
                     // Shares are taken in the order of the blocks (`then` runs one future at a time). Later blocks
@@ -360,7 +376,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                     if plan.bytes > budget {
                         return Err(too_large(&window, plan.bytes, budget));
                     }
-                    let share = session.share_of_work(plan.bytes).await;
+                    let share = under_way.share(&session, plan.bytes).await;
+                    under_way.0.fetch_add(1, Ordering::Relaxed);
                     Ok((number, window, plan, share))
                 }
             }
@@ -371,21 +388,14 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 let compute = Arc::clone(&compute);
                 let finish = Arc::clone(&finish);
                 let task = planned.map(|(number, window, plan, share)| {
-                    // A task of its own is polled while the caller writes the block before: fetches hold permits,
-                    // and a future that nobody polls would never release them.
-                    Held(tokio::spawn(async move {
+                    // A task of its own is polled while the caller writes the block before.
+                    spawned(async move {
                         let finish = move |computed| finish(number, computed);
                         let made = made_of(window, plan, compute, nodata, finish).await?;
                         Ok::<_, Error>((made, share))
-                    }))
+                    })
                 });
-                async move {
-                    let mut task = task?;
-                    (&mut task.0).await.map_err(|err| {
-                        Error::new(ErrorKind::Unavailable, "a block's task was lost")
-                            .with_source(err)
-                    })?
-                }
+                async move { task?.await }
             })
             // The share is released here, when the block is handed over: until then its samples are in memory.
             .buffered(at_once)
@@ -397,6 +407,7 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                         blocks,
                     });
                 }
+                under_way.0.fetch_sub(1, Ordering::Relaxed);
                 drop(share);
                 made
             })

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::{DataType, Pixels, Sample, with_type},
-    store::{Disk, Fetch, Merge, coalesce},
+    store::{Disk, Fetch, Merge, coalesce, spawned},
 };
 
 /// Reads of a local file that decode no more than this run on the caller's thread: waking another thread takes
@@ -129,13 +129,7 @@ impl Array {
                     let bytes = unit.shard.object.fetch(unit.fetch.range.clone()).await?;
                     Ok::<_, Error>((unit, bytes, share))
                 };
-                async {
-                    let task = tokio::spawn(fetch);
-                    let guard = AbortOnDrop(task.abort_handle());
-                    let done = task.await;
-                    drop(guard);
-                    done.map_err(|_| Error::new(ErrorKind::Unavailable, "a request panicked"))?
-                }
+                spawned(fetch)
             })
             .buffer_unordered(at_once)
             .ready_chunks(at_once);
@@ -375,14 +369,5 @@ impl Array {
             }
             Ok(())
         })
-    }
-}
-
-/// Aborts a request's task when the future that waits for it is dropped: tokio tasks outlive their handles.
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

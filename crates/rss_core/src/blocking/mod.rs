@@ -31,13 +31,20 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if called inside an async runtime, where blocking would stall
-    /// other tasks: await the async form there.
+    /// [`ErrorKind::InvalidInput`] if called inside an async runtime, where blocking would stall other tasks: await the
+    /// async form there; and in a closure on this session's CPU pool, whose thread the call's own work may wait for.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         if tokio::runtime::Handle::try_current().is_ok() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 "a blocking call inside an async runtime; await the `_async` form",
+            ));
+        }
+        if self.is_on_cpu_pool() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a blocking call in a closure that runs on the CPU pool of the same session, which would wait for itself; \
+                 read before the computation, or with another session",
             ));
         }
         self.runtime()?.block_on(future)

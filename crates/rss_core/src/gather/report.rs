@@ -55,7 +55,7 @@ pub struct Planned {
     pub tile_bytes: u64,
 }
 
-/// Minimum, median and maximum of durations; zero if there are none.
+/// Minimum, median, percentiles and maximum of durations; zero if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spread {
@@ -63,6 +63,10 @@ pub struct Spread {
     pub min: Duration,
     /// The median; of an even number of durations the mean of the two in the middle.
     pub median: Duration,
+    /// The 90th percentile: the least of them that 90 % are not above (nearest rank).
+    pub p90: Duration,
+    /// The 99th percentile, likewise.
+    pub p99: Duration,
     /// The maximum.
     pub max: Duration,
 }
@@ -73,12 +77,15 @@ impl Spread {
         times.sort_unstable();
         let at = |index: usize| times.get(index).copied().unwrap_or_default();
         let half = times.len() / 2;
+        let rank = |percent: usize| at((times.len() * percent).div_ceil(100).saturating_sub(1));
         Self {
             min: at(0),
             median: match times.len() % 2 {
                 0 => (at(half.saturating_sub(1)) + at(half)) / 2,
                 _ => at(half),
             },
+            p90: rank(90),
+            p99: rank(99),
             max: at(times.len().saturating_sub(1)),
         }
     }
@@ -149,6 +156,16 @@ mod tests {
         assert_eq!(of(&[4, 1, 3, 2]).median, Duration::from_micros(2500));
         assert_eq!(of(&[7]).median, Duration::from_millis(7));
         assert_eq!(of(&[]), Spread::default());
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_nearest_rank() {
+        let of = |most: u64| Spread::of((1..=most).rev().map(Duration::from_millis).collect());
+        let ms = |n| Duration::from_millis(n);
+        assert_eq!((of(100).p90, of(100).p99), (ms(90), ms(99)));
+        assert_eq!((of(10).p90, of(10).p99), (ms(9), ms(10)));
+        assert_eq!((of(1).p90, of(1).p99), (ms(1), ms(1)));
+        assert_eq!(of(0).p99, Duration::ZERO);
     }
 
     #[test]

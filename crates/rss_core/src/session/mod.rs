@@ -22,7 +22,10 @@ use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
     proj,
-    store::{CacheSettings, FileCache, Limits, Meter, Registry, StoreOptions, Traffic, tls},
+    store::{
+        CacheSettings, FileCache, Limits, Meter, OwnStores, Registry, StoreOptions, Traffic, tls,
+        told,
+    },
 };
 
 /// Shared state of searches, downloads and reads. Cloning is cheap and shares everything.
@@ -117,6 +120,7 @@ pub enum GdalReads {
 pub struct SessionBuilder {
     settings: Settings,
     store: StoreOptions,
+    own_stores: OwnStores,
 }
 
 impl Default for SessionBuilder {
@@ -144,6 +148,7 @@ impl Default for SessionBuilder {
                 backoff: Duration::from_millis(500),
             },
             store: StoreOptions::default(),
+            own_stores: OwnStores::new(),
         }
     }
 }
@@ -312,6 +317,38 @@ impl SessionBuilder {
         self
     }
 
+    /// Reads all objects of a bucket (`s3://bucket`, `gs://bucket`), a container (`az://container`) or a host
+    /// (`https://host`) through a store of one's own: in memory, of another protocol, with credentials that change, or
+    /// wrapped for tests. Paths in the store are the keys; of a host, the paths of its URLs, without their queries.
+    ///
+    /// Cubes can be written there too, COGs cannot. The session's retries, limits per host and [`Traffic`] do not hold there: they are the store's own business.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use object_store::{ObjectStoreExt, memory::InMemory};
+    /// use rss_core::{Backend, Location, ReadRequest, Session};
+    ///
+    /// # async fn read() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = Arc::new(InMemory::new());
+    /// let bytes = std::fs::read("scene.tif")?;
+    /// store.put(&"scenes/a.tif".into(), bytes.into()).await?;
+    ///
+    /// let session = Session::builder().store("s3://mine", store).build()?;
+    /// let place = Location::parse("s3://mine/scenes/a.tif")?;
+    /// let raster = rss_core::reader::open(&session, &place, Backend::Auto).await?;
+    /// let pixels = raster.read(&ReadRequest::new()).await?;
+    /// # let _ = pixels; Ok(()) }
+    /// ```
+    pub fn store(
+        mut self,
+        place: impl Into<String>,
+        store: Arc<dyn object_store::ObjectStore>,
+    ) -> Self {
+        self.own_stores.push((place.into(), store));
+        self
+    }
+
     /// Sends S3 requests to another endpoint, path style, such as `http://127.0.0.1:9000`.
     pub fn s3_endpoint(self, url: &str) -> Self {
         self.store_option("aws_endpoint", url)
@@ -353,7 +390,8 @@ impl SessionBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`] if the system's TLS certificates cannot be read.
+    /// [`ErrorKind::Unavailable`] if the system's TLS certificates cannot be read; [`ErrorKind::InvalidInput`] if a store
+    /// of one's own stands for no bucket, container or host.
     pub fn build(self) -> Result<Session> {
         proj::lend();
         let http = reqwest::Client::builder()
@@ -377,7 +415,12 @@ impl SessionBuilder {
                 },
                 self.store.clone(),
             ),
-            stores: Registry::new(self.store, self.settings.limits(), meter.clone()),
+            stores: Registry::new(
+                self.store,
+                self.settings.limits(),
+                meter.clone(),
+                self.own_stores,
+            )?,
             meter,
             // Two budgets of one size: see docs/decisions/003-byte-budget.md.
             budget: Budget::new(self.settings.budget_bytes),
@@ -504,6 +547,7 @@ impl Session {
             .fallbacks
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        tracing::info!(%location, reason = reason.message(), "read with GDAL");
         if fallbacks.len() < MOST_FALLBACKS {
             fallbacks.insert(location.to_string(), reason.message().to_owned());
         }
@@ -522,7 +566,8 @@ impl Session {
         self.start(work)?.await
     }
 
-    /// Starts `work` on the CPU pool; the future waits for it without blocking the runtime.
+    /// Starts `work` on the CPU pool; the future waits for it without blocking the runtime. A panic of `work` is an
+    /// error with its words.
     pub(crate) fn start<T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
         &self,
         work: W,
@@ -530,13 +575,12 @@ impl Session {
         let (send, receive) = oneshot::channel();
         self.pool()?.spawn(move || {
             // The receiver is dropped with the caller's future: the call was cancelled.
-            let _ = send.send(work());
+            let _ = send.send(told(|| Ok(work())));
         });
         Ok(async {
             receive.await.map_err(|err| {
-                Error::new(ErrorKind::Unavailable, "a task of the CPU pool panicked")
-                    .with_source(err)
-            })
+                Error::new(ErrorKind::Unavailable, "the CPU pool lost a task").with_source(err)
+            })?
         })
     }
 
@@ -566,12 +610,18 @@ impl Session {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(self.0.settings.cpu_threads)
             .thread_name(|n| format!("rss-cpu-{n}"))
-            // A panic in one task must not abort the process: its caller gets an error.
+            // Panics are caught in `start`; a value that panics when it is dropped must not abort the process.
             .panic_handler(|_| {})
             .build()
             .map_err(|err| Error::new(ErrorKind::Unavailable, "no CPU pool").with_source(err))?;
         // Of two threads that build a pool at once, one pool is dropped before it has work.
         Ok(self.0.cpu.get_or_init(|| pool))
+    }
+
+    /// Returns true on a thread of this session's CPU pool.
+    pub(crate) fn is_on_cpu_pool(&self) -> bool {
+        let pool = self.0.cpu.get();
+        pool.is_some_and(|pool| pool.current_thread_index().is_some())
     }
 
     /// Returns the runtime that the blocking calls of this session run on, starting it once:

@@ -9,6 +9,10 @@ mod lenient;
 mod select;
 mod value;
 
+// `use rss_core::*` would otherwise hide the crate whose types this one returns.
+#[doc(no_inline)]
+pub use ::stac::{Asset, Band, Bbox, Catalog, Collection, Item, ItemCollection, Link};
+
 pub(crate) use self::{
     bands::{BandNames, are_named, band_names, labels, number_in_file, number_of, split},
     select::{Choice, Selection},

@@ -155,8 +155,12 @@ impl Probe {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn attempt(&self) {
-        self.with(|trace| trace.attempts += 1);
+    /// Counts an attempt, and returns its number.
+    pub(super) fn attempt(&self) -> u32 {
+        self.with(|trace| {
+            trace.attempts += 1;
+            trace.attempts
+        })
     }
 
     pub(super) fn fail(&self, fault: Fault) {

@@ -14,7 +14,13 @@ mod reach;
 mod registry;
 mod retry;
 mod sign;
+#[cfg_attr(
+    not(any(feature = "cog", feature = "gdal")),
+    expect(dead_code, reason = "only readers and closures need them")
+)]
+mod task;
 pub(crate) mod tls;
+mod trace;
 mod version;
 mod watched;
 mod wire;
@@ -29,8 +35,10 @@ pub(crate) use self::{
     cache::{CacheSettings, CachedFile, FillRequest, Made, hex},
     fault::{error, of_io, of_status, status_of},
     meter::Meter,
+    registry::OwnStores,
     retry::{Backoff, Limits},
     sign::is_signed,
+    task::{spawned, told},
     wire::retry_after,
 };
 pub use self::{

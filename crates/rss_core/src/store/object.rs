@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, GetRange, GetResult, ObjectStore, path::Path};
 
-use super::{Registry, Version, fault};
+use super::{Registry, Version, fault, spawned};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// One object, as it was when its header was read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Object {
     holder: Holder,
     location: Location,
@@ -31,7 +31,7 @@ pub(crate) struct Object {
 }
 
 /// Where the bytes are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Holder {
     Store {
         store: Arc<dyn ObjectStore>,
@@ -178,19 +178,23 @@ impl Object {
             range: Some(range),
             ..GetOptions::default()
         };
-        let fail = |err: object_store::Error| fault::error(&err, location);
-        let answer = store.get_opts(&path, options).await.map_err(fail)?;
-        // The first response of a file sets the version that all later ones must match.
-        let version = Version::of_meta(&answer.meta);
-        let promised = answer.range.end - answer.range.start;
-        let bytes = answer.bytes().await.map_err(fail)?;
-        check_length(bytes.len() as u64, promised).map_err(|err| err.at(location))?;
-        let object = Self {
-            holder: Holder::Store { store, path },
-            location: location.clone(),
-            version,
-        };
-        Ok((object, bytes))
+        let location = location.clone();
+        spawned(async move {
+            let fail = |err: object_store::Error| fault::error(&err, &location);
+            let answer = store.get_opts(&path, options).await.map_err(fail)?;
+            // The first response of a file sets the version that all later ones must match.
+            let version = Version::of_meta(&answer.meta);
+            let promised = answer.range.end - answer.range.start;
+            let bytes = answer.bytes().await.map_err(fail)?;
+            check_length(bytes.len() as u64, promised).map_err(|err| err.at(&location))?;
+            let object = Self {
+                holder: Holder::Store { store, path },
+                location,
+                version,
+            };
+            Ok((object, bytes))
+        })
+        .await
     }
 
     /// Returns an object whose version is known, as from an index. Sends no request; a file of this
@@ -294,9 +298,13 @@ impl Object {
         let bytes = match &self.holder {
             Holder::Disk(disk) => disk.fetch(range).await,
             Holder::Store { store, path } => {
-                let answer = self.ask(store, path, range).await?;
-                let bytes = answer.bytes().await;
-                bytes.map_err(|err| fault::error(&err, &self.location))
+                let (store, path, object) = (Arc::clone(store), path.clone(), self.clone());
+                spawned(async move {
+                    let answer = object.ask(&store, &path, range).await?;
+                    let bytes = answer.bytes().await;
+                    bytes.map_err(|err| fault::error(&err, &object.location))
+                })
+                .await
             }
         };
         let at = |err: Error| err.at(&self.location);

@@ -35,7 +35,12 @@ struct Inner {
     tokens: SasTokens,
     access: Mutex<HashMap<String, Access>>,
     stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+    /// Stores of the user's own, by bucket, container or host.
+    own: HashMap<String, Arc<dyn ObjectStore>>,
 }
+
+/// Stores of the user's own, and the place that each one stands for.
+pub(crate) type OwnStores = Vec<(String, Arc<dyn ObjectStore>)>;
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,18 +53,32 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(options: StoreOptions, limits: Limits, meter: Meter) -> Self {
+    /// Creates the registry.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if a store of the user's own stands for no bucket, container or host.
+    pub(crate) fn new(
+        options: StoreOptions,
+        limits: Limits,
+        meter: Meter,
+        own: OwnStores,
+    ) -> Result<Self> {
+        let own = own
+            .into_iter()
+            .map(|(place, store)| Ok((own_place(&place)?, store)));
         let tokens = SasTokens::default();
         if let Some(key) = options.get("pc_sdk_subscription_key") {
             tokens.set_subscription_key(key);
         }
-        Self(Arc::new(Inner {
+        Ok(Self(Arc::new(Inner {
             options,
             network: Network::new(limits, meter),
             tokens,
             access: Mutex::default(),
             stores: Mutex::default(),
-        }))
+            own: own.collect::<Result<_>>()?,
+        })))
     }
 
     /// Returns the options of all stores.
@@ -133,6 +152,20 @@ impl Registry {
     }
 
     fn find(&self, location: &Location) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        if let Some(own) = bucket_of(location).and_then(|name| self.0.own.get(&name)) {
+            let path = match location {
+                Location::S3 { key, .. }
+                | Location::Gcs { key, .. }
+                | Location::Azure { key, .. } => Path::parse(key),
+                Location::Http(url) => Path::from_url_path(url.path()),
+                Location::Local(_) => Path::parse(""),
+            };
+            let path = path.map_err(|err| {
+                Error::new(ErrorKind::InvalidInput, "the key is no valid object path")
+                    .with_source(err)
+            })?;
+            return Ok((Arc::clone(own), path));
+        }
         let key = match location {
             Location::S3 { key, .. } | Location::Gcs { key, .. } | Location::Azure { key, .. } => {
                 key
@@ -173,12 +206,19 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// As [`Registry::store`], and [`ErrorKind::InvalidInput`] for a location outside any bucket.
+    /// As [`Registry::store`], [`ErrorKind::InvalidInput`] for a location outside any bucket, and
+    /// [`ErrorKind::Unsupported`] for a store of the user's own.
     #[cfg(feature = "cog")]
     pub(crate) fn multipart(
         &self,
         location: &Location,
     ) -> Result<Arc<dyn object_store::multipart::MultipartStore>> {
+        if bucket_of(location).is_some_and(|name| self.0.own.contains_key(&name)) {
+            // Their parts are in order, and a COG's header, which is its first part, is known last.
+            let message =
+                "a COG cannot be written to a store of one's own, expected a bucket or a path";
+            return Err(Error::new(ErrorKind::Unsupported, message).at(location));
+        }
         let bucket = self.bucket(location, None);
         Ok(bucket.map_err(|err| err.at(location))?.multipart())
     }
@@ -298,6 +338,27 @@ impl Registry {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the key of a store of the user's own.
+fn own_place(place: &str) -> Result<String> {
+    let wrong = || {
+        let message = format!(
+            "a store for `{place}`; expected s3://bucket, gs://bucket, az://container or https://host"
+        );
+        Error::new(ErrorKind::InvalidInput, message)
+    };
+    let bare = place.strip_suffix('/').unwrap_or(place);
+    // A location names an object; one is made up here.
+    let location = Location::parse(&format!("{bare}/object")).map_err(|_| wrong())?;
+    let is_whole = match &location {
+        Location::S3 { key, .. } | Location::Gcs { key, .. } | Location::Azure { key, .. } => {
+            key == "object"
+        }
+        Location::Http(url) => url.path() == "/object",
+        Location::Local(_) => false,
+    };
+    bucket_of(&location).filter(|_| is_whole).ok_or_else(wrong)
 }
 
 /// Returns the key of a location's store and access: its bucket, container or host.

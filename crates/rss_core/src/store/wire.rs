@@ -35,6 +35,7 @@ use super::{
     fault::{Fault, Probe},
     sign::Signature,
     tls,
+    trace::RequestTrace,
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -315,9 +316,13 @@ impl Wire {
         {
             headers.insert(IF_MATCH, etag);
         }
-        probe.attempt();
+        let trace = RequestTrace::begin(&request, &host, probe.attempt());
         self.network.meter().add(1, 0);
         let response = HttpService::call(&self.client, request).await?;
+        let response = match trace {
+            Some(trace) => trace.response(response),
+            None => response,
+        };
         if response.status().is_success() {
             self.accept(&asked, response, probe, place).await
         } else {

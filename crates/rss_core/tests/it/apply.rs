@@ -10,6 +10,7 @@ mod periods;
 #[cfg(feature = "zarr")]
 mod several;
 mod stated;
+mod waiting;
 
 use std::sync::{Arc, Mutex};
 

@@ -26,6 +26,7 @@ mod index;
 mod layers;
 mod mutants;
 mod odd_files;
+mod own_store;
 mod products;
 
 mod reading;

@@ -30,7 +30,7 @@ use crate::{
         mask,
     },
     session::Session,
-    store::{Disk, Fetch, Merge, Object, coalesce},
+    store::{Disk, Fetch, Merge, Object, coalesce, spawned},
 };
 
 /// Bytes of the TIFF header, which has the offset of the first directory.
@@ -471,7 +471,12 @@ impl Cog {
             .collect();
         match inner.object.disk() {
             Some(disk) => self.read_disk(image, disk, stored, tile_bytes).await?,
-            None => self.read_network(image, stored, tile_bytes).await?,
+            None => {
+                // Its requests hold permits and shares.
+                let reader = self.clone();
+                spawned(async move { reader.read_network(image, stored, tile_bytes).await })
+                    .await?;
+            }
         }
         rest.join().map_err(at_file)
     }

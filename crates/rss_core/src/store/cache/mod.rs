@@ -207,6 +207,11 @@ impl FileCache {
         M: Future<Output = Result<Made>>,
     {
         if let Some(file) = self.blocking(key, Self::hit).await? {
+            tracing::debug!(
+                file = key.file_name(),
+                bytes = file.bytes,
+                "found in the file cache"
+            );
             return Ok(file);
         }
         // Locks are taken in one order: tasks of this process, `locks/<key>`, `root/lock`. See "Who may
@@ -225,8 +230,15 @@ impl FileCache {
             return Ok(file);
         }
         let made = self.make(key, lock, make).await;
-        if let Err(err) = &made {
-            flight.fail(err);
+        match &made {
+            Ok(file) => {
+                tracing::debug!(
+                    file = key.file_name(),
+                    bytes = file.bytes,
+                    "added to the file cache"
+                );
+            }
+            Err(err) => flight.fail(err),
         }
         made
     }

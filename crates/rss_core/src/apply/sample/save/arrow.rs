@@ -20,9 +20,18 @@ use crate::error::{Error, ErrorKind, Result};
 /// Rows of one record batch.
 const ROWS: usize = 1 << 16;
 
-#[expect(clippy::unnecessary_wraps, reason = "without the feature it fails")]
-pub(super) fn check() -> Result<()> {
-    Ok(())
+impl Table {
+    /// Returns the rows as one record batch of Arrow, with the columns of a file ([`TableFormat`](super::TableFormat)):
+    /// texts `id`, `name`, `item` and `band`, `x` and `y` as `Float64`, `datetime` in microseconds of UTC, counts as
+    /// `Int64`, and the other numbers as `Float64`, null where a row has none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if two columns have one name.
+    pub fn to_record_batch(&self) -> Result<RecordBatch> {
+        let rows: Vec<SampleRow<'_>> = self.rows().collect();
+        batch(self, &schema_of(self), &rows)
+    }
 }
 
 /// Writes Parquet.
@@ -150,7 +159,7 @@ mod tests {
         let cursor = std::io::Cursor::new(arrow);
         let mut reader = arrow_ipc::reader::FileReader::try_new(cursor, None).unwrap();
         let from_arrow = reader.next().unwrap().unwrap();
-        for batch in [from_parquet, from_arrow] {
+        for batch in [from_parquet, from_arrow, table.to_record_batch().unwrap()] {
             assert_eq!(batch.num_rows(), 3);
             assert_eq!(batch.schema().fields(), schema_of(&table).fields());
             let means = batch

@@ -3,11 +3,7 @@
 //! A file appears whole under its name or not at all.
 
 #[cfg(feature = "arrow")]
-#[path = "arrow.rs"]
-mod columns;
-#[cfg(not(feature = "arrow"))]
-#[path = "disabled.rs"]
-mod columns;
+mod arrow;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -34,8 +30,10 @@ pub enum TableFormat {
     /// A JSON object on each line. Endings `.jsonl`, `.ndjson`.
     JsonLines,
     /// Parquet, compressed by ZSTD. Ending `.parquet`; feature `arrow`.
+    #[cfg(feature = "arrow")]
     Parquet,
     /// Arrow's IPC file. Endings `.arrow`, `.feather`; feature `arrow`.
+    #[cfg(feature = "arrow")]
     Arrow,
 }
 
@@ -55,23 +53,24 @@ impl TableFormat {
     /// that this build lacks.
     pub fn of_path(path: &Path) -> Result<Self> {
         let ending = path.extension().and_then(|ending| ending.to_str());
-        let format = match ending.map(str::to_ascii_lowercase).as_deref() {
-            Some("csv") => Self::Csv,
-            Some("jsonl" | "ndjson") => Self::JsonLines,
-            Some("parquet") => Self::Parquet,
-            Some("arrow" | "feather") => Self::Arrow,
-            _ => {
-                let message = "the ending of a table is one of .csv, .jsonl, .parquet, .arrow";
-                return Err(Error::new(ErrorKind::InvalidInput, message).at(path.display()));
-            }
+        let (kind, message) = match ending.map(str::to_ascii_lowercase).as_deref() {
+            Some("csv") => return Ok(Self::Csv),
+            Some("jsonl" | "ndjson") => return Ok(Self::JsonLines),
+            #[cfg(feature = "arrow")]
+            Some("parquet") => return Ok(Self::Parquet),
+            #[cfg(feature = "arrow")]
+            Some("arrow" | "feather") => return Ok(Self::Arrow),
+            #[cfg(not(feature = "arrow"))]
+            Some("parquet" | "arrow" | "feather") => (
+                ErrorKind::Unsupported,
+                "this build writes no Parquet and Arrow: it lacks the feature `arrow`",
+            ),
+            _ => (
+                ErrorKind::InvalidInput,
+                "the ending of a table is one of .csv, .jsonl, .parquet, .arrow",
+            ),
         };
-        match format {
-            Self::Parquet | Self::Arrow => {
-                columns::check().map_err(|err| err.at(path.display()))?
-            }
-            Self::Csv | Self::JsonLines => {}
-        }
-        Ok(format)
+        Err(Error::new(kind, message).at(path.display()))
     }
 }
 
@@ -100,14 +99,15 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Denied`] as the writer says; [`ErrorKind::Unsupported`] if
-    /// this build lacks the feature.
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Denied`] as the writer says.
     pub fn write_as(&self, out: &mut (impl Write + Send), format: TableFormat) -> Result<()> {
         match format {
             TableFormat::Csv => self.csv(out).map_err(io_error),
             TableFormat::JsonLines => self.json_lines(out).map_err(io_error),
-            TableFormat::Parquet => columns::parquet(self, out),
-            TableFormat::Arrow => columns::arrow(self, out),
+            #[cfg(feature = "arrow")]
+            TableFormat::Parquet => arrow::parquet(self, out),
+            #[cfg(feature = "arrow")]
+            TableFormat::Arrow => arrow::arrow(self, out),
         }
     }
 

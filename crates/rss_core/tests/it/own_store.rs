@@ -1,0 +1,106 @@
+//! Objects of a store that the program brings itself.
+
+use std::sync::Arc;
+
+use ndarray::Array3;
+use rss_core::{
+    Backend, Error, ErrorKind, Location, ReadRequest, Session,
+    object_store::{ObjectStoreExt, memory::InMemory, path::Path},
+    reader,
+};
+
+const FILE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/data/tiff/files/gdal--byte_zstd-70892132.tif"
+);
+
+async fn filled(key: &str) -> Arc<InMemory> {
+    let store = Arc::new(InMemory::new());
+    let bytes = std::fs::read(FILE).unwrap();
+    store.put(&Path::from(key), bytes.into()).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn a_bucket_and_a_host_of_ones_own_are_read_as_files_are() {
+    let backends = match cfg!(feature = "gdal") {
+        true => &[Backend::Cog, Backend::Auto][..],
+        false => &[Backend::Cog],
+    };
+    let places = [
+        ("s3://mine", "s3://mine/scenes/a.tif", "scenes/a.tif"),
+        ("gs://mine/", "gs://mine/a.tif", "a.tif"),
+        ("az://mine", "az://mine/a/b.tif", "a/b.tif"),
+        (
+            "https://example.org",
+            "https://example.org/x/a%20b.tif?sig=1",
+            "x/a b.tif",
+        ),
+    ];
+    for (place, file, key) in places {
+        let session = Session::builder()
+            .store(place, filled(key).await)
+            .build()
+            .unwrap();
+        let file = Location::parse(file).unwrap();
+        let own = Location::parse(FILE).unwrap();
+        for &backend in backends {
+            let read = async |location| {
+                let raster = reader::open(&session, location, backend).await?;
+                let read = raster.read(&ReadRequest::new()).await?;
+                Ok::<Array3<u8>, Error>(read.pixels.view::<u8>().unwrap().to_owned())
+            };
+            assert_eq!(
+                read(&file).await.unwrap(),
+                read(&own).await.unwrap(),
+                "{place} by {backend:?}"
+            );
+        }
+        // Nothing was asked of the network.
+        assert_eq!(session.traffic().requests, 0);
+        let none = Location::parse(&format!("{}/none.tif", place.trim_end_matches('/'))).unwrap();
+        let err = reader::open(&session, &none, Backend::Cog)
+            .await
+            .unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::NotFound, "{err}");
+    }
+}
+
+#[tokio::test]
+async fn a_cog_is_not_written_to_a_store_of_ones_own() {
+    use rss_core::writer::{CogOptions, save};
+    let session = Session::builder()
+        .store("s3://mine", filled("a.tif").await)
+        .build()
+        .unwrap();
+    let own = reader::open(&session, &Location::parse(FILE).unwrap(), Backend::Cog)
+        .await
+        .unwrap();
+    let raster = own.read(&ReadRequest::new()).await.unwrap();
+    let to = Location::parse("s3://mine/b.tif").unwrap();
+    let err = save(&session, &to, &raster, &CogOptions::new())
+        .await
+        .unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Unsupported, "{err}");
+    assert_eq!(session.traffic().requests, 0);
+}
+
+#[test]
+fn a_store_stands_for_a_bucket_or_a_host() {
+    for place in [
+        "",
+        "mine",
+        "s3://mine/folder",
+        "file:///tmp",
+        "https://host/folder",
+        "memory://x",
+    ] {
+        let store = Arc::new(InMemory::new());
+        let err = Session::builder().store(place, store).build().unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput);
+        assert!(
+            err.message().contains("expected s3://bucket"),
+            "{place}: {err}"
+        );
+    }
+}
