@@ -117,9 +117,7 @@ fn quiet_leaves_errors_only() {
     // A header that only GDAL reads gives a note.
     let vrt = stage.write(
         "a.vrt",
-        format!(
-            "<VRTDataset rasterXSize=\"4\" rasterYSize=\"4\"><VRTRasterBand dataType=\"Byte\" band=\"1\"/></VRTDataset>"
-        ),
+        "<VRTDataset rasterXSize=\"4\" rasterYSize=\"4\"><VRTRasterBand dataType=\"Byte\" band=\"1\"/></VRTDataset>",
     );
     let said = stage.run(&["info", &vrt]);
     let quiet = stage.run(&["-q", "info", &vrt]);
