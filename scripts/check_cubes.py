@@ -9,6 +9,7 @@ EXPECT.json is the truth of one cube, by the path of each group that has arrays 
         "transform": [10, 0, 300000, 0, -10, 6100000],    x = 10 col + 300000, y = -10 row + 6100000; or null
         "coordinates": {                              variables of one axis, by name; x and y come of the transform
           "time": ["2021-01-02T00:00:00.024Z"],       ISO, if xarray reads times
+          "time_bnds": [["2021-01-02T00:00:00.024Z", "2021-01-03T00:00:00.024Z"]],     (time, 2): then `time` has bounds
           "band": ["red", "nir"],                     strings and numbers as they are
           "item": ["S2B_56HLH_20210102"]},
         "arrays": {"red": {
@@ -195,6 +196,9 @@ class Cube:
                 if same_samples(where, raw[name].values, said):
                     count += self.scaled(where, raw[name], scaled[name], said)
             for name, said in group["coordinates"].items():
+                if name == "time_bnds":
+                    bounds = raw["time"].attrs.get("bounds", raw["time"].encoding.get("bounds"))
+                    equal(f"{path}/time, bounds", bounds, name)
                 if check(f"{path}/{name}", name in raw.coords, "is no coordinate"):
                     self.coordinate(f"{path}/{name}".strip("/"), raw[name], said)
         if self.truth.get("datatree"):
@@ -234,7 +238,8 @@ class Cube:
     def coordinate(self, where, found, said):
         values = found.values
         if values.dtype.kind == "M":
-            expected = np.array([one.replace("Z", "") for one in said], "datetime64[ns]")
+            plain = [[end.replace("Z", "") for end in one] if isinstance(one, list) else one.replace("Z", "") for one in said]
+            expected = np.array(plain, "datetime64[ns]")
             check(where, np.array_equal(values.astype("datetime64[ns]"), expected), f"{values}, expected {said}")
         else:
             equal(where, values.tolist(), said)

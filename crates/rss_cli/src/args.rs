@@ -386,8 +386,9 @@ pub(crate) struct ZarrWriteArgs {
     /// The number of overviews, each half as wide and high as the level before.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) overviews: usize,
-    /// The resampling of overviews: average, nearest, bilinear, mode, min or max.
-    #[arg(long, value_name = "HOW", default_value = "average")]
+    /// The resampling of overviews: auto (nearest for bands of classes, average for all others), average, nearest,
+    /// bilinear, mode, min or max.
+    #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) overview_resampling: String,
     /// The nodata value. Default: that of the files; NaN with --reflectance.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]

@@ -6,6 +6,7 @@
 //! [`Array`] holds samples; a [`Cube`] adds a time axis, bands and a grid.
 
 pub use crate::{
+    apply::TimeBounds,
     array::{
         Arrangement, Array, ArraySpec, Block, Codec, Commit, Compressor, Icechunk, Layout, Root,
         Shuffle, Use,

@@ -134,16 +134,18 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         bytes,
         missing_inputs,
         left_out: of_copied,
+        notes: of_samples,
         ..
     } = written;
     let left_out = match &computed {
         Some(cube) => cube.left_out(),
         None => &of_copied,
     };
-    let notes = computed
+    let mut notes = computed
         .as_ref()
         .map(apply::ImageCube::input_notes)
         .unwrap_or_default();
+    notes.extend(of_samples);
     for note in &notes {
         output::say(&format!("note: {note}"));
     }
@@ -198,6 +200,8 @@ fn is_computed(args: &ZarrWriteArgs) -> bool {
         || onto.resampling != "nearest"
         || onto.on_failure != "fail"
         || args.mosaic != "first"
+        || onto.anchor.is_some()
+        || onto.min_valid.is_some()
 }
 
 /// Returns true if a part of the images is asked for.
@@ -256,14 +260,23 @@ fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
         .with_grouping(args.by.parse()?)
         .with_clock(clock(args.clock.as_deref(), args.by.parse()?)?)
         .with_duplicates(args.onto.duplicates.parse()?)
+        .with_fill(args.onto.fill.parse()?)
         .with_overviews(
             args.overviews,
-            args.overview_resampling.parse::<Resampling>()?,
+            overview_resampling(&args.overview_resampling)?,
         );
     if let Some(nodata) = args.nodata {
         options = options.with_nodata(nodata);
     }
     Ok(options)
+}
+
+/// Returns the resampling of overviews; none where it depends on the band.
+fn overview_resampling(name: &str) -> Result<Option<Resampling>> {
+    Ok(match name {
+        "auto" => None,
+        name => Some(name.parse()?),
+    })
 }
 
 async fn read(args: &ZarrReadArgs) -> Result<Found> {
@@ -480,7 +493,13 @@ fn said_of_cube(cube: &Cube) -> Result<Value> {
     let times: Vec<Value> = cube
         .steps()
         .iter()
-        .map(|step| json!({"time": step.time, "items": step.items}))
+        .map(|step| {
+            let mut said = json!({"time": step.time, "items": step.items});
+            if let Some(bounds) = step.bounds {
+                (said["start"], said["end"]) = (json!(bounds.start), json!(bounds.end));
+            }
+            said
+        })
         .collect();
     let levels: Vec<[u32; 2]> = cube
         .levels()

@@ -583,7 +583,11 @@ fn others_read_a_computed_cube_at_its_place() {
     let group = json!({
         "crs": "EPSG:32756",
         "transform": [g[1], 0, g[0], 0, g[5], g[3]],
-        "coordinates": {"time": [info["times"][0]["time"]], "item": ["zone-0,zone-1"]},
+        "coordinates": {
+            "time": [info["times"][0]["time"]],
+            "time_bnds": [[info["times"][0]["start"], info["times"][0]["end"]]],
+            "item": ["zone-0,zone-1"],
+        },
         "arrays": {"red": array},
     });
     let expect = stage.write("expect.json", json!({"groups": {"": group}}).to_string());

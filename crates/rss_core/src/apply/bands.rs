@@ -288,7 +288,7 @@ pub(super) async fn slots_of(
 }
 
 /// Returns whether a selected asset holds classes or flags, which have no mean.
-fn is_class(choice: &Choice<'_>, manifest: Option<&Manifest>) -> bool {
+pub(crate) fn is_class(choice: &Choice<'_>, manifest: Option<&Manifest>) -> bool {
     let of = |name: &str| manifest?.band(name);
     match (of(choice.name).or_else(|| of(choice.key)), choice.asset) {
         // Probabilities and the like are floats, or have a scale.

@@ -7,7 +7,7 @@ use futures::{StreamExt, future::join_all, stream};
 use tokio::sync::OnceCell;
 
 use super::{
-    axes::{ImageCubeBand, Step},
+    axes::{ImageCubeBand, Step, TimeBounds},
     bands::{FileBand, Files, Slot, of_choice, slots_of},
     block::place_of,
     grid,
@@ -119,17 +119,23 @@ impl ImageCube {
         for (band, nodata) in bands.iter_mut().zip(of_bands) {
             band.nodata = nodata;
         }
-        let steps = grouped.groups.iter().map(|group| Step {
-            label: group.label.clone(),
-            time: group.time,
-            items: group.members.iter().map(|&m| items[m].id.clone()).collect(),
-        });
-        let steps: Arc<[Step]> = steps.collect();
         let moments = grouped.groups.iter().map(|group| {
             let moments = group.members.iter().map(|&m| Moment::of(&items[m]));
             moments.collect::<Result<Vec<_>>>()
         });
         let moments = moments.collect::<Result<Vec<_>>>()?;
+        let steps = grouped.groups.iter().zip(&moments).map(|(group, moments)| {
+            let bounds = moments.iter().map(|moment| moment.bounds);
+            Step {
+                label: group.label.clone(),
+                time: group.time,
+                bounds: bounds
+                    .reduce(TimeBounds::and)
+                    .unwrap_or(TimeBounds::at(group.time)),
+                items: group.members.iter().map(|&m| items[m].id.clone()).collect(),
+            }
+        });
+        let steps: Arc<[Step]> = steps.collect();
         let images = grouped
             .groups
             .iter()

@@ -41,7 +41,7 @@ pub use self::expression::Expression;
 #[cfg(feature = "cog")]
 pub use self::item::{MadeBand, MadeFile};
 pub use self::{
-    axes::{ImageCubeBand, Step},
+    axes::{ImageCubeBand, Step, TimeBounds},
     block::{Block, BlockSample},
     cube::ImageCube,
     grid::Anchor,
@@ -55,7 +55,7 @@ pub use self::{
 };
 #[cfg(feature = "zarr")]
 pub(crate) use self::{
-    bands::of_choice,
+    bands::{is_class, of_choice},
     part::Stored,
     provenance::{SOFTWARE, SourceItem, sources_json, time_json},
     source::described,

@@ -51,6 +51,11 @@ impl ImageCube {
         self.0.options.mosaic
     }
 
+    /// Returns true if time steps are groups of images, and not single ones.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.0.options.grouping != super::time::Grouping::Item
+    }
+
     /// Returns true if inputs that cannot be read are skipped.
     pub(crate) fn allows_holes(&self) -> bool {
         self.0.options.on_failure == OnFailure::Skip
@@ -224,6 +229,11 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     /// Returns the names of the result's bands.
     pub(crate) fn names(&self) -> &[String] {
         &self.options.names
+    }
+
+    /// Returns whether each band of the result holds classes, as far as is known; a band past the end does not.
+    pub(crate) fn class_bands(&self) -> &[bool] {
+        &self.classes
     }
 
     /// Returns the names of the variables and their time steps, if the bands of the result are these.

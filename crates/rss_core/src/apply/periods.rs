@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::{Array3, s};
 
 use super::{
-    axes::Step,
+    axes::{Step, TimeBounds},
     cube::{ImageCube, Inner},
     load::BlockPlan,
     mosaic::Mosaic,
@@ -32,6 +32,8 @@ const PLANS: usize = 4;
 pub(super) struct Moment {
     id: String,
     time: DateTime<Utc>,
+    /// Its interval, where the item states one.
+    pub(super) bounds: TimeBounds,
     /// The longitude of its centre in degrees, if the item has a position.
     longitude: Option<f64>,
 }
@@ -48,6 +50,7 @@ impl Moment {
         Ok(Self {
             id: item.id.clone(),
             time,
+            bounds: TimeBounds::of_item(item, time),
             longitude: stac::longitude(item),
         })
     }
@@ -187,6 +190,11 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
     }
 }
 
+/// Returns the first instant of a day of UTC.
+fn midnight(day: NaiveDate) -> DateTime<Utc> {
+    day.and_time(NaiveTime::MIN).and_utc()
+}
+
 /// Writes the bands of a part into the result of all parts, which the first part begins: of each band all parts, then the
 /// next band.
 pub(super) fn join<O: Sample>(
@@ -243,12 +251,19 @@ impl ImageCube {
                     label: by.label(start),
                     time: match by {
                         Grouping::All => step.time,
-                        _ => start.and_time(NaiveTime::MIN).and_utc(),
+                        _ => midnight(start),
+                    },
+                    bounds: match by.end(start) {
+                        Some(end) => TimeBounds::of(midnight(start), midnight(end)),
+                        None => step.bounds,
                     },
                     items: Vec::new(),
                 },
                 members: Vec::new(),
             });
+            if by == Grouping::All {
+                period.step.bounds = period.step.bounds.and(step.bounds);
+            }
             period.step.items.extend_from_slice(&step.items);
             period.members.push(number);
         }

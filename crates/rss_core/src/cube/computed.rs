@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     apply::{
-        self, Apply, BlockSample, MissingInput, Stored, TypedApply, each_type, mosaic::Mosaic,
+        self, Apply, BlockSample, MissingInput, Stored, TimeBounds, TypedApply, each_type,
+        mosaic::Mosaic,
     },
     array::Root,
     error::{Error, ErrorKind, Result},
@@ -211,6 +212,7 @@ impl OfCube {
             if is_stated && chosen.is_without_scaling(name) {
                 (scale, offset) = (None, None);
             }
+            let is_class = cube.classes().get(number) == Some(&true);
             let nodata = match chosen.of(name) {
                 Some(nodata) => Some(held(nodata, dtype, name)?),
                 None => {
@@ -227,6 +229,7 @@ impl OfCube {
                 scale,
                 offset,
                 unit,
+                is_class: is_class && !dtype.is_float(),
             });
         }
         let whole = |band: &CubeBand| !band.dtype.is_float();
@@ -296,12 +299,8 @@ impl Samples for OfCube {
 
     fn steps(&self) -> Vec<TimeStep> {
         let steps = self.cube.steps().iter();
-        steps
-            .map(|step| TimeStep {
-                time: step.time,
-                items: step.items.clone(),
-            })
-            .collect()
+        let is_group = self.cube.has_groups();
+        steps.map(|step| step_of(step, is_group)).collect()
     }
 
     fn grid(&self) -> GeoBox {
@@ -341,6 +340,15 @@ impl Samples for OfCube {
     }
 }
 
+/// Returns a time step as a cube stores it. The span of a single image is left out where it is an instant.
+fn step_of(step: &apply::Step, is_group: bool) -> TimeStep {
+    TimeStep {
+        time: step.time,
+        bounds: Some(step.bounds).filter(|bounds| is_group || !bounds.is_instant()),
+        items: step.items.clone(),
+    }
+}
+
 /// The samples of a result of `apply`.
 struct OfResult<O> {
     work: Apply<O>,
@@ -364,15 +372,14 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
         check_names(&names)?;
         let all = cube.steps();
         let steps: Vec<TimeStep> = match (work.dated(), all.first()) {
-            (Some((_, steps)), _) => steps
-                .iter()
-                .map(|step| TimeStep {
-                    time: step.time,
-                    items: step.items.clone(),
-                })
-                .collect(),
+            (Some((_, steps)), _) => {
+                // Periods, where they are not the time steps of the cube.
+                let is_group = cube.has_groups() || steps != all;
+                steps.iter().map(|step| step_of(step, is_group)).collect()
+            }
             (None, Some(first)) => vec![TimeStep {
                 time: first.time,
+                bounds: all.iter().map(|step| step.bounds).reduce(TimeBounds::and),
                 items: all.iter().flat_map(|step| step.items.clone()).collect(),
             }],
             (None, None) => Vec::new(),
@@ -388,14 +395,20 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
             Some(nodata) => Some(held(nodata, O::DTYPE, name)?),
             None => None,
         };
-        let bands = names.into_iter().map(|name| CubeBand {
-            name,
-            dtype: O::DTYPE,
-            nodata,
-            scale: None,
-            offset: None,
-            unit: None,
-        });
+        let classes = work.class_bands().to_vec();
+        let each = steps.len().max(1);
+        let bands = names
+            .into_iter()
+            .enumerate()
+            .map(|(number, name)| CubeBand {
+                name,
+                dtype: O::DTYPE,
+                nodata,
+                scale: None,
+                offset: None,
+                unit: None,
+                is_class: classes.get(number * each) == Some(&true) && !O::DTYPE.is_float(),
+            });
         Ok(Self {
             bands: bands.collect(),
             work,

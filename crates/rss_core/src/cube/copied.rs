@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use ndarray::{Array3, ArrayView2, Axis, s};
+use ndarray::{Array2, Array3, ArrayView2, Axis, s};
 use serde_json::{Value, json};
 
 use super::{
     describe::{CubeBand, TimeStep},
-    plan::{CubePlan, ImageBand, Open},
+    plan::{Bands, CubePlan, ImageBand, Open},
     samples::{Hyperslab, Samples, Together},
 };
 use crate::{
-    apply::{MissingInput, SOFTWARE, sources_json, time_json},
+    apply::{MissingInput, SOFTWARE, mosaic::Fill, sources_json, time_json},
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
     raster::{Number, Pixels, Sample, nodata_sample, with_type},
@@ -45,13 +45,24 @@ impl Samples for CubePlan {
         json!({
             "software": SOFTWARE,
             "computed": "copied",
+            "fill": self.fill.name(),
             "time": time_json(&sources),
             "items": sources_json(&sources),
         })
     }
 
+    fn fill(&self) -> Option<Fill> {
+        self.has_choice().then_some(self.fill)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let all = self.bands.iter().enumerate();
+        all.filter_map(|(index, band)| self.note_of(index, band))
+            .collect()
+    }
+
     fn together(&self) -> Together {
-        match self.shares_files() {
+        match self.shares_files() || self.fills_pixels() {
             true => Together::Bands,
             false => Together::None,
         }
@@ -67,7 +78,19 @@ impl Samples for CubePlan {
         let dates = part.times.len().max(1);
         // Where a file holds several bands, a read has the samples of all of them.
         // The output, and for each read under way its compressed and its decoded bytes.
-        Ok(samples + samples / dates as u64 * 2 * READS.min(dates) as u64)
+        let read = samples + samples / dates as u64 * 2 * READS.min(dates) as u64;
+        if !self.fills_pixels() {
+            return Ok(read);
+        }
+        // All bands of one image wait for each other; and of each pixel in how many of them it has data.
+        let pixels = u64::from(part.window.width) * u64::from(part.window.height);
+        let sizes = || self.bands.iter().map(|band| band.dtype.size() as u64);
+        let of_image = pixels * sizes().sum::<u64>();
+        let of_read = match self.shares_files() {
+            true => of_image,
+            false => pixels * sizes().max().unwrap_or(0),
+        };
+        Ok(samples + of_image + 2 * READS as u64 * of_read + 8 * pixels)
     }
 
     async fn make(&self, part: &Hyperslab) -> Result<(Vec<Pixels>, Vec<MissingInput>)> {
@@ -90,9 +113,11 @@ impl Samples for CubePlan {
 
 /// A window of one image, of the bands that one file holds.
 struct Read {
-    /// The index of the time step.
-    time: usize,
-    /// The indices of the bands among those that are asked for, and their sources.
+    /// The indices of the time step, and of the image in it.
+    of: (usize, usize),
+    /// Whether the image's pixels are taken as a whole: then all bands are read.
+    is_whole: bool,
+    /// The indices of the bands in the cube, and their sources.
     bands: Vec<(usize, ImageBand)>,
     /// The window in the image.
     part: Window,
@@ -132,29 +157,78 @@ impl Read {
 }
 
 impl CubePlan {
+    /// Returns what a user should know of the samples of a band that its nodata value does not tell.
+    fn note_of(&self, index: usize, band: &CubeBand) -> Option<String> {
+        let of_band = |image: &'_ Bands| image.get(index)?.clone();
+        let name = &band.name;
+        let Some(nodata) = band.nodata else {
+            let size = self.grid().size;
+            let whole = Window {
+                col: 0,
+                row: 0,
+                width: size.width,
+                height: size.height,
+            };
+            let covers = |image: &Bands| {
+                let part = self.part(image, index, &whole);
+                part.is_some_and(|(_, part, _)| {
+                    (part.width, part.height) == (size.width, size.height)
+                })
+            };
+            let is_whole = self.steps.iter().all(|step| step.images.iter().any(covers));
+            return (!is_whole).then(|| {
+                format!("band {name} has no nodata value: where no image lies its samples are 0, as others may be")
+            });
+        };
+        let images = self.steps.iter().flat_map(|step| &step.images);
+        let mut others = images
+            .filter_map(of_band)
+            .filter_map(|source| source.nodata);
+        let other = others.find(|other| *other != nodata && band.dtype.holds(*other))?;
+        (!band.dtype.is_float() || !nodata.is_nan()).then(|| {
+            format!(
+                "nodata of images of band {name} is {other}, in the cube {nodata}: samples of {nodata} in them are nodata too"
+            )
+        })
+    }
+
     /// Returns the reads of a hyperslab, in the order of time steps and images.
     fn reads(&self, part: &Hyperslab) -> Vec<Read> {
         let steps = self.steps.get(part.times.clone()).unwrap_or_default();
+        let all: Vec<usize> = (0..self.bands.len()).collect();
         let mut reads: Vec<Read> = Vec::new();
         for (time, step) in steps.iter().enumerate() {
-            // Of each image first: bands of one file follow each other.
-            let first = reads.len();
-            for (index, &band) in part.bands.iter().enumerate() {
-                for (source, window, position) in self.parts(step, band, &part.window) {
+            let touches = |image: &&Bands| {
+                let mut bands = all.iter();
+                bands.any(|&band| self.part(image, band, &part.window).is_some())
+            };
+            // A single image gives each pixel, whole or not.
+            let is_whole = self.fills_pixels() && step.images.iter().filter(touches).count() > 1;
+            let bands = match is_whole {
+                true => &all,
+                false => &part.bands,
+            };
+            for (number, image) in step.images.iter().enumerate() {
+                let first = reads.len();
+                for &band in bands {
+                    let Some((source, window, position)) = self.part(image, band, &part.window)
+                    else {
+                        continue;
+                    };
                     let shared = reads.iter_mut().skip(first).find(|read| {
                         read.part == window
                             && read.position == position
-                            && read.bands.iter().all(|(other, _)| *other != index)
                             && read
                                 .bands
                                 .first()
-                                .is_some_and(|(_, one)| one.shares_file(&source))
+                                .is_some_and(|(_, one)| one.shares_file(source))
                     });
                     match shared {
-                        Some(read) => read.bands.push((index, source)),
+                        Some(read) => read.bands.push((band, source.clone())),
                         None => reads.push(Read {
-                            time,
-                            bands: vec![(index, source)],
+                            of: (time, number),
+                            is_whole,
+                            bands: vec![(band, source.clone())],
                             part: window,
                             position,
                         }),
@@ -171,16 +245,14 @@ impl CubePlan {
         T: Sample + Send + Sync + 'static,
     {
         let window = &part.window;
-        let shape = (
-            part.times.len(),
-            window.height as usize,
-            window.width as usize,
-        );
+        let shape = (window.height as usize, window.width as usize);
         let mut out: Vec<Layer<T>> = bands
             .iter()
-            .map(|band| Layer::new(shape, band.nodata))
+            .map(|band| Layer::new((part.times.len(), shape.0, shape.1), band.nodata))
             .collect();
-        // `buffered` keeps the order of the images: where two cover a pixel, the first valid sample wins.
+        let mut covered = Covered::new(shape);
+        let mut image: Option<WholeImage<T>> = None;
+        // `buffered` keeps the order of the images: where two cover a pixel, the first with data wins.
         let mut arriving = stream::iter(self.reads(part))
             .map(|read| async move {
                 let pixels = read.read().await?;
@@ -188,22 +260,138 @@ impl CubePlan {
             })
             .buffered(READS);
         while let Some((read, pixels)) = arriving.try_next().await? {
-            let view = pixels.view::<T>();
-            let view = view.filter(|view| view.dim().0 == read.bands.len());
-            let view = view.ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Corrupt,
-                    "the window's samples differ in dtype from the file's profile",
-                )
-            })?;
-            for (of_read, (index, source)) in read.bands.iter().enumerate() {
-                if let Some(layer) = out.get_mut(*index) {
-                    let samples = view.index_axis(Axis(0), of_read);
-                    layer.put(read.time, read.position, samples, source.nodata);
+            if image.as_ref().is_some_and(|image| image.of != read.of)
+                && let Some(done) = image.take()
+            {
+                covered.put(done, self.bands.len(), &mut out);
+            }
+            if pixels.shape()[0] != read.bands.len() {
+                return Err(other_dtype());
+            }
+            if read.is_whole {
+                let image = image.get_or_insert_with(|| WholeImage::new(read.of, shape));
+                with_type!(pixels.dtype(), U => image.count::<U>(&read, &pixels)?);
+            }
+            for (of_read, (band, source)) in read.bands.iter().enumerate() {
+                let Some(index) = part.bands.iter().position(|asked| asked == band) else {
+                    continue;
+                };
+                let view = pixels.view::<T>().ok_or_else(other_dtype)?;
+                let samples = view.index_axis_move(Axis(0), of_read);
+                match (&mut image, out.get_mut(index)) {
+                    (Some(image), _) if read.is_whole => image.parts.push(Part {
+                        layer: index,
+                        position: read.position,
+                        samples: samples.to_owned(),
+                        nodata: source.nodata,
+                    }),
+                    (_, Some(layer)) => {
+                        layer.put(read.of.0, read.position, samples, source.nodata);
+                    }
+                    (_, None) => {}
                 }
             }
         }
+        if let Some(done) = image {
+            covered.put(done, self.bands.len(), &mut out);
+        }
         Ok(out.into_iter().map(|layer| layer.samples).collect())
+    }
+}
+
+fn other_dtype() -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        "the window's samples differ in dtype or bands from the file's profile",
+    )
+}
+
+/// The pixels of one image whose bands are taken together.
+struct WholeImage<T> {
+    of: (usize, usize),
+    /// In how many bands of the cube each pixel has data.
+    count: Array2<u32>,
+    parts: Vec<Part<T>>,
+}
+
+/// What an image has of a band that is asked for.
+struct Part<T> {
+    layer: usize,
+    position: [usize; 2],
+    samples: Array2<T>,
+    nodata: Option<Number>,
+}
+
+impl<T> WholeImage<T> {
+    fn new(of: (usize, usize), shape: (usize, usize)) -> Self {
+        Self {
+            of,
+            count: Array2::zeros(shape),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Counts the pixels with data in the bands of a read.
+    fn count<U: Sample>(&mut self, read: &Read, pixels: &Pixels) -> Result<()> {
+        let view = pixels.view::<U>().ok_or_else(other_dtype)?;
+        let [row, col] = read.position;
+        for ((_, source), samples) in read.bands.iter().zip(view.outer_iter()) {
+            let (height, width) = samples.dim();
+            let slice = s![row..row + height, col..col + width];
+            let nodata = nodata_sample::<U>(source.nodata);
+            ndarray::Zip::from(self.count.slice_mut(slice))
+                .and(&samples)
+                .for_each(|count, sample| *count += u32::from(sample.is_data(nodata)));
+        }
+        Ok(())
+    }
+}
+
+/// The pixels of a time step that earlier images have given.
+struct Covered {
+    time: usize,
+    /// With data in all bands.
+    all: Array2<bool>,
+    /// With data in any band.
+    any: Array2<bool>,
+}
+
+impl Covered {
+    fn new(shape: (usize, usize)) -> Self {
+        Self {
+            time: 0,
+            all: Array2::from_elem(shape, false),
+            any: Array2::from_elem(shape, false),
+        }
+    }
+
+    /// Puts the pixels of an image under those of earlier ones, by the rule of
+    /// [`Fill::Pixel`](crate::apply::mosaic::Fill::Pixel).
+    fn put<T: Sample>(&mut self, image: WholeImage<T>, bands: usize, out: &mut [Layer<T>]) {
+        let (time, _) = image.of;
+        if time != self.time {
+            *self = Self {
+                time,
+                ..Self::new(self.all.dim())
+            };
+        }
+        let is_all = |count: u32| count as usize == bands;
+        // Only a whole pixel may take the place of one with data in any band, which then has all of them.
+        let mut taken = Array2::from_elem(self.all.dim(), false);
+        ndarray::Zip::from(&mut taken)
+            .and(&mut self.all)
+            .and(&mut self.any)
+            .and(&image.count)
+            .for_each(|taken, all, any, &count| {
+                *taken = !*all && (is_all(count) || (count > 0 && !*any));
+                *all |= is_all(count);
+                *any |= count > 0;
+            });
+        for part in image.parts {
+            if let Some(layer) = out.get_mut(part.layer) {
+                layer.put_taken(time, &part, &taken);
+            }
+        }
     }
 }
 
@@ -261,5 +449,28 @@ impl<T: Sample> Layer<T> {
                 });
         }
         covered.push([row..row + height, col..col + width]);
+    }
+
+    /// Puts the pixels of an image that are taken as a whole.
+    fn put_taken(&mut self, time: usize, part: &Part<T>, taken: &Array2<bool>) {
+        let [row, col] = part.position;
+        let (height, width) = part.samples.dim();
+        let fill = self.nodata.and_then(T::exact).unwrap_or(T::of_number(0.0));
+        let is_same = part.nodata.is_none_or(|nodata| Some(nodata) == self.nodata);
+        let there = nodata_sample::<T>(part.nodata);
+        let rows = row..row + height;
+        let cols = col..col + width;
+        ndarray::Zip::from(self.samples.slice_mut(s![time, rows.clone(), cols.clone()]))
+            .and(&part.samples)
+            .and(taken.slice(s![rows, cols]))
+            .for_each(|out, &sample, &taken| {
+                if taken {
+                    *out = if is_same || sample.is_data(there) {
+                        sample
+                    } else {
+                        fill
+                    };
+                }
+            });
     }
 }

@@ -10,25 +10,56 @@ use crate::{
     raster::{Number, Resampling},
 };
 
+/// The name of the resampling that depends on the band.
+const AUTO: &str = "auto";
+/// The layout's list of bands of classes.
+pub(super) const CLASSES: &str = "classes";
+
 /// The division of a cube, as stored in the group's attribute `rss:layout`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut {
     pub(super) layout: Layout,
     pub(super) overviews: usize,
-    pub(super) resampling: Resampling,
+    /// The resampling of overviews; none is nearest for bands of classes, average for all others.
+    pub(super) resampling: Option<Resampling>,
 }
 
 impl Cut {
+    /// Returns the resampling of a band's overviews.
+    pub(super) fn resampling_of(&self, band: &CubeBand) -> Resampling {
+        let usual = match band.is_class {
+            true => Resampling::Nearest,
+            false => Resampling::Average,
+        };
+        self.resampling.unwrap_or(usual)
+    }
+
+    /// Returns the resampling of all overviews; none where that of bands differs.
+    pub(super) fn common_resampling(&self, bands: &[CubeBand]) -> Option<Resampling> {
+        let mut all = bands.iter().map(|band| self.resampling_of(band));
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first)
+    }
+
     /// Returns the attribute: everything but chunk and shard shapes, which the arrays' metadata holds.
     pub(super) fn to_json(self, bands: &[CubeBand]) -> Value {
         let names: Vec<&str> = bands.iter().map(|band| band.name.as_str()).collect();
-        json!({
+        let classes = bands.iter().filter(|band| band.is_class);
+        let classes: Vec<&str> = classes.map(|band| band.name.as_str()).collect();
+        // Where no overview depends on classes the attribute is that of cubes that know none.
+        let is_auto = self.resampling.is_none() && self.overviews > 0 && !classes.is_empty();
+        let resampling = self.resampling.unwrap_or(Resampling::Average);
+        let mut attribute = json!({
             "bands": names,
             "codec": self.layout.codec.to_string(),
             "stacked": self.layout.arrangement == Arrangement::Stacked,
             "overviews": self.overviews,
-            "resampling": self.resampling.name(),
-        })
+            "resampling": if is_auto { AUTO } else { resampling.name() },
+        });
+        if is_auto {
+            attribute[CLASSES] = json!(classes);
+        }
+        attribute
     }
 
     pub(super) fn parse(attribute: &Value) -> Option<Self> {
@@ -41,7 +72,10 @@ impl Cut {
                 .with_codec(attribute.get("codec")?.as_str()?.parse().ok()?)
                 .with_arrangement(arrangement),
             overviews: usize::try_from(attribute.get("overviews")?.as_u64()?).ok()?,
-            resampling: attribute.get("resampling")?.as_str()?.parse().ok()?,
+            resampling: match attribute.get("resampling")?.as_str()? {
+                AUTO => None,
+                named => Some(named.parse().ok()?),
+            },
         })
     }
 }

@@ -8,6 +8,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 
+use crate::apply::TimeBounds;
 use crate::array::{Arrangement, Storage, below, to_bytes};
 use crate::{
     array::{json_number, number_of},
@@ -22,6 +23,8 @@ pub(super) const GRID: &str = "spatial_ref";
 pub(super) const STACK: &str = "data";
 /// The coordinate that holds the item ids of each time step, separated by commas.
 pub(super) const ITEM: &str = "item";
+/// The first and last instant of each time step, (time, 2): CF's `bounds` of `time`.
+pub(super) const TIME_BOUNDS: &str = "time_bnds";
 /// The group's attribute with the layout, which an append continues.
 pub(super) const LAYOUT: &str = "rss:layout";
 
@@ -48,16 +51,33 @@ pub struct CubeBand {
     pub offset: Option<f64>,
     /// The unit of the values.
     pub unit: Option<String>,
+    /// Whether its samples are classes or flags, which have no mean; of a stored cube, where its overviews depend on it.
+    pub is_class: bool,
 }
 
 /// One time step of a cube.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TimeStep {
-    /// The acquisition time of its first image.
+    /// The acquisition time of its first image; the start of a period.
     pub time: DateTime<Utc>,
+    /// The first and the last instant of the images of a group, or of a period such as a month; none where time steps
+    /// are single images.
+    pub bounds: Option<TimeBounds>,
     /// The ids of its images' items.
     pub items: Vec<String>,
+}
+
+impl TimeStep {
+    /// Returns the span of the step.
+    pub(super) fn span(&self) -> TimeBounds {
+        self.bounds.unwrap_or(TimeBounds::at(self.time))
+    }
+}
+
+/// Returns true if time steps have bounds.
+pub(super) fn are_bounded(steps: &[TimeStep]) -> bool {
+    steps.iter().any(|step| step.bounds.is_some())
 }
 
 /// Returns the attributes of a band's array.
@@ -184,12 +204,15 @@ impl Coordinates {
         };
         let times = steps.iter();
         let times = times.flat_map(|step| step.time.timestamp_millis().to_le_bytes());
-        let time = json!({
+        let mut time = json!({
             "standard_name": "time",
             "units": "milliseconds since 1970-01-01",
             "calendar": "proleptic_gregorian",
             "axis": "T",
         });
+        if are_bounded(steps) {
+            time["bounds"] = json!(TIME_BOUNDS);
+        }
         let items = steps.iter().map(|step| step.items.join(",")).collect();
         let mut arrays = vec![
             numbers("x", "float64", centres(g[0], g[1], size.width), axis("X")),
@@ -202,6 +225,23 @@ impl Coordinates {
                 json!({"long_name": "ids of STAC items"}),
             ),
         ];
+        if are_bounded(steps) {
+            let bounds = steps.iter().flat_map(|step| {
+                let span = step.span();
+                [span.start, span.end].map(|end| end.timestamp_millis())
+            });
+            let chunk: Vec<u8> = bounds.flat_map(i64::to_le_bytes).collect();
+            // CF: bounds have the units of their coordinate, and need not repeat them.
+            let mut document = coordinate("time", "int64", steps.len(), json!({}));
+            document["shape"] = json!([steps.len(), 2]);
+            document["chunk_grid"]["configuration"]["chunk_shape"] = json!([steps.len().max(1), 2]);
+            document["dimension_names"] = json!(["time", "bnds"]);
+            arrays.push(Coordinate {
+                name: TIME_BOUNDS,
+                document,
+                chunk: Some(chunk),
+            });
+        }
         if arrangement == Arrangement::Stacked {
             let names = bands.iter().map(|band| band.name.clone()).collect();
             let band = json!({"long_name": "name of the band"});
@@ -220,7 +260,8 @@ impl Coordinates {
     pub(super) async fn write(&self, storage: &Storage, level: &str) -> Result<()> {
         for array in &self.arrays {
             if let Some(chunk) = &array.chunk {
-                let key = below(level, &format!("{}/c/0", array.name));
+                let axes = array.document["shape"].as_array().map_or(1, Vec::len);
+                let key = below(level, &format!("{}/c{}", array.name, "/0".repeat(axes)));
                 storage.write(&key, vec![chunk.clone().into()]).await?;
             }
         }
@@ -338,10 +379,22 @@ pub(super) fn level_attributes(grid: &GeoBox) -> Map<String, Value> {
     attributes
 }
 
-/// Returns the attributes of the root of a cube with overviews.
+/// Adds to the attributes of a group with arrays that the bounds of its time steps are a coordinate: xarray reads the
+/// names of coordinates that no variable lists from the group.
+pub(super) fn with_bounds(
+    mut attributes: Map<String, Value>,
+    steps: &[TimeStep],
+) -> Map<String, Value> {
+    if are_bounded(steps) {
+        attributes.insert("coordinates".to_owned(), TIME_BOUNDS.into());
+    }
+    attributes
+}
+
+/// Returns the attributes of the root of a cube with overviews; the resampling is none where bands differ in it.
 pub(super) fn levels_attributes(
     levels: &[(&str, &GeoBox)],
-    resampling: &str,
+    resampling: Option<&str>,
 ) -> Map<String, Value> {
     let Some((_, finest)) = levels.first() else {
         return Map::new();
@@ -357,7 +410,9 @@ pub(super) fn levels_attributes(
         item.insert("transform".to_owned(), transform);
         if let Some(finer) = finer {
             item.insert("derived_from".to_owned(), json!(finer));
-            item.insert("resampling_method".to_owned(), json!(resampling));
+            if let Some(resampling) = resampling {
+                item.insert("resampling_method".to_owned(), json!(resampling));
+            }
         }
         let spatial = spatial_attributes(grid).into_iter();
         item.extend(spatial.filter(|(name, _)| name != "spatial:bbox"));

@@ -14,7 +14,7 @@ use super::{
     samples::{Images, Nodata, Samples, SamplesKind},
 };
 use crate::{
-    apply::time::Duplicates,
+    apply::{TimeBounds, time::Duplicates},
     error::{Error, ErrorKind, Result},
     geo::Lattice,
     session::Session,
@@ -102,6 +102,10 @@ impl Fresh {
         let steps = self.source.steps().into_iter().skip(self.skipped);
         let truncated = |step: TimeStep| TimeStep {
             time: step.time.trunc_subsecs(3),
+            bounds: step.bounds.map(|bounds| {
+                let [start, end] = [bounds.start, bounds.end].map(|end| end.trunc_subsecs(3));
+                TimeBounds::of(start, end)
+            }),
             items: step.items,
         };
         steps.map(truncated).collect()
@@ -200,6 +204,7 @@ mod tests {
     fn only_whole_dates_behind_those_of_the_cube_are_added() {
         let step = |day: u32, items: &[&str]| TimeStep {
             time: format!("2021-01-{day:02}T00:00:00Z").parse().unwrap(),
+            bounds: None,
             items: items.iter().map(|&item| item.to_owned()).collect(),
         };
         let there = HashSet::from(["a", "b", "c"]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::{
-    apply::time::duplicates,
+    apply::{TimeBounds, is_class, time::duplicates},
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     location::Location,
@@ -32,6 +32,10 @@ pub struct CubeImage {
     pub duplicate: Option<Duplicate>,
     /// The scaling of its bands by name, as item or manifest state it. It comes before that of the file.
     pub scaling: Vec<(String, Scaling)>,
+    /// The first and the last instant, where the image is of more than one.
+    pub bounds: Option<TimeBounds>,
+    /// The names of bands of classes or flags, which have no mean: their overviews are nearest.
+    pub classes: Vec<String>,
 }
 
 /// Why an image is a duplicate.
@@ -73,6 +77,8 @@ pub struct ImageAsset {
     pub(super) stated: Vec<BandNames>,
     /// The scaling of each band, as item or manifest state it.
     pub(super) scaling: Vec<Option<Scaling>>,
+    /// Whether its samples are classes or flags.
+    pub(super) is_class: bool,
 }
 
 impl ImageAsset {
@@ -107,6 +113,8 @@ impl CubeImage {
             bands: Vec::new(),
             longitude: None,
             scaling: Vec::new(),
+            bounds: None,
+            classes: Vec::new(),
             duplicate: None,
         }
     }
@@ -115,6 +123,13 @@ impl CubeImage {
     #[must_use]
     pub fn with_scaling(mut self, band: impl Into<String>, scaling: Scaling) -> Self {
         self.scaling.push((band.into(), scaling));
+        self
+    }
+
+    /// States that the samples of a band are classes or flags.
+    #[must_use]
+    pub fn with_classes(mut self, band: impl Into<String>) -> Self {
+        self.classes.push(band.into());
         self
     }
 
@@ -147,6 +162,7 @@ impl CubeImage {
             })?;
             let mut image = Self::new(&item.id, time);
             image.longitude = stac::longitude(item);
+            image.bounds = Some(TimeBounds::of_item(item, time)).filter(|one| !one.is_instant());
             for choice in found.selection.choices(item) {
                 let Some(asset) = choice.asset else { continue };
                 let named = Location::parse_from(&asset.href, found.trust)?;
@@ -158,6 +174,7 @@ impl CubeImage {
                     (said.origin != ScalingOrigin::Unknown).then_some(said.scaling)
                 };
                 let of_asset = ImageAsset {
+                    is_class: is_class(&choice, manifest),
                     scaling: (0..stated.len().max(1)).map(scaling).collect(),
                     location: stores.reach(item, asset, named, None),
                     header_bytes: stac::header_bytes(asset),

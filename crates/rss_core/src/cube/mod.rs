@@ -29,6 +29,7 @@ pub use self::{
     write::Written,
 };
 use crate::{
+    apply::TimeBounds,
     array::{Arrangement, Array, Root, Storage, below, parse},
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoBox, GeoTransform, Size, Window},
@@ -160,7 +161,7 @@ impl Cube {
         write::append(session, &root.into(), images.into(), options).await
     }
 
-    /// Opens a cube that [`Cube::create`] has written. Costs four requests.
+    /// Opens a cube that [`Cube::create`] has written. Costs four requests, five where time steps are groups.
     ///
     /// # Errors
     ///
@@ -246,6 +247,9 @@ impl Cube {
                 arrays: opened,
             });
         }
+        let classes = layout.get(cut::CLASSES).and_then(Value::as_array);
+        let classes = classes.into_iter().flatten().filter_map(Value::as_str);
+        let classes: Vec<&str> = classes.collect();
         let first = levels.first().map(|level| level.arrays.as_slice());
         let bands = names
             .iter()
@@ -256,7 +260,7 @@ impl Cube {
                     Arrangement::Stacked => 0,
                 };
                 let (_, array) = first?.get(position)?;
-                Some(band_of(name, array))
+                Some(band_of(name, array, classes.contains(&name.as_str())))
             })
             .collect();
         let time = below(&cut::level_path(0, overviews), "time");
@@ -265,7 +269,12 @@ impl Cube {
         // `Array` has no string dtype, so the one chunk of `item` is decoded here.
         let items = storage.read(&below(&item, "c/0")).await?;
         let items = items.as_deref().and_then(describe::texts_of);
-        let steps = steps_of(&array, &items.unwrap_or_default()).await?;
+        let mut steps = steps_of(&array, &items.unwrap_or_default()).await?;
+        let bounds = below(&cut::level_path(0, overviews), describe::TIME_BOUNDS);
+        if let Some(document) = metadata.get(&bounds) {
+            let array = Array::of_document(storage.clone(), &bounds, document)?;
+            put_bounds(&array, &mut steps).await?;
+        }
         Ok(Self {
             location: storage.base.clone(),
             attributes,
@@ -471,7 +480,7 @@ fn epsg_of(wkt: &str) -> Option<u32> {
     code.parse().ok()
 }
 
-fn band_of(name: &str, array: &Array) -> CubeBand {
+fn band_of(name: &str, array: &Array, is_class: bool) -> CubeBand {
     let attributes = array.attributes();
     let number = |key: &str| attributes.get(key).and_then(Value::as_f64);
     CubeBand {
@@ -486,7 +495,30 @@ fn band_of(name: &str, array: &Array) -> CubeBand {
             .get("units")
             .and_then(Value::as_str)
             .map(str::to_owned),
+        is_class,
     }
+}
+
+/// Reads the first and last instant of each time step.
+async fn put_bounds(array: &Array, steps: &mut [TimeStep]) -> Result<()> {
+    let count = steps.len() as u64;
+    if array.shape() != [count, 2] {
+        let message = format!(
+            "time bounds of shape {:?}, expected [{count}, 2]",
+            array.shape()
+        );
+        return Err(Error::new(ErrorKind::Corrupt, message));
+    }
+    let ends: ArrayD<i64> = array.read(&[0..count, 0..2]).await?;
+    for (step, ends) in steps.iter_mut().zip(ends.outer_iter()) {
+        let instant = |at: usize| DateTime::from_timestamp_millis(*ends.iter().nth(at)?);
+        let (Some(start), Some(end)) = (instant(0), instant(1)) else {
+            let message = "time bounds out of range";
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        };
+        step.bounds = Some(TimeBounds::of(start, end));
+    }
+    Ok(())
 }
 
 async fn steps_of(time: &Array, items: &[String]) -> Result<Vec<TimeStep>> {
@@ -504,6 +536,7 @@ async fn steps_of(time: &Array, items: &[String]) -> Result<Vec<TimeStep>> {
             let items = items.map(|items| items.split(',').map(str::to_owned).collect());
             Ok(TimeStep {
                 time,
+                bounds: None,
                 items: items.unwrap_or_default(),
             })
         })

@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use crate::array::Layout;
 use crate::{
-    apply::time::{Clock, Duplicates, Grouping},
+    apply::{
+        mosaic::Fill,
+        time::{Clock, Duplicates, Grouping},
+    },
     geo::GeoBox,
     raster::{Number, Resampling},
 };
@@ -23,15 +26,17 @@ pub struct WriteProgress {
 
 type Watch = Arc<dyn Fn(WriteProgress) + Send + Sync>;
 
-/// How a cube is written. `grouping`, `clock`, `duplicates` and `grid` apply to copied images only: computed samples have their own grid and
-/// time steps.
+/// How a cube is written. `grouping`, `clock`, `duplicates`, `fill` and `grid` apply to copied images only: computed samples
+/// have their own grid and time steps.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CubeOptions {
     /// Chunks, shards, compression.
     pub layout: Layout,
-    /// How images are grouped into time steps: where two images of one cover a pixel, the earlier one wins.
+    /// How images are grouped into time steps: where two images of one cover a pixel, the earlier one with data wins.
     pub grouping: Grouping,
+    /// What fills the gaps of an image from later ones of its time step: whole pixels, or each band by itself.
+    pub fill: Fill,
     /// The clock by which an image has its day, and so its week, month, season and year.
     pub clock: Clock,
     /// How duplicates of one scene are handled.
@@ -43,8 +48,9 @@ pub struct CubeOptions {
     pub nodata: Option<Number>,
     /// The number of overviews, each half as wide and high as the level before.
     pub overviews: usize,
-    /// The resampling of overviews: any but cubic.
-    pub resampling: Resampling,
+    /// The resampling of overviews: any but cubic. None is nearest for bands of classes ([`CubeBand::is_class`](super::CubeBand::is_class)),
+    /// average for all others.
+    pub resampling: Option<Resampling>,
     /// Texts about the write, by attribute of the root.
     pub(super) notes: Vec<(String, String)>,
     pub(super) watch: Option<Watch>,
@@ -55,12 +61,13 @@ impl Default for CubeOptions {
         Self {
             layout: Layout::default(),
             grouping: Grouping::Item,
+            fill: Fill::default(),
             clock: Clock::default(),
             duplicates: Duplicates::default(),
             grid: None,
             nodata: None,
             overviews: 0,
-            resampling: Resampling::Average,
+            resampling: None,
             notes: Vec::new(),
             watch: None,
         }
@@ -72,6 +79,7 @@ impl fmt::Debug for CubeOptions {
         f.debug_struct("CubeOptions")
             .field("layout", &self.layout)
             .field("grouping", &self.grouping)
+            .field("fill", &self.fill)
             .field("clock", &self.clock)
             .field("duplicates", &self.duplicates)
             .field("grid", &self.grid)
@@ -99,6 +107,13 @@ impl CubeOptions {
     #[must_use]
     pub fn with_grouping(mut self, grouping: Grouping) -> Self {
         self.grouping = grouping;
+        self
+    }
+
+    /// Sets what fills the gaps of an image from later ones of its time step.
+    #[must_use]
+    pub fn with_fill(mut self, fill: Fill) -> Self {
+        self.fill = fill;
         self
     }
 
@@ -131,11 +146,15 @@ impl CubeOptions {
         self
     }
 
-    /// Sets the number of overviews and their resampling.
+    /// Sets the number of overviews and their resampling; none is nearest for bands of classes, average for all others.
     #[must_use]
-    pub fn with_overviews(mut self, levels: usize, resampling: Resampling) -> Self {
+    pub fn with_overviews(
+        mut self,
+        levels: usize,
+        resampling: impl Into<Option<Resampling>>,
+    ) -> Self {
         self.overviews = levels;
-        self.resampling = resampling;
+        self.resampling = resampling.into();
         self
     }
 

@@ -6,19 +6,21 @@ use chrono::{DateTime, NaiveDate, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    describe::{CubeBand, TimeStep},
+    describe::{self, CubeBand, TimeStep},
     images::{CubeImage, ImageAsset, ImagePixels, array_name},
     options::CubeOptions,
 };
 use crate::{
     apply::{
-        SourceItem, described, of_choice,
+        SourceItem, TimeBounds, described,
+        mosaic::Fill,
+        of_choice,
         time::{Clock, Grouping},
     },
     error::{Error, ErrorKind, Result},
     geo::{Extent, GeoBox, Lattice, Window},
     location::Location,
-    raster::{Number, Raster},
+    raster::{DataType, Number, Raster},
     reader::{self, Backend, OpenOptions, RasterReader},
     session::Session,
     stac,
@@ -29,8 +31,10 @@ use crate::{
 pub(super) struct CubePlan {
     pub(super) bands: Vec<CubeBand>,
     pub(super) steps: Vec<Step>,
+    /// What fills the gaps of an image from the next of its time step.
+    pub(super) fill: Fill,
     lattice: Lattice,
-    extent: Extent,
+    pub(super) extent: Extent,
 }
 
 /// One time step with its images.
@@ -38,20 +42,20 @@ pub(super) struct CubePlan {
 pub(super) struct Step {
     pub(super) said: TimeStep,
     /// In the order of their times: where two cover a pixel, the first wins.
-    images: Vec<Bands>,
+    pub(super) images: Vec<Bands>,
     /// Their times.
     times: Vec<DateTime<Utc>>,
 }
 
 /// For each band of the cube, an image's pixels; none where it lacks the band.
-type Bands = Vec<Option<ImageBand>>;
+pub(super) type Bands = Vec<Option<ImageBand>>;
 
 /// The pixels of one band of one image.
 #[derive(Clone, Debug)]
 pub(super) struct ImageBand {
     pub(super) pixels: Open,
     pub(super) nodata: Option<Number>,
-    extent: Extent,
+    pub(super) extent: Extent,
 }
 
 impl ImageBand {
@@ -184,6 +188,7 @@ impl CubePlan {
         Ok(Self {
             bands,
             steps: steps(placed, options.grouping, options.clock)?,
+            fill: options.fill,
             lattice,
             extent,
         })
@@ -228,22 +233,27 @@ impl CubePlan {
         self.steps.iter().flat_map(of_step).collect()
     }
 
-    /// Returns the images of a time step that hold a band in a window: the source, its window, and the offset of that
-    /// in the requested window (row, column).
-    pub(super) fn parts(
+    /// Returns the part of a window in which an image has a band: the source, its window, and the offset of that in the
+    /// requested window (row, column).
+    pub(super) fn part<'a>(
         &self,
-        step: &Step,
+        image: &'a Bands,
         band: usize,
         window: &Window,
-    ) -> Vec<(ImageBand, Window, [usize; 2])> {
-        step.images
-            .iter()
-            .filter_map(|image| {
-                let source = image.get(band)?.as_ref()?;
-                let (part, lies) = self.extent.part(window, &source.extent)?;
-                Some((source.clone(), part, lies))
-            })
-            .collect()
+    ) -> Option<(&'a ImageBand, Window, [usize; 2])> {
+        let source = image.get(band)?.as_ref()?;
+        let (part, lies) = self.extent.part(window, &source.extent)?;
+        Some((source, part, lies))
+    }
+
+    /// Returns true if all bands of a pixel must come from one image, and several images could give one.
+    pub(super) fn fills_pixels(&self) -> bool {
+        self.fill == Fill::Pixel && self.has_choice()
+    }
+
+    /// Returns true if images of one time step may give different bands of a pixel.
+    pub(super) fn has_choice(&self) -> bool {
+        self.bands.len() > 1 && self.steps.iter().any(|step| step.images.len() > 1)
     }
 }
 
@@ -284,7 +294,16 @@ pub(super) fn check_names(names: &[String]) -> Result<()> {
             return invalid(format!("two bands are named `{name}`"));
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.+".contains(c);
-        let reserved = ["x", "y", "time", "band", "data", super::describe::GRID];
+        let reserved = [
+            "x",
+            "y",
+            "time",
+            "band",
+            describe::STACK,
+            describe::GRID,
+            describe::ITEM,
+            describe::TIME_BOUNDS,
+        ];
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
             return invalid(format!(
                 "band `{name}` cannot name an array: expected letters, digits, `_`, `-`, `.`"
@@ -314,6 +333,7 @@ async fn open(session: &Session, image: CubeImage, names: &[String]) -> Result<(
                     facts.band.offset = stated.map(|scaling| scaling.offset);
                     facts.is_stated = true;
                 }
+                facts.band.is_class = image.classes.contains(name) && !facts.band.dtype.is_float();
                 Some((open, facts))
             }
             None => None,
@@ -361,6 +381,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
     for (mut image, files) in opened {
         let mut bands = Vec::with_capacity(image.bands.len());
         let mut scaling = std::mem::take(&mut image.scaling);
+        let mut classes = std::mem::take(&mut image.classes);
         for (name, pixels) in std::mem::take(&mut image.bands) {
             let ImagePixels::Asset(asset) = &pixels else {
                 bands.push((name, pixels));
@@ -379,6 +400,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                     of_choice(choice, &asset.stated).and_then(|band| band.in_file(profile));
                 let number = number.map_err(|err| invalid(err.message()))?;
                 scaling.extend(asset.scaling_of(&name, number));
+                classes.extend(asset.is_class.then(|| name.clone()));
                 bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
                 continue;
             }
@@ -393,6 +415,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
             }
             if profile.count == 1 {
                 scaling.extend(asset.scaling_of(&name, 1));
+                classes.extend(asset.is_class.then(|| name.clone()));
                 bands.push((name, ImagePixels::Open(Arc::clone(reader), 1)));
                 continue;
             }
@@ -402,11 +425,12 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                 // `visual,visual:2` names band 2 twice.
                 if bands.iter().all(|(known, _)| *known != name) {
                     scaling.extend(asset.scaling_of(&name, number));
+                    classes.extend(asset.is_class.then(|| name.clone()));
                     bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
                 }
             }
         }
-        (image.bands, image.scaling) = (bands, scaling);
+        (image.bands, image.scaling, image.classes) = (bands, scaling, classes);
         images.push(image);
     }
     Ok(images)
@@ -429,6 +453,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
                 scale: None,
                 offset: None,
                 unit: None,
+                is_class: false,
             };
             let facts = Facts {
                 grid: raster.geobox.clone(),
@@ -455,6 +480,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
             scale: profile_band.scale,
             offset: profile_band.offset,
             unit: profile_band.unit.clone(),
+            is_class: false,
         },
         is_stated: false,
     };
@@ -485,6 +511,10 @@ fn agree(
         }
         // A nodata value outside of the dtype's range masks no pixel, and Zarr could not store it as fill value.
         band.nodata = band.nodata.filter(|&nodata| band.dtype.holds(nodata));
+        // Where no image lies, a float without a nodata value is NaN.
+        if matches!(band.dtype, DataType::F32 | DataType::F64) {
+            band.nodata = band.nodata.or(Some(Number::NAN));
+        }
         *known = Some(band);
         return Ok(());
     };
@@ -551,8 +581,17 @@ fn steps(mut placed: Vec<Placed>, by: Grouping, clock: Clock) -> Result<Vec<Step
         .into_iter()
         .filter_map(|group| {
             let time = group.first()?.0.time;
+            let span = group.iter().map(|(image, ..)| {
+                let own = TimeBounds::at(image.time);
+                image.bounds.unwrap_or(own)
+            });
+            let bounds = match by {
+                Grouping::Item => group.first()?.0.bounds,
+                _ => span.reduce(TimeBounds::and),
+            };
             let said = TimeStep {
                 time,
+                bounds,
                 items: group.iter().map(|(image, ..)| image.id.clone()).collect(),
             };
             let times = group.iter().map(|(image, ..)| image.time).collect();

@@ -13,7 +13,7 @@ use super::{
     images::CubeImage,
 };
 use crate::{
-    apply::MissingInput,
+    apply::{MissingInput, mosaic::Fill},
     error::Result,
     geo::{GeoBox, Window},
     raster::{Number, Pixels},
@@ -35,6 +35,16 @@ pub(super) trait Samples: Send + Sync {
 
     /// Returns where the samples come from, for readers: images with their times, grid, computation and software.
     fn provenance(&self) -> Value;
+
+    /// Returns what fills the gaps of copied images, where it makes a difference; none where `made` tells.
+    fn fill(&self) -> Option<Fill> {
+        None
+    }
+
+    /// Returns what a user should know of the samples.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Returns which shards are best computed from one hyperslab.
     fn together(&self) -> Together;

@@ -343,7 +343,8 @@ impl Work {
         let samples = self
             .read_box::<T>(array, job.band, &job.times, &window)
             .await?;
-        let (resampling, nodata) = (self.cut.resampling, self.bands[job.band].nodata);
+        let band = &self.bands[job.band];
+        let (resampling, nodata) = (self.cut.resampling_of(band), band.nodata);
         let session = &self.storage.session;
         session
             .cpu(move || halved(samples.view(), resampling, nodata))

@@ -30,7 +30,7 @@ use super::{
     samples::{Images, Samples},
 };
 use crate::{
-    apply::MissingInput,
+    apply::{MissingInput, mosaic::Fill},
     array::{Array, ArraySpec, JOURNAL, Root, Storage, Turn, below, parse, to_bytes},
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
@@ -48,6 +48,8 @@ pub struct Written {
     pub known: usize,
     /// Copied images that were left out as duplicates of others, and why.
     pub left_out: Vec<String>,
+    /// What a user should know of the samples, such as pixels without data that no nodata value marks.
+    pub notes: Vec<String>,
     /// Shards of the write.
     pub shards: u64,
     /// Shards that an earlier, interrupted write had written.
@@ -225,17 +227,27 @@ impl Work {
             .unwrap_or_default();
         let before = steps.len();
         steps.extend(fresh.steps());
+        // An append goes on with what the cube has: one without bounds stays without.
+        let is_bounded = match existing {
+            Some(cube) => describe::are_bounded(cube.steps()),
+            None => describe::are_bounded(&steps),
+        };
+        for step in &mut steps {
+            step.bounds = is_bounded.then(|| step.span());
+        }
         let (grid, bands) = match existing {
             Some(cube) => (cube.grid().clone(), cube.bands().to_vec()),
             None => (fresh.source.grid(), fresh.source.bands().to_vec()),
         };
-        check_overview(cut.resampling)?;
-        if cut.resampling != Resampling::Nearest && cut.overviews > 0 {
-            let complex = |band: &&CubeBand| matches!(band.dtype, DataType::C64 | DataType::C128);
-            if let Some(band) = bands.iter().find(complex) {
+        cut.resampling.map_or(Ok(()), check_overview)?;
+        for band in bands.iter().filter(|_| cut.overviews > 0) {
+            let resampling = cut.resampling_of(band);
+            if resampling != Resampling::Nearest
+                && matches!(band.dtype, DataType::C64 | DataType::C128)
+            {
                 let message = format!(
-                    "band {} is complex, which cannot be resampled by {}: expected nearest",
-                    band.name, cut.resampling
+                    "band {} is complex, which cannot be resampled by {resampling}: expected nearest",
+                    band.name
                 );
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
@@ -336,6 +348,9 @@ impl Work {
             Value::Null => {}
             made => journal["made"] = made,
         }
+        if let Some(fill) = self.source.fill() {
+            journal["fill"] = json!(fill.name());
+        }
         Ok(self.storage.journal_of(journal))
     }
 
@@ -426,6 +441,7 @@ impl Work {
         }
         work.describe().await?;
         let mut written = work.finish(shards).await?;
+        written.notes = work.source.notes();
         written.resumed = resumed;
         written.bytes = bytes.into_inner();
         written.missing_inputs = missing_inputs.unwrap_or_default();
@@ -509,6 +525,7 @@ impl Work {
             documents.extend(arrays);
             if !level.path.is_empty() {
                 let attributes = describe::level_attributes(&level.grid);
+                let attributes = describe::with_bounds(attributes, &self.steps);
                 groups.push((level.path.clone(), describe::group(attributes, &here)));
             }
         }
@@ -518,8 +535,11 @@ impl Work {
             .map(|level| (level.path.as_str(), &level.grid))
             .collect();
         let mut root = match levels.as_slice() {
-            [(_, only)] => describe::level_attributes(only),
-            levels => describe::levels_attributes(levels, self.cut.resampling.name()),
+            [(_, only)] => describe::with_bounds(describe::level_attributes(only), &self.steps),
+            levels => {
+                let common = self.cut.common_resampling(&self.bands);
+                describe::levels_attributes(levels, common.map(Resampling::name))
+            }
         };
         root.insert(LAYOUT.to_owned(), self.cut.to_json(&self.bands));
         match self.source.made() {
@@ -546,6 +566,17 @@ impl Work {
         let mut documents = self.documents()?;
         let mut there: Value = parse(root)?;
         let mut here = documents.pop().map(|(_, root)| root).unwrap_or_default();
+        if let Some(fill) = self.source.fill() {
+            // Before `fill` was stated, each band was filled by itself.
+            let was = |one: &Value| one["fill"].as_str().unwrap_or("band") == fill.name();
+            let is_same = match there["attributes"][PROVENANCE].as_array() {
+                Some(made) => made.iter().all(was),
+                None => fill == Fill::Band,
+            };
+            if !is_same {
+                return Ok(false);
+            }
+        }
         for root in [&mut there, &mut here] {
             if let Some(attributes) = root["attributes"].as_object_mut() {
                 attributes.remove(PROVENANCE);

@@ -236,6 +236,20 @@ impl Grouping {
         start.unwrap_or(day)
     }
 
+    /// Returns the first day after the period that starts with a day; none of [`Grouping::Item`] and
+    /// [`Grouping::All`], which are no periods.
+    pub(crate) fn end(self, start: NaiveDate) -> Option<NaiveDate> {
+        match self {
+            Self::Item | Self::All => None,
+            Self::Day | Self::SolarDay => start.checked_add_days(Days::new(1)),
+            Self::Week => start.checked_add_days(Days::new(7)),
+            Self::Month => start.checked_add_months(Months::new(1)),
+            Self::Season => start.checked_add_months(Months::new(3)),
+            Self::Year => start.checked_add_months(Months::new(12)),
+            Self::Days(period) => start.checked_add_days(Days::new(period.days().into())),
+        }
+    }
+
     /// Returns the label of the group that starts with a day.
     pub(crate) fn label(self, start: NaiveDate) -> String {
         match self {

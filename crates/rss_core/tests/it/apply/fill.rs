@@ -12,7 +12,7 @@ use rss_core::{
         reduce::Reducer,
         time::Grouping,
     },
-    zarr::{Cube, CubeOptions},
+    zarr::{Cube, CubeImage, CubeOptions, Layout, Use},
 };
 use serde_json::json;
 
@@ -172,4 +172,54 @@ async fn bands_of_other_types_decide_with_what_is_whole() {
     let class = stored.read::<u8>("class", 0..1, None, 0).await.unwrap();
     assert_eq!([0, 4, 8, 12].map(|row| red[[0, row, 7]]), [0, 20, 20, 10]);
     assert_eq!([0, 4, 8, 12].map(|row| class[[0, row, 7]]), [0, 2, 2, 1]);
+}
+
+/// Images that are copied follow the rule of those that are computed, whatever shard a band lies in.
+#[tokio::test]
+async fn copied_cubes_have_whole_pixels() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = Session::builder().cpu_threads(2).build().unwrap();
+    let found = found(&session, dir.path()).with_bands(["red", "nir", "class"]);
+    let layout = Layout::new(Use::Balanced)
+        .with_chunk("1,16,16".parse().unwrap())
+        .with_shard("1,32,32".parse().unwrap());
+    let options = CubeOptions::new()
+        .with_layout(layout)
+        .with_grouping(Grouping::SolarDay);
+    let rows = [0, 4, 8, 12];
+    let none = 0;
+    for (fill, red, nir, class) in [
+        (
+            Fill::Pixel,
+            [none, 20, 20, 10],
+            [30, 60, 60, 30],
+            [0, 2, 2, 1],
+        ),
+        (Fill::Band, [20, 20, 10, 10], [30; 4], [2, 2, 2, 1]),
+    ] {
+        let location = Location::parse(dir.path().join(fill.name()).to_str().unwrap()).unwrap();
+        let options = options.clone().with_fill(fill);
+        let images = || CubeImage::of(&found).unwrap();
+        Cube::create(&session, &location, images(), &options)
+            .await
+            .unwrap();
+        let stored = Cube::open(&session, &location).await.unwrap();
+        let found = stored.read::<u16>("red", 0..1, None, 0).await.unwrap();
+        assert_eq!(rows.map(|row| found[[0, row, 40]]), red, "{fill}");
+        let found = stored.read::<u16>("nir", 0..1, None, 0).await.unwrap();
+        assert_eq!(rows.map(|row| found[[0, row, 40]]), nir, "{fill}");
+        let found = stored.read::<u8>("class", 0..1, None, 0).await.unwrap();
+        assert_eq!(rows.map(|row| found[[0, row, 40]]), class, "{fill}");
+        // The same again has nothing to do; filled otherwise it is another cube.
+        let again = Cube::create(&session, &location, images(), &options).await;
+        assert_eq!(again.unwrap().known, 2);
+        let other = match fill {
+            Fill::Pixel => Fill::Band,
+            _ => Fill::Pixel,
+        };
+        let other = options.clone().with_fill(other);
+        let err = Cube::create(&session, &location, images(), &other).await;
+        let err = err.unwrap_err();
+        assert!(err.message().contains("exists already"), "{err}");
+    }
 }

@@ -40,6 +40,12 @@ fn an_index_of_each_date_is_reduced_within_each_period() {
     assert_eq!(labels, ["2021-01-04", "2021-01-14", "2021-01-24"]);
     assert_eq!(steps[0].items.len(), 2);
     assert_eq!(steps[1].time.to_rfc3339(), "2021-01-14T00:00:00+00:00");
+    // The period, not its images, of which none is of its first day.
+    let bounds = [steps[1].bounds.start, steps[1].bounds.end];
+    assert_eq!(
+        bounds.map(|end| end.to_rfc3339()),
+        ["2021-01-14T00:00:00+00:00", "2021-01-24T00:00:00+00:00"]
+    );
     let made = stage.array(work);
     assert_eq!(made.dim(), (3, SIDE as usize, SIDE as usize));
     let scenes = stage.scenes();

@@ -13,7 +13,7 @@ use rss_core::{
     Collection, Crs, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
     Pixels, Raster, Resampling, Session, Size, Source, Window,
     apply::time::Grouping,
-    zarr::{Arrangement, Cube, CubeImage, CubeOptions, Layout, PixelIndex, Use},
+    zarr::{Arrangement, Cube, CubeImage, CubeOptions, Layout, PixelIndex, TimeBounds, Use},
 };
 use rss_testbed::{Band, Scenes, Service, Testbed};
 
@@ -230,11 +230,11 @@ async fn images_become_dates_by_day_month_or_all_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let session = session();
     let late = day(1) + Duration::from_secs(30 * 60);
+    let next_month: DateTime<Utc> = "2021-02-03T00:00:00Z".parse().unwrap();
     let images = || {
         let image = |id: &str, time: DateTime<Utc>, value: i16| {
             CubeImage::new(id, time).with_band("red", raster(value, 0, 0, 20, 20))
         };
-        let next_month = "2021-02-03T00:00:00Z".parse().unwrap();
         vec![
             image("a", day(1), 1),
             image("b", late, 2),
@@ -263,8 +263,159 @@ async fn images_become_dates_by_day_month_or_all_at_once() {
             .map(|step| step.items.join(","))
             .collect();
         assert_eq!(items, expected, "{by}");
+        let last = match by {
+            Grouping::Item => None,
+            Grouping::Day => Some(day(1)),
+            Grouping::SolarDay => Some(late),
+            Grouping::Month => Some(day(9)),
+            _ => Some(next_month),
+        };
+        let bounds = last.map(|last| TimeBounds::of(day(1), last));
+        assert_eq!(cube.steps()[0].bounds, bounds, "{by}");
         assert_eq!(cube.steps()[0].time, day(1));
     }
+}
+
+/// CF: the bounds of `time` are (time, 2), beside it in each level.
+#[tokio::test]
+async fn bounds_of_groups_grow_with_the_cube() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, location) = (session(), place(&dir.path().join("cube")));
+    let image = |id: &str, time: &str| {
+        CubeImage::new(id, time.parse().unwrap()).with_band("red", raster(1, 0, 0, 20, 20))
+    };
+    let options = small()
+        .with_grouping(Grouping::Month)
+        .with_overviews(1, None);
+    let first = vec![
+        image("a", "2020-12-31T02:00:00Z"),
+        // By the sun this is the first of January.
+        image("b", "2020-12-31T23:50:00Z"),
+        image("c", "2021-01-20T23:50:00Z"),
+    ];
+    Cube::create(&session, &location, first, &options)
+        .await
+        .unwrap();
+    let later = vec![image("d", "2021-03-02T00:00:00Z")];
+    Cube::append(&session, &location, later, &options)
+        .await
+        .unwrap();
+    let cube = Cube::open(&session, &location).await.unwrap();
+    let shown: Vec<[String; 3]> = cube
+        .steps()
+        .iter()
+        .map(|step| {
+            let bounds = step.bounds.unwrap();
+            [step.time, bounds.start, bounds.end].map(|time| time.format("%m-%dT%H").to_string())
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ["12-31T02", "12-31T02", "12-31T02"],
+            ["12-31T23", "12-31T23", "01-20T23"],
+            ["03-02T00", "03-02T00", "03-02T00"],
+        ]
+    );
+    for level in ["0", "1"] {
+        let path = |name: &str| dir.path().join("cube").join(level).join(name);
+        let read = |name: &str| -> serde_json::Value {
+            serde_json::from_slice(&fs::read(path(name)).unwrap()).unwrap()
+        };
+        assert_eq!(read("time/zarr.json")["attributes"]["bounds"], "time_bnds");
+        let bounds = read("time_bnds/zarr.json");
+        assert_eq!(bounds["shape"], serde_json::json!([3, 2]));
+        assert_eq!(read("zarr.json")["attributes"]["coordinates"], "time_bnds");
+        assert_eq!(fs::read(path("time_bnds/c/0/0")).unwrap().len(), 48);
+    }
+}
+
+/// A mean of two classes is a third one.
+#[tokio::test]
+async fn overviews_of_classes_hold_classes_of_the_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let images = |number: u32| {
+        let striped = |left: i16, right: i16| {
+            let mut one = raster(left, 0, 0, 40, 40);
+            if let Pixels::I16(pixels) = &mut one.pixels {
+                pixels.slice_mut(s![.., .., 1..;2]).fill(right);
+            }
+            one
+        };
+        vec![
+            image(number, striped(2, 6))
+                .with_band("scl", striped(4, 8))
+                .with_classes("scl"),
+        ]
+    };
+    for (name, resampling, red, scl) in [
+        ("auto", None, 4, 4),
+        ("average", Some(Resampling::Average), 4, 6),
+        ("max", Some(Resampling::Max), 6, 8),
+    ] {
+        let location = place(&dir.path().join(name));
+        let options = small().with_overviews(1, resampling);
+        Cube::create(&session, &location, images(1), &options)
+            .await
+            .unwrap();
+        // An append goes on as the cube was begun.
+        Cube::append(&session, &location, images(2), &small())
+            .await
+            .unwrap();
+        let cube = Cube::open(&session, &location).await.unwrap();
+        for (band, expected) in [("red", red), ("scl", scl)] {
+            let coarse = cube.read::<i16>(band, 0..2, None, 1).await.unwrap();
+            assert_eq!(
+                [coarse[[0, 9, 9]], coarse[[1, 9, 9]]],
+                [expected; 2],
+                "{name}"
+            );
+        }
+        let said = &cube.attributes()["multiscales"]["layout"][1]["resampling_method"];
+        match resampling {
+            None => assert!(said.is_null()),
+            Some(one) => assert_eq!(said, one.name()),
+        }
+    }
+}
+
+/// Where no image lies there is no data, whether or not the files have a value for it.
+#[tokio::test]
+async fn pixels_that_no_image_covers_are_nan_or_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let plain = |down: u32, is_float: bool| {
+        let mut raster = raster(5, 0, down, 50, 40);
+        raster.nodata = None;
+        if is_float {
+            raster.pixels = Pixels::F32(Array3::from_elem((1, 40, 50), 0.5));
+        }
+        raster
+    };
+    let images = |is_float: bool| {
+        vec![
+            CubeImage::new("a", day(1)).with_band("red", plain(0, is_float)),
+            CubeImage::new("b", day(2)).with_band("red", plain(20, is_float)),
+        ]
+    };
+    let location = place(&dir.path().join("float"));
+    let written = Cube::create(&session, &location, images(true), &small())
+        .await
+        .unwrap();
+    assert_eq!(written.notes, [] as [&str; 0]);
+    let cube = Cube::open(&session, &location).await.unwrap();
+    let red = cube.read::<f32>("red", 0..2, None, 0).await.unwrap();
+    assert!(red[[0, 59, 0]].is_nan() && red[[1, 0, 0]].is_nan());
+    assert_eq!([red[[0, 0, 0]], red[[1, 59, 0]]], [0.5; 2]);
+    let location = place(&dir.path().join("integer"));
+    let written = Cube::create(&session, &location, images(false), &small())
+        .await
+        .unwrap();
+    assert!(
+        written.notes[0].contains("band red has no nodata value"),
+        "{written:?}"
+    );
 }
 
 /// Zero is a value like another where the files state no nodata.
