@@ -276,6 +276,7 @@ impl Images {
             files,
             resamplings,
             masks: BTreeMap::new(),
+            definitions: BTreeMap::new(),
             notes: Arc::default(),
             is_builtin,
         };
@@ -315,6 +316,8 @@ struct ImageBuilder<'a> {
     resamplings: Vec<Option<Resampling>>,
     /// By source, product and platform: many items share them.
     masks: BTreeMap<[String; 3], Vec<BandMask>>,
+    /// CRSs that items state by a definition, which many of them share; none if it cannot be read.
+    definitions: BTreeMap<String, Option<Crs>>,
 }
 
 impl ImageBuilder<'_> {
@@ -460,6 +463,32 @@ impl ImageBuilder<'_> {
         Ok(masks)
     }
 
+    /// Returns the grid that the catalogue states, if it has all of the projection extension's shape, CRS and transform.
+    fn stated_grid(&mut self, item: &Item, asset: &Asset) -> Option<GeoBox> {
+        let projection = stac::projection(item, asset);
+        let [rows, cols] = projection.shape?;
+        let transform = GeoTransform(projection.transform?);
+        let crs = match projection.epsg {
+            Some(code) => Crs::Epsg(code),
+            None => {
+                let text = projection.definition?;
+                let read = |text: &String| Crs::parse(text).ok();
+                let known = self.definitions.get(&text).cloned();
+                let crs = known.unwrap_or_else(|| read(&text));
+                self.definitions.insert(text, crs.clone());
+                crs?
+            }
+        };
+        Some(GeoBox {
+            size: Size {
+                width: u32::try_from(cols).ok().filter(|&cols| cols > 0)?,
+                height: u32::try_from(rows).ok().filter(|&rows| rows > 0)?,
+            },
+            crs: Some(crs),
+            transform: Some(transform),
+        })
+    }
+
     fn source(
         &mut self,
         (index, item): (usize, &Item),
@@ -485,7 +514,7 @@ impl ImageBuilder<'_> {
             nodata: None,
             overrides: false,
             is_known: false,
-            stated: stated_grid(item, asset),
+            stated: self.stated_grid(item, asset),
             notes: Arc::clone(&self.notes),
             values: self.options.values,
             resampling,
@@ -618,20 +647,6 @@ async fn nodata_of(
         }
     }
     sources.iter().find_map(|source| source.nodata)
-}
-
-/// Returns the grid that the catalogue states, if it has all of the projection extension's shape, CRS and transform.
-fn stated_grid(item: &Item, asset: &Asset) -> Option<GeoBox> {
-    let projection = stac::projection(item, asset);
-    let [rows, cols] = projection.shape?;
-    Some(GeoBox {
-        size: Size {
-            width: u32::try_from(cols).ok().filter(|&cols| cols > 0)?,
-            height: u32::try_from(rows).ok().filter(|&rows| rows > 0)?,
-        },
-        crs: Some(Crs::Epsg(projection.epsg?)),
-        transform: Some(GeoTransform(projection.transform?)),
-    })
 }
 
 /// Returns the windows of blocks of a grid, row by row.

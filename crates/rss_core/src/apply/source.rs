@@ -82,8 +82,15 @@ impl Said {
 
 /// Returns true if two grids are the same within a thousandth of a pixel.
 pub(super) fn agree(stated: &GeoBox, real: &GeoBox) -> bool {
-    let same_crs = match (&stated.crs, &real.crs) {
+    let known = |crs: &Crs| match crs {
+        Crs::Wkt(wkt) => Crs::of_wkt(wkt.clone()),
+        code @ Crs::Epsg(_) => code.clone(),
+    };
+    let same_crs = match (stated.crs.as_ref().map(known), real.crs.as_ref().map(known)) {
         (Some(Crs::Epsg(one)), Some(Crs::Epsg(two))) => one == two,
+        (Some(one @ Crs::Wkt(_)), Some(two @ Crs::Wkt(_))) => {
+            one.is_same(&two) || !one.is_known() || !two.is_known()
+        }
         // A definition may be that of the code.
         _ => true,
     };

@@ -545,7 +545,11 @@ fn covers(opened: &Opened, grid: &GeoBox) -> bool {
     let (Some(inner), Some(outer)) = (edges(grid), edges(&file)) else {
         return false;
     };
-    file.crs == grid.crs
+    let same_crs = match (&file.crs, &grid.crs) {
+        (Some(own), Some(crs)) => own.is_same(crs),
+        (own, crs) => own == crs,
+    };
+    same_crs
         && inner[0] >= outer[0]
         && inner[1] >= outer[1]
         && inner[2] <= outer[2]

@@ -2,7 +2,9 @@
 
 use crate::{
     apply::{
-        Apply, ApplyReport, Block, BlockSample, ImageCube, ImageCubeOptions, MissingInput,
+        Apply, ApplyOptions, ApplyReport, Block, BlockSample, ImageCube, ImageCubeOptions,
+        MissingInput, TypedApply,
+        reduce::Reducer,
         sample::{self, Points, SampleOptions, SampleReport, Statistics, Table, Zones},
     },
     error::Result,
@@ -82,6 +84,69 @@ impl Session {
         O: Sample + Send + Sync + 'static,
     {
         self.wait(work.raster())
+    }
+
+    /// Reduces the time axis in the type that keeps the samples and waits; see [`ImageCube::reduce_typed`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ImageCube::reduce_typed`].
+    pub fn reduce_typed(
+        &self,
+        cube: &ImageCube,
+        reducer: Reducer,
+        options: ApplyOptions,
+    ) -> Result<TypedApply> {
+        self.wait(cube.reduce_typed(reducer, options))
+    }
+
+    /// Takes each time step of each band as a band and waits; see [`ImageCube::layers`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ImageCube::layers`].
+    pub fn layers(&self, cube: &ImageCube, options: ApplyOptions) -> Result<TypedApply> {
+        self.wait(cube.layers(options))
+    }
+
+    /// Evaluates formulas in the type that keeps the samples and waits; see [`ImageCube::express_typed`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ImageCube::express_typed`].
+    #[cfg(feature = "expression")]
+    pub fn express_typed(
+        &self,
+        cube: &ImageCube,
+        formulas: &[crate::apply::Expression],
+        reducer: Option<Reducer>,
+        options: ApplyOptions,
+    ) -> Result<TypedApply> {
+        self.wait(cube.express_typed(formulas, reducer, options))
+    }
+
+    /// Computes a result whose type was chosen by the files into memory and waits; see [`TypedApply::raster`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TypedApply::raster`].
+    pub fn compute_typed(&self, work: TypedApply) -> Result<(Raster, ApplyReport)> {
+        self.wait(work.raster())
+    }
+
+    /// Computes a result whose type was chosen by the files into a COG and waits; see [`TypedApply::cog`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TypedApply::cog`].
+    #[cfg(feature = "cog")]
+    pub fn compute_typed_cog(
+        &self,
+        work: TypedApply,
+        location: &Location,
+        options: &CogOptions,
+    ) -> Result<(CogReport, ApplyReport)> {
+        self.wait(work.cog(location, options))
     }
 
     /// Computes a result into a COG and waits; see [`Apply::cog`].

@@ -73,6 +73,12 @@ impl<O: Sample + Send + Sync + 'static> From<Apply<O>> for Images {
     }
 }
 
+impl From<TypedApply> for Images {
+    fn from(work: TypedApply) -> Self {
+        each_type!(work, work => work.into())
+    }
+}
+
 impl apply::ImageCube {
     /// Writes all time steps and bands as a new stored cube: [`Cube::create`] with this cube's session. Bands keep
     /// their names; raw samples keep the files' dtype and nodata value, physical values are float32 with NaN.

@@ -16,6 +16,8 @@ use crate::raster::{DataType, Number};
 pub struct Projection {
     /// The EPSG code.
     pub epsg: Option<u32>,
+    /// Where no EPSG code is stated: the CRS as WKT 2, PROJJSON or another authority's code.
+    pub definition: Option<String>,
     /// The geotransform in GDAL's order, from six or nine numbers in STAC's.
     pub transform: Option<[f64; 6]>,
     /// Rows and columns.
@@ -129,8 +131,19 @@ pub fn projection(item: &Item, asset: &Asset) -> Projection {
         .flatten()
         .filter_map(Value::as_u64)
         .collect();
+    let epsg = code.or(epsg);
+    let text = |name: &str| match field(name)? {
+        Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
+        object @ Value::Object(_) => Some(object.to_string()),
+        _ => None,
+    };
+    let named = ["proj:wkt2", "proj:projjson", "proj:code"];
     Projection {
-        epsg: code.or(epsg),
+        definition: match epsg {
+            Some(_) => None,
+            None => named.into_iter().find_map(text),
+        },
+        epsg,
         transform,
         shape: match shape[..] {
             [rows, columns] => Some([rows, columns]),
@@ -174,11 +187,14 @@ pub fn band_facts_of(asset: &Asset, band: usize) -> BandFacts {
             .and_then(|name| name.as_str()?.parse().ok()),
         None => old.and_then(|old| old.get("data_type")?.as_str()?.parse().ok()),
     };
+    // Integers that the typed field cannot hold are among the other fields.
+    let exact = |typed: Option<f64>, fields: &Map<String, Value>| {
+        let typed = typed.map(Number::from);
+        typed.or_else(|| as_exact(fields.get("nodata")?))
+    };
     BandFacts {
-        nodata: asset
-            .nodata
-            .or_else(|| band?.nodata)
-            .map(Number::from)
+        nodata: exact(asset.nodata, &asset.additional_fields)
+            .or_else(|| exact(band?.nodata, &band?.additional_fields))
             .or_else(|| as_exact(old?.get("nodata")?)),
         dtype,
         scale: number("scale"),
@@ -387,6 +403,23 @@ mod tests {
             let projection = projection(&item, &asset);
             assert_eq!((projection.transform, projection.epsg), (gdal, Some(32756)));
         }
+    }
+
+    #[test]
+    fn a_crs_without_a_code_is_read_as_its_definition() {
+        let definition = |fields: Value| {
+            let (item, asset) = item(fields, json!({"href": "x"}));
+            projection(&item, &asset).definition
+        };
+        let wkt = "PROJCRS[..]";
+        let both = json!({"proj:code": null, "proj:wkt2": wkt, "proj:projjson": {"type": "x"}});
+        assert_eq!(definition(both).as_deref(), Some(wkt));
+        let json = json!({"proj:epsg": null, "proj:projjson": {"type": "x"}});
+        assert_eq!(definition(json).as_deref(), Some(r#"{"type":"x"}"#));
+        let code = json!({"proj:code": "ESRI:54009"});
+        assert_eq!(definition(code).as_deref(), Some("ESRI:54009"));
+        let epsg = json!({"proj:code": "EPSG:3577", "proj:wkt2": wkt});
+        assert_eq!(definition(epsg), None);
     }
 
     #[test]

@@ -4,10 +4,11 @@ use chrono::SecondsFormat;
 use serde_json::{Map, Value, json};
 use stac::{Item, Link};
 
-use super::value::{as_number, parse_time};
+use super::value::{as_exact, parse_time};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::redact_text,
+    raster::Number,
 };
 
 /// A STAC document.
@@ -400,17 +401,31 @@ fn asset(value: Value) -> Result<stac::Asset, String> {
             serde_json::from_value(Value::Object(asset)).map_err(|err| err.to_string())?
         }
     };
-    read.nodata = nodata;
+    put_nodata(nodata, &mut read.nodata, &mut read.additional_fields);
     for (band, nodata) in read.bands.iter_mut().zip(nodatas) {
-        band.nodata = nodata;
+        put_nodata(nodata, &mut band.nodata, &mut band.additional_fields);
     }
     Ok(read)
 }
 
 /// Removes `nodata` and returns it: a number, a numeric string or a spelling of NaN or infinity. The `stac` crate
 /// does not parse all of these.
-fn take_nodata(object: &mut Map<String, Value>) -> Option<f64> {
-    as_number(&object.remove("nodata")?)
+fn take_nodata(object: &mut Map<String, Value>) -> Option<Number> {
+    as_exact(&object.remove("nodata")?)
+}
+
+/// Puts a nodata value where the `stac` crate has it, or among the other fields if its float would round it: JSON that is
+/// written has it in the same place.
+fn put_nodata(nodata: Option<Number>, typed: &mut Option<f64>, fields: &mut Map<String, Value>) {
+    let Some(nodata) = nodata else { return };
+    let float = nodata.as_f64();
+    let integer = serde_json::from_str::<Value>(&nodata.to_string());
+    match integer {
+        Ok(integer) if Number::from(float) != nodata => {
+            fields.insert("nodata".to_owned(), integer);
+        }
+        _ => *typed = Some(float),
+    }
 }
 
 fn keep_strings(object: &mut Map<String, Value>, name: &str) {
@@ -484,6 +499,31 @@ mod tests {
         assert!(asset.bands[0].nodata.unwrap().is_nan());
         assert_eq!(asset.bands[1].nodata, Some(-9.0));
         assert!(item.geometry.is_none());
+    }
+
+    #[test]
+    fn nodata_of_64_bits_is_exact_and_stays_so_when_it_is_written() {
+        let (large, least) = (u64::MAX, i64::MIN + 1);
+        let text = format!(
+            r#"{{"type":"Feature","id":"a","assets":{{
+                "x":{{"href":"x","nodata":{large}}},
+                "y":{{"href":"y","bands":[{{"nodata":{least}}},{{"nodata":"{large}"}},{{"nodata":-9}}]}},
+                "z":{{"href":"z","raster:bands":[{{"nodata":{large}}}]}}}}}}"#
+        );
+        let item = one(&text);
+        let again = one(&serde_json::to_string(&item).unwrap());
+        for item in [item, again] {
+            let of = |key: &str, band: usize| {
+                super::super::band_facts_of(&item.assets[key], band)
+                    .nodata
+                    .unwrap()
+            };
+            assert_eq!(of("x", 0), Number::from(large));
+            assert_eq!(of("x", 3), Number::from(large));
+            assert_eq!([of("y", 0), of("y", 1)], [least.into(), large.into()]);
+            assert_eq!(of("y", 2), Number::from(-9));
+            assert_eq!(of("z", 0), Number::from(large));
+        }
     }
 
     #[test]

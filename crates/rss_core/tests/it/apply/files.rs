@@ -37,9 +37,22 @@ impl Files {
 
     /// Adds the image of the next day.
     pub(super) fn add<T: Sample>(&mut self, samples: Array2<T>, nodata: Option<f64>) {
+        self.add_on(samples, nodata, &Crs::Epsg(32756));
+    }
+
+    /// Adds the image of the next day in a CRS.
+    pub(super) fn add_on<T: Sample>(&mut self, samples: Array2<T>, nodata: Option<f64>, crs: &Crs) {
         let path = self.path(&format!("{}.tif", self.items.len()));
-        save(&path, samples, nodata);
+        save_on(&path, samples, nodata, crs);
         self.name(&path);
+    }
+
+    /// Moves the file of an image away until what it returns is dropped.
+    pub(super) fn hide(&self, number: usize) -> Hidden {
+        let path = self.path(&format!("{number}.tif"));
+        let away = path.with_extension("away");
+        std::fs::rename(&path, &away).unwrap();
+        Hidden { path, away }
     }
 
     fn name(&mut self, path: &Path) {
@@ -63,11 +76,27 @@ impl Files {
     }
 }
 
+/// A file that is moved away.
+pub(super) struct Hidden {
+    path: std::path::PathBuf,
+    away: std::path::PathBuf,
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        std::fs::rename(&self.away, &self.path).unwrap();
+    }
+}
+
 pub(super) fn session() -> Session {
     Session::builder().cpu_threads(2).build().unwrap()
 }
 
 fn save<T: Sample>(path: &Path, samples: Array2<T>, nodata: Option<f64>) {
+    save_on(path, samples, nodata, &Crs::Epsg(32756));
+}
+
+fn save_on<T: Sample>(path: &Path, samples: Array2<T>, nodata: Option<f64>, crs: &Crs) {
     let (height, width) = samples.dim();
     let size = Size {
         width: width.try_into().unwrap(),
@@ -78,7 +107,7 @@ fn save<T: Sample>(path: &Path, samples: Array2<T>, nodata: Option<f64>) {
         pixels: T::wrap(samples.insert_axis(ndarray::Axis(0))),
         geobox: GeoBox {
             size,
-            crs: Some(Crs::Epsg(32756)),
+            crs: Some(crs.clone()),
             transform: Some(transform),
         },
         nodata: nodata.map(Into::into),
@@ -475,4 +504,26 @@ async fn formulas_of_wide_samples_are_computed_in_float64() {
         let (raster, _) = work.raster().await.unwrap();
         assert_eq!(raster.pixels.to_f64()[0], 103.0);
     }
+}
+
+#[test]
+fn typed_results_are_computed_without_async() {
+    let mut files = Files::new();
+    files.add(noise(100, -1), Some(-1.0));
+    files.add(noise(200, -1), Some(-1.0));
+    let session = session();
+    let cube = files.cube(&ImageCubeOptions::new()).unwrap();
+    let last = |options| session.reduce_typed(&cube, Reducer::Last, options).unwrap();
+    let (raster, _) = session.compute_typed(last(ApplyOptions::new())).unwrap();
+    let expected = noise(200, -1);
+    let samples = raster.pixels.view::<i16>().unwrap();
+    assert_eq!(samples[(0, 10, 10)], expected[(10, 10)]);
+    let location = Location::parse(files.path("last.tif").to_str().unwrap()).unwrap();
+    session
+        .compute_typed_cog(last(ApplyOptions::new()), &location, &CogOptions::new())
+        .unwrap();
+    let layers = session.layers(&cube, ApplyOptions::new()).unwrap();
+    assert_eq!(layers.dtype(), DataType::I16);
+    let (raster, _) = session.compute_typed(layers).unwrap();
+    assert_eq!(raster.pixels.shape()[0], 2);
 }

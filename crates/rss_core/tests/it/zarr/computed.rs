@@ -409,6 +409,31 @@ async fn a_raw_cube_states_the_scale_that_items_state() {
     );
 }
 
+#[test]
+fn a_typed_result_becomes_a_cube_without_async() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let found = two_zones(&session, dir.path());
+    let grid = Grid::Projected(Crs::Epsg(32756), 30.0.into());
+    let options = apply::ImageCubeOptions::new().with_grid(grid);
+    let cube = session.cube(&found, &options).unwrap();
+    let location = place(&dir.path().join("cube"));
+    let work = session
+        .reduce_typed(&cube, Reducer::Max, ApplyOptions::new())
+        .unwrap();
+    session.create_cube(&location, work, &small()).unwrap();
+    let stored = session.open_cube(&location).unwrap();
+    let stored = stored.cube();
+    assert_eq!(stored.bands()[0].dtype, DataType::I16);
+    // The span of all images.
+    let [step] = stored.steps() else {
+        panic!("{:?}", stored.steps())
+    };
+    let bounds = step.bounds.unwrap();
+    assert_eq!(bounds.start, step.time);
+    assert!(bounds.end > bounds.start);
+}
+
 #[tokio::test]
 async fn what_cannot_be_stored_is_refused_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
