@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Utc};
 
-use super::solar::solar_day;
+use super::solar::{in_one_piece, solar_day};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The clock by which an image has its day, and so its week, month, season and year.
@@ -202,13 +202,16 @@ impl Grouping {
             Self::All => return Ok(vec![Some(NaiveDate::MIN); times.len()]),
             _ => {}
         }
-        let days = times.iter().enumerate().map(|(index, &time)| {
-            Ok(match self.clock(clock) {
-                Clock::Solar => solar_day(time, longitude(index)?),
-                Clock::Utc => time.date_naive(),
-            })
-        });
-        let days: Vec<NaiveDate> = days.collect::<Result<_>>()?;
+        let days: Vec<NaiveDate> = match self.clock(clock) {
+            Clock::Utc => times.iter().map(DateTime::date_naive).collect(),
+            Clock::Solar => {
+                let longitudes = (0..times.len()).map(longitude);
+                let longitudes = in_one_piece(longitudes.collect::<Result<_>>()?);
+                let days = times.iter().zip(longitudes);
+                days.map(|(&time, longitude)| solar_day(time, longitude))
+                    .collect()
+            }
+        };
         let Some(&first) = days.iter().min() else {
             return Ok(Vec::new());
         };

@@ -291,6 +291,32 @@ mod tests {
     }
 
     #[test]
+    fn a_pass_across_the_antimeridian_is_of_one_day() {
+        let at = |id: &str, time: &str, west: f64| {
+            let mut one = item(id, time, json!({}));
+            one.bbox = Some(::stac::Bbox::TwoDimensional([
+                west,
+                -18.0,
+                west + 1.0,
+                -17.0,
+            ]));
+            one
+        };
+        // Ten in the morning in Fiji; a day later, a minute before midnight of UTC.
+        let items = [
+            at("a", "2020-12-31T22:10:00Z", 178.9),
+            at("b", "2020-12-31T22:10:20Z", -179.9),
+            at("c", "2021-01-31T23:59:00Z", -179.9),
+        ];
+        let days = expected(&[("2021-01-01", &[0, 1]), ("2021-02-01", &[2])]);
+        assert_eq!(labels(&items, Grouping::SolarDay), days);
+        let months = expected(&[("2021-01", &[0, 1]), ("2021-02", &[2])]);
+        assert_eq!(labels(&items, Grouping::Month), months);
+        let years = expected(&[("2021", &[0, 1, 2])]);
+        assert_eq!(labels(&items, Grouping::Year), years);
+    }
+
+    #[test]
     fn items_are_grouped_by_each_kind_of_date() {
         let items = [
             item("d", "2021-03-01T00:01:00Z", json!({})),
