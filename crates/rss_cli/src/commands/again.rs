@@ -29,8 +29,8 @@ pub(crate) async fn run(args: &AgainArgs) -> Result<Found> {
             folder.path().join(name).display().to_string()
         }
     };
-    for record in &records {
-        let again = Again::of(record)?;
+    for (record, items) in &records {
+        let again = Again::of(record, items)?;
         let mut arguments = vec!["rss".to_owned()];
         arguments.extend(again.arguments.iter().cloned());
         let is_cube = again
@@ -72,8 +72,8 @@ pub(crate) async fn run(args: &AgainArgs) -> Result<Found> {
     }
 }
 
-/// Reads the records of a result: one, or that of each write and append of a cube.
-async fn records(made: &str, location: &Location) -> Result<Vec<String>> {
+/// Reads the records of a result, one, or that of each write and append of a cube, each with the items of its provenance.
+async fn records(made: &str, location: &Location) -> Result<Vec<(String, Value)>> {
     let none = || {
         format!(
             "{made} holds no record of how it was made: expected a COG, a cube or a STAC Item of rss"
@@ -87,7 +87,8 @@ async fn records(made: &str, location: &Location) -> Result<Vec<String>> {
         let packed = item["properties"]["rss:record"]
             .as_str()
             .with_context(none)?;
-        return Ok(vec![rss_core::unpacked(packed)?]);
+        let items = items_of(&item["properties"]["rss:provenance"]["items"]);
+        return Ok(vec![(rss_core::unpacked(packed)?, items)]);
     }
     let session = Session::from_env()?;
     #[cfg(feature = "zarr")]
@@ -99,12 +100,38 @@ async fn records(made: &str, location: &Location) -> Result<Vec<String>> {
             .and_then(Value::as_array)
             .cloned();
         let records = records.with_context(none)?;
-        let text = |one: &Value| Ok(rss_core::unpacked(one.as_str().with_context(none)?)?);
-        return records.iter().map(text).collect();
+        let made = cube.attributes().get("rss:provenance");
+        // Those of an earlier version may be fewer.
+        let made = made
+            .and_then(Value::as_array)
+            .filter(|made| made.len() == records.len());
+        let text = |(number, one): (usize, &Value)| {
+            let items = made.map_or(Value::Null, |made| items_of(&made[number]["items"]));
+            Ok((rss_core::unpacked(one.as_str().with_context(none)?)?, items))
+        };
+        return records.iter().enumerate().map(text).collect();
     }
     let file = reader::open(&session, location, Backend::Cog).await?;
     let packed = file.profile().metadata.get("RSS_RECORD").cloned();
-    Ok(vec![rss_core::unpacked(&packed.with_context(none)?)?])
+    let items = file.profile().metadata.get("RSS_ITEMS");
+    let items = items.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let items = items_of(&items.unwrap_or_default());
+    Ok(vec![(
+        rss_core::unpacked(&packed.with_context(none)?)?,
+        items,
+    )])
+}
+
+/// Returns the items of provenance, where a long list is packed.
+fn items_of(items: &Value) -> Value {
+    let unpacked = |packed: &str| {
+        let text = rss_core::unpacked(packed).ok()?;
+        serde_json::from_str(&text).ok()
+    };
+    match items["packed"].as_str() {
+        Some(packed) => unpacked(packed).unwrap_or_default(),
+        None => items.clone(),
+    }
 }
 
 /// Returns the first file that differs; none if all are the same.

@@ -347,6 +347,9 @@ async fn make(
     work: impl AsyncFnOnce(&ImageCube, ApplyOptions) -> Result<TypedApply>,
 ) -> Result<Found> {
     let mut to = To::of(args)?;
+    if args.stac {
+        place_beside(args)?;
+    }
     let session = session::with_budget(args.budget)?;
     let _fallbacks = output::Fallbacks(session.clone());
     let mut options = on_grid(&session, &args.onto, &args.items.selection)
@@ -391,6 +394,10 @@ async fn make(
         Some(steps) if steps != cube.steps() => steps.iter().map(said_of_step).collect(),
         _ => Vec::new(),
     };
+    if args.stac {
+        // The first block would open them, too; open files tell their versions.
+        cube.open_files().await;
+    }
     let provenance = work.provenance();
     let record = record_of(&work, &mut to, args, &found).await?;
     let done = write(work, &to, &session, &bar, &record).await;
@@ -531,9 +538,31 @@ fn beside(
         file.sha256 = Some(hex);
     }
     let item = file.item(cube.grid(), provenance)?;
-    let beside = path.with_extension("json");
+    let beside = place_beside(args)?;
     let text = serde_json::to_vec_pretty(&item)?;
     std::fs::write(&beside, text).with_context(|| beside.display().to_string())
+}
+
+/// Returns where the STAC Item beside the output goes.
+///
+/// # Errors
+///
+/// If the output is not on this machine, or another document is there, such as the items that are the input.
+fn place_beside(args: &CubeArgs) -> Result<std::path::PathBuf> {
+    let location = Location::parse(&args.output)?;
+    let path = location
+        .as_local()
+        .with_context(|| format!("--stac: {location} is no local file"))?;
+    let beside = path.with_extension("json");
+    if let Ok(text) = std::fs::read(&beside) {
+        let there: Value = serde_json::from_slice(&text).unwrap_or_default();
+        ensure!(
+            there["properties"].get("rss:provenance").is_some(),
+            "--stac: {} is there already, and is no STAC Item of rss: choose another output",
+            beside.display()
+        );
+    }
+    Ok(beside)
 }
 
 /// A hash that is written to.

@@ -42,6 +42,8 @@ const FLAGS: [&str; 9] = [
 ];
 /// Options that name a file of which the result depends, and whose content is recorded.
 const FILES: [&str; 4] = ["--manifest", "--geometry", "--points", "--zones"];
+/// The file beside a record with the versions of the files that were read.
+const VERSIONS: &str = "versions.json";
 /// The largest file that is recorded.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -65,12 +67,43 @@ pub(super) fn of(args: &Items, found: &QueryResult, more: &[String]) -> Result<S
 /// Returns what was found as a record has it, and notes files that have changed since.
 pub(super) fn found(session: &Session, path: &Path) -> Result<QueryResult> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let record: Value = serde_json::from_str(&text).context("the record")?;
+    let mut record: Value = serde_json::from_str(&text).context("the record")?;
+    if let Ok(versions) = fs::read(path.with_file_name(VERSIONS)) {
+        put_versions(&mut record, &serde_json::from_slice(&versions)?);
+    }
     let (found, changed) = QueryResult::from_record(session, &record["found"], Trust::User)?;
     for one in &changed {
         output::say(&format!("note: changed since, or gone: {one}"));
     }
     Ok(found)
+}
+
+/// Puts the versions of files that provenance states beside the assets of a record. Of a copied cube they are by band, whose
+/// name is the asset's key, or begins with it and a dot.
+fn put_versions(record: &mut Value, versions: &Value) {
+    let features = record["found"]["items"]["features"].as_array_mut();
+    for feature in features.into_iter().flatten() {
+        let Some(of_item) = feature["id"].as_str().and_then(|id| versions.get(id)) else {
+            continue;
+        };
+        let named = |key: &str| {
+            let all = of_item.as_object()?;
+            let is_of = |band: &str| {
+                band.strip_prefix(key)
+                    .is_some_and(|rest| rest.starts_with('.'))
+            };
+            let of_band = || all.iter().find(|(band, _)| is_of(band)).map(|(_, one)| one);
+            all.get(key).or_else(of_band)
+        };
+        let assets = feature["assets"].as_object_mut();
+        for (key, asset) in assets.into_iter().flatten() {
+            if let (Some(version), Some(asset)) = (named(key), asset.as_object_mut()) {
+                asset
+                    .entry("rss:version")
+                    .or_insert_with(|| version.clone());
+            }
+        }
+    }
 }
 
 /// Returns the arguments that decide what is made, and the content of files that they name.
@@ -137,8 +170,8 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Reads a record, and writes what the command reads of it to a temporary folder.
-    pub(super) fn of(record: &str) -> Result<Self> {
+    /// Reads a record, and writes what the command reads of it to a temporary folder. `items` are those of the provenance.
+    pub(super) fn of(record: &str, items: &Value) -> Result<Self> {
         let parsed: Value = serde_json::from_str(record).context("the record")?;
         let arguments = parsed["arguments"]
             .as_array()
@@ -174,6 +207,12 @@ impl Again {
             arguments.extend([flag, path.display().to_string()]);
         }
         let recorded = write("record.json", record)?;
+        let versions = items.as_array().into_iter().flatten().filter_map(|item| {
+            let versions = item.get("versions")?.clone();
+            Some((item.get("id")?.as_str()?.to_owned(), versions))
+        });
+        let versions: Map<String, Value> = versions.collect();
+        write(VERSIONS, &Value::Object(versions).to_string())?;
         arguments.extend(["--recorded".to_owned(), recorded.display().to_string()]);
         Ok(Self {
             arguments,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::stage::{SEED, Stage};
+use super::stage::{SEED, Stage, python, root};
 
 const FORMULA: &str = "ndvi=(nir-red)/(nir+red)";
 
@@ -82,4 +82,110 @@ fn a_result_is_made_once_more_with_the_same_bytes() {
     let none = stage.image("plain.tif", 64, 32756, [0.0, 10.0, 0.0, 0.0, 0.0, -10.0]);
     let err = stage.run(&["again", &none]);
     assert!(err.error().contains("holds no record of how it was made"));
+}
+
+/// The version of each file that was read is recorded, without a request of its own, and a file that is another now is named.
+#[test]
+fn a_source_that_has_changed_since_is_named() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    apply(&stage, &["-o", "ndvi.tif", "--stac"]);
+    let write = ["zarr", "write", &url];
+    let bands = ["--canonical", "red,nir"];
+    for (to, how) in [
+        ("copied.zarr", &["--by", "month"][..]),
+        ("computed.zarr", &["--reflectance"]),
+    ] {
+        stage
+            .run(&[&write[..], SEED, &bands, how, &["--to", to]].concat())
+            .text();
+    }
+    let item: Value =
+        serde_json::from_slice(&std::fs::read(stage.path("ndvi.json")).unwrap()).unwrap();
+    let versions = &item["properties"]["rss:provenance"]["items"][0]["versions"];
+    assert_eq!(versions.as_object().unwrap().len(), 3, "{versions}");
+    let red = &versions["nbart_red"];
+    assert!(red["etag"].as_str().unwrap().starts_with('"'), "{red}");
+    assert!(red["bytes"].as_u64().unwrap() > 1000, "{red}");
+    let made = ["ndvi.tif", "copied.zarr", "computed.zarr"];
+    for made in made {
+        let ran = stage.run(&["again", made]);
+        assert!(ran.text().contains("the same bytes"), "{ran:?}");
+        assert!(!ran.stderr.contains("changed"), "{ran:?}");
+    }
+    // One file is written anew: other bytes, the same pixels.
+    let href = item["properties"]["rss:provenance"]["items"][0]["assets"]["nbart_red"].as_str();
+    let (bucket, key) = href
+        .and_then(|href| href.strip_prefix("s3://")?.split_once('/'))
+        .unwrap();
+    let mut bytes = stage.bed.object(bucket, key).unwrap().to_vec();
+    bytes.push(0);
+    stage.bed.put(bucket, key, bytes);
+    for made in made {
+        let ran = stage.run(&["again", made, "-o", &format!("again-{made}")]);
+        let said = "has changed since it was recorded";
+        assert_eq!(ran.stderr.matches(said).count(), 1, "{made}: {ran:?}");
+    }
+}
+
+/// The core by the JSON schemas of STAC, the fields of extensions by their specifications.
+#[test]
+fn stac_items_are_valid() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    apply(&stage, &["-o", "ndvi.tif", "--stac"]);
+    apply(&stage, &["--every", "10d", "-o", "periods.zarr", "--stac"]);
+    let sinusoidal = "+proj=sinu +lon_0=153 +R=6371007.181 +units=m";
+    for (command, name, how) in [
+        ("mosaic", "mosaic.tif", &["--raw"][..]),
+        ("apply", "layers.tif", &["--raw"]),
+        (
+            "mosaic",
+            "degrees.tif",
+            &["--crs", "4326", "--resolution", "0.001"],
+        ),
+        (
+            "mosaic",
+            "sinusoidal.tif",
+            &["--crs", sinusoidal, "--resolution", "100"],
+        ),
+    ] {
+        let what = ["--canonical", "red,nir", "--stac", "-o", name];
+        stage
+            .run(&[&[command, &url], SEED, &what, how].concat())
+            .text();
+    }
+    let names = [
+        "ndvi",
+        "periods",
+        "mosaic",
+        "layers",
+        "degrees",
+        "sinusoidal",
+    ];
+    let items: Vec<String> = names.map(|name| stage.path(&format!("{name}.json"))).into();
+    let script = root().join("scripts/check_stac.py");
+    let mut args = vec![script.to_str().unwrap()];
+    args.extend(items.iter().map(String::as_str));
+    let done = python(&args);
+    let said = String::from_utf8_lossy(&done.stdout);
+    let wrong = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}\n{wrong}");
+}
+
+#[test]
+fn a_stac_item_takes_the_place_of_no_other_document() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let found = stage.run(&[&["search", &url], SEED, &["--json"]].concat());
+    let items = found.text();
+    stage.write("out.json", items);
+    let args = ["apply", "--items", "out.json", "--stac", "-o", "out.tif"];
+    let ran = stage.run(&args);
+    assert!(ran.error().contains("is no STAC Item of rss"), "{ran:?}");
+    assert_eq!(
+        std::fs::read_to_string(stage.path("out.json")).unwrap(),
+        items
+    );
 }

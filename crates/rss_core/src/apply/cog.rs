@@ -63,6 +63,8 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
                 options.bands[number].is_class = true;
             }
         }
+        // The first block would open them, too.
+        self.cube().open_files().await;
         let provenance = self.provenance();
         options.software.get_or_insert_with(|| SOFTWARE.to_owned());
         options.metadata.extend(metadata_of(&provenance));

@@ -26,7 +26,7 @@ use crate::{
     location::Location,
     mask::{BandMask, MaskClasses},
     products::{BandValues, Kind, Manifest},
-    query::QueryResult,
+    query::{QueryResult, recorded_version},
     raster::Resampling,
     session::Session,
     stac::{self, Selection},
@@ -103,7 +103,7 @@ impl ImageCube {
             .filter_map(|(item, image)| Some((item, image.as_ref()?)))
             .collect();
         let sources = used.iter().map(|(item, image)| {
-            let masks = image.masks.iter().map(|(_, mask)| mask.asset());
+            let masks = image.masks.iter().map(|(source, _)| source.key.as_str());
             let keys = bands.iter().map(|band| band.asset.as_str());
             SourceItem::of(item, keys.chain(masks))
         });
@@ -505,7 +505,9 @@ impl ImageBuilder<'_> {
             .reach(item, asset, named, None);
         Ok(BandSource {
             item: item.id.clone(),
+            key: key.to_owned(),
             asset: key.to_owned(),
+            recorded: recorded_version(asset),
             band,
             count: None,
             location,

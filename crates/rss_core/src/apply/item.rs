@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::GeoBox,
+    geo::{Crs, GeoBox},
     raster::{DataType, Number},
 };
 
@@ -129,8 +129,11 @@ impl MadeFile {
             fields.insert("file:checksum".to_owned(), json!(format!("1220{sha256}")));
         }
         let resolution = grid.resolution().filter(|side| side.x == side.y);
-        if let Some(side) = resolution {
-            fields.insert("raster:spatial_resolution".to_owned(), json!(side.x));
+        // In metres: a pixel in degrees has no one size.
+        let unit = grid.crs.as_ref().and_then(Crs::linear_unit);
+        if let (Some(side), Some(metres)) = (resolution, unit) {
+            let metres = side.x * metres;
+            fields.insert("raster:spatial_resolution".to_owned(), json!(metres));
         }
         asset.bands = self.bands.iter().filter_map(MadeBand::to_band).collect();
         asset

@@ -208,6 +208,11 @@ impl Inner {
             .await
     }
 
+    /// Opens the files of all images, each once. A failure is kept for the block that needs the file.
+    pub(super) async fn open_files(&self) {
+        self.open_all().await;
+    }
+
     /// Returns the longer side of the first file's tiles, in pixels; `u32::MAX` if that file cannot be opened. The
     /// other files are assumed to share its layout.
     pub(super) async fn tile_side(&self) -> u32 {

@@ -58,7 +58,7 @@ pub(crate) use self::{
     bands::{is_class, of_choice},
     part::Stored,
     provenance::{SOFTWARE, SourceItem, sources_json, time_json},
-    source::described,
+    source::{CHANGED, described},
     typed::each as each_type,
 };
 

@@ -34,6 +34,8 @@ pub(crate) struct SourceItem {
     pub(crate) end: Option<DateTime<Utc>>,
     /// The addresses of its assets by key, without query strings: they may hold signatures.
     pub(crate) assets: BTreeMap<String, String>,
+    /// The versions of its open files by key of the asset, where they are not on this machine.
+    pub(crate) versions: BTreeMap<String, Value>,
     /// The address of the item itself.
     pub(crate) href: Option<String>,
 }
@@ -51,6 +53,7 @@ impl SourceItem {
             start,
             end,
             assets: keys.into_iter().filter_map(href).collect(),
+            versions: BTreeMap::new(),
             href: item
                 .links
                 .iter()
@@ -59,21 +62,30 @@ impl SourceItem {
         }
     }
 
-    /// Describes an image by its id, its time and the addresses of its files.
+    /// Describes an image by its id, its time, and the addresses and versions of its files.
     #[cfg(feature = "zarr")]
-    pub(crate) fn at(id: &str, time: DateTime<Utc>, assets: BTreeMap<String, String>) -> Self {
+    pub(crate) fn at(
+        id: &str,
+        time: DateTime<Utc>,
+        assets: BTreeMap<String, String>,
+        versions: BTreeMap<String, Value>,
+    ) -> Self {
         Self {
             id: id.to_owned(),
             collection: None,
             start: Some(time),
             end: Some(time),
             assets,
+            versions,
             href: None,
         }
     }
 
     fn to_json(&self) -> Value {
         let mut all = json!({"id": self.id, "collection": self.collection, "assets": self.assets});
+        if !self.versions.is_empty() {
+            all["versions"] = json!(self.versions);
+        }
         if let Some(href) = &self.href {
             all["href"] = json!(href);
         }
@@ -170,9 +182,31 @@ impl ImageCube {
         })
     }
 
+    /// Opens the files of all images, each once, as the first block would: [`provenance`](Self::provenance) then states
+    /// their versions. Costs the request for the header of each file, which reading does not repeat. A file that cannot be
+    /// opened is an error, or a missing input, of the block that needs it.
+    pub async fn open_files(&self) {
+        self.0.open_files().await;
+    }
+
+    /// Returns the versions of open files by item and key of the asset.
+    fn versions(&self) -> BTreeMap<&str, BTreeMap<String, Value>> {
+        let mut all: BTreeMap<&str, BTreeMap<String, Value>> = BTreeMap::new();
+        for image in self.0.images.iter().flatten() {
+            let masks = image.masks.iter().map(|(source, _)| source);
+            for source in image.bands.iter().flatten().map(AsRef::as_ref).chain(masks) {
+                if let Some(version) = source.version() {
+                    let of_item = all.entry(&source.item).or_default();
+                    of_item.insert(source.key.clone(), version.to_json());
+                }
+            }
+        }
+        all
+    }
+
     /// Returns where the cube comes from, as JSON: `software`, `grid`, `time` (first and last instant), `bands`, `steps`
-    /// with the ids of their items, `items` with times and addresses (without query strings, which may hold signatures),
-    /// `left_out`, and the options that determine samples: `values`, `resampling`, `grouping`, `mosaic`, `mask`.
+    /// with the ids of their items, `items` with times and addresses (without query strings, which may hold signatures)
+    /// and the versions of files that are open and not on this machine (ETag, last change, bytes), `left_out`, and the options that determine samples: `values`, `resampling`, `grouping`, `mosaic`, `mask`.
     pub fn provenance(&self) -> Value {
         let mut all = self.made();
         let inner = &self.0;
@@ -183,7 +217,12 @@ impl ImageCube {
         all["time"] = time_json(&inner.sources);
         all["bands"] = bands.collect();
         all["steps"] = steps_json(self.steps());
-        all["items"] = sources_json(&inner.sources);
+        let mut versions = self.versions();
+        let sources = inner.sources.iter().map(|source| SourceItem {
+            versions: versions.remove(source.id.as_str()).unwrap_or_default(),
+            ..source.clone()
+        });
+        all["items"] = sources_json(&sources.collect::<Vec<_>>());
         if !self.left_out().is_empty() {
             all["left_out"] = json!(self.left_out());
         }

@@ -22,15 +22,23 @@ use crate::{
     raster::{Number, Pixels, Resampling},
     reader::{self, OpenOptions, Profile, RasterReader, ReadRequest},
     session::Session,
+    store::Version,
     warp::{self, Warp},
 };
+
+/// What a note says of a file that is not the recorded one.
+pub(crate) const CHANGED: &str = "its file has changed since it was recorded";
 
 /// One band of an image, opened when it is first needed.
 #[derive(Debug)]
 pub(super) struct BandSource {
     pub(super) item: String,
+    /// The asset's key.
+    pub(super) key: String,
     /// The asset's key, with the band where it has several.
     pub(super) asset: String,
+    /// The version of its file that a record states.
+    pub(super) recorded: Option<Version>,
     /// Which band of the file it is.
     pub(super) band: FileBand,
     /// The most bands that the file may have, where all of them are taken: one more would be left out.
@@ -184,6 +192,15 @@ impl BandSource {
         self.reader.get_or_try_init(open).await
     }
 
+    /// Returns the version of the file to record, where it is open and not on this machine.
+    pub(super) fn version(&self) -> Option<&Version> {
+        let opened = self.open.get()?.as_ref().ok()?;
+        if self.location.as_local().is_some() {
+            return None;
+        }
+        Version::to_record(self.recorded.as_ref(), opened.reader.version())
+    }
+
     /// Returns the grid of an open file, and notes where the catalogue states another: the file's is taken.
     pub(super) fn whole(&self, profile: &Profile) -> Result<GeoBox> {
         let whole = profile.level_geobox(0)?;
@@ -209,6 +226,13 @@ impl BandSource {
         let reader = Arc::clone(self.reader(session).await?);
         let profile = reader.profile();
         let at = |err: Error| err.at(&self.location);
+        if let (Some(then), Some(now)) = (&self.recorded, reader.version())
+            && then.differs(now)
+        {
+            let asset = &self.key;
+            self.notes
+                .add(format!("asset {asset}: {CHANGED}"), &self.item);
+        }
         let whole = self.whole(profile)?;
         let warp = Warp::new(&whole, grid, self.resampling, self.max_error_pixels).map_err(at)?;
         let sizes: Vec<_> = std::iter::once(profile.size)

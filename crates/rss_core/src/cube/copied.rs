@@ -12,7 +12,7 @@ use super::{
     samples::{Hyperslab, Samples, Together},
 };
 use crate::{
-    apply::{MissingInput, SOFTWARE, mosaic::Fill, sources_json, time_json},
+    apply::{CHANGED, MissingInput, SOFTWARE, mosaic::Fill, sources_json, time_json},
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Window},
     raster::{Number, Pixels, Sample, nodata_sample, with_type},
@@ -57,8 +57,8 @@ impl Samples for CubePlan {
 
     fn notes(&self) -> Vec<String> {
         let all = self.bands.iter().enumerate();
-        all.filter_map(|(index, band)| self.note_of(index, band))
-            .collect()
+        let of_bands = all.filter_map(|(index, band)| self.note_of(index, band));
+        of_bands.chain(self.changes()).collect()
     }
 
     fn together(&self) -> Together {
@@ -190,6 +190,22 @@ impl CubePlan {
                 "nodata of images of band {name} is {other}, in the cube {nodata}: samples of {nodata} in them are nodata too"
             )
         })
+    }
+
+    /// Returns which files have changed since they were recorded.
+    fn changes(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for step in &self.steps {
+            for (id, image) in step.said.items.iter().zip(&step.images) {
+                let named = self.bands.iter().zip(image);
+                let changed =
+                    named.filter(|(_, source)| source.as_ref().is_some_and(ImageBand::has_changed));
+                all.extend(
+                    changed.map(|(band, _)| format!("item {id}, band {}: {CHANGED}", band.name)),
+                );
+            }
+        }
+        all
     }
 
     /// Returns the reads of a hyperslab, in the order of time steps and images.

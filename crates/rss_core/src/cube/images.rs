@@ -10,10 +10,11 @@ use crate::{
     geo::GeoBox,
     location::Location,
     products::{BandValues, Manifest, Scaling, ScalingOrigin},
-    query::QueryResult,
+    query::{QueryResult, recorded_version},
     raster::Raster,
     reader::RasterReader,
     stac::{self, BandNames},
+    store::Version,
 };
 
 /// One image of a cube: its acquisition time, and the sources of its bands' pixels.
@@ -36,6 +37,8 @@ pub struct CubeImage {
     pub bounds: Option<TimeBounds>,
     /// The names of bands of classes or flags, which have no mean: their overviews are nearest.
     pub classes: Vec<String>,
+    /// The versions of the files of its bands by name, as a record states them.
+    pub(super) recorded: Vec<(String, Version)>,
 }
 
 /// Why an image is a duplicate.
@@ -79,6 +82,8 @@ pub struct ImageAsset {
     pub(super) scaling: Vec<Option<Scaling>>,
     /// Whether its samples are classes or flags.
     pub(super) is_class: bool,
+    /// The version of its file that a record states.
+    pub(super) recorded: Option<Version>,
 }
 
 impl ImageAsset {
@@ -115,6 +120,7 @@ impl CubeImage {
             scaling: Vec::new(),
             bounds: None,
             classes: Vec::new(),
+            recorded: Vec::new(),
             duplicate: None,
         }
     }
@@ -175,6 +181,7 @@ impl CubeImage {
                 };
                 let of_asset = ImageAsset {
                     is_class: is_class(&choice, manifest),
+                    recorded: recorded_version(asset),
                     scaling: (0..stated.len().max(1)).map(scaling).collect(),
                     location: stores.reach(item, asset, named, None),
                     header_bytes: stac::header_bytes(asset),

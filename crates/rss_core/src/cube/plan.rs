@@ -24,6 +24,7 @@ use crate::{
     reader::{self, Backend, OpenOptions, RasterReader},
     session::Session,
     stac,
+    store::Version,
 };
 
 /// Open images that fit one cube.
@@ -56,9 +57,36 @@ pub(super) struct ImageBand {
     pub(super) pixels: Open,
     pub(super) nodata: Option<Number>,
     pub(super) extent: Extent,
+    /// The version of its file that a record states.
+    pub(super) recorded: Option<Version>,
 }
 
 impl ImageBand {
+    /// Returns the reader of its file, if it is no raster in memory.
+    pub(super) fn reader(&self) -> Option<&Arc<dyn RasterReader>> {
+        match &self.pixels {
+            Open::File { reader, .. } => Some(reader),
+            Open::Memory(_) => None,
+        }
+    }
+
+    /// Returns the version of its file to record, where that is not on this machine.
+    fn version(&self) -> Option<&Version> {
+        let reader = self
+            .reader()
+            .filter(|reader| reader.location().as_local().is_none())?;
+        Version::to_record(self.recorded.as_ref(), reader.version())
+    }
+
+    /// Returns true if its file is not the one that was recorded.
+    pub(super) fn has_changed(&self) -> bool {
+        let now = self.reader().and_then(|reader| reader.version());
+        match (&self.recorded, now) {
+            (Some(then), Some(now)) => then.differs(now),
+            _ => false,
+        }
+    }
+
     /// Returns true if one file holds both bands, and the same part of it lies in any window.
     pub(super) fn shares_file(&self, other: &Self) -> bool {
         match (&self.pixels, &other.pixels) {
@@ -165,6 +193,11 @@ impl CubePlan {
                     pixels,
                     nodata: facts.band.nodata,
                     extent: lies,
+                    recorded: image
+                        .recorded
+                        .iter()
+                        .find(|(band, _)| *band == names[number])
+                        .map(|(_, then)| then.clone()),
                 }));
             }
             placed.push((image, sources, grid));
@@ -216,14 +249,16 @@ impl CubePlan {
     /// Returns the images with their times and the addresses of their files.
     pub(super) fn sources(&self) -> Vec<SourceItem> {
         let of_image = |id: &String, time: DateTime<Utc>, image: &Bands| {
-            let named = self.bands.iter().zip(image);
-            let assets = named.filter_map(|(band, source)| match &source.as_ref()?.pixels {
-                Open::File { reader, .. } => {
-                    Some((band.name.clone(), reader.location().to_string()))
-                }
-                Open::Memory(_) => None,
+            let named = || self.bands.iter().zip(image);
+            let assets = named().filter_map(|(band, source)| {
+                let reader = source.as_ref()?.reader()?;
+                Some((band.name.clone(), reader.location().to_string()))
             });
-            SourceItem::at(id, time, assets.collect())
+            let versions = named().filter_map(|(band, source)| {
+                let version = source.as_ref()?.version()?;
+                Some((band.name.clone(), version.to_json()))
+            });
+            SourceItem::at(id, time, assets.collect(), versions.collect())
         };
         let of_step = |step: &Step| {
             let named = step.said.items.iter().zip(&step.times).zip(&step.images);
@@ -382,6 +417,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
         let mut bands = Vec::with_capacity(image.bands.len());
         let mut scaling = std::mem::take(&mut image.scaling);
         let mut classes = std::mem::take(&mut image.classes);
+        let mut recorded = std::mem::take(&mut image.recorded);
         for (name, pixels) in std::mem::take(&mut image.bands) {
             let ImagePixels::Asset(asset) = &pixels else {
                 bands.push((name, pixels));
@@ -401,6 +437,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                 let number = number.map_err(|err| invalid(err.message()))?;
                 scaling.extend(asset.scaling_of(&name, number));
                 classes.extend(asset.is_class.then(|| name.clone()));
+                recorded.extend(asset.recorded.clone().map(|then| (name.clone(), then)));
                 bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
                 continue;
             }
@@ -416,6 +453,7 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
             if profile.count == 1 {
                 scaling.extend(asset.scaling_of(&name, 1));
                 classes.extend(asset.is_class.then(|| name.clone()));
+                recorded.extend(asset.recorded.clone().map(|then| (name.clone(), then)));
                 bands.push((name, ImagePixels::Open(Arc::clone(reader), 1)));
                 continue;
             }
@@ -426,11 +464,13 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                 if bands.iter().all(|(known, _)| *known != name) {
                     scaling.extend(asset.scaling_of(&name, number));
                     classes.extend(asset.is_class.then(|| name.clone()));
+                    recorded.extend(asset.recorded.clone().map(|then| (name.clone(), then)));
                     bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
                 }
             }
         }
-        (image.bands, image.scaling, image.classes) = (bands, scaling, classes);
+        (image.bands, image.scaling) = (bands, scaling);
+        (image.classes, image.recorded) = (classes, recorded);
         images.push(image);
     }
     Ok(images)

@@ -546,7 +546,15 @@ impl Work {
             Value::Null => {}
             made => _ = root.insert(MADE.to_owned(), made),
         }
-        root.extend(self.notes.clone());
+        let mut notes = self.notes.clone();
+        // By now the files are open that the write needed: their versions are known.
+        if let Some(last) = notes
+            .get_mut(PROVENANCE)
+            .and_then(|all| all.as_array_mut()?.last_mut())
+        {
+            *last = self.source.provenance();
+        }
+        root.extend(notes);
         let mut all = documents.clone();
         for (path, group) in &groups {
             let mut group = group.clone();

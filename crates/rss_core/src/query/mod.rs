@@ -17,7 +17,7 @@ mod record;
 mod result;
 mod search;
 
-pub(crate) use self::record::without_secrets;
+pub(crate) use self::record::{recorded_version, without_secrets};
 pub use self::{
     builder::{ImageQuery, ImageQueryBuilder},
     date::{Date, date},

@@ -12,10 +12,14 @@ use crate::{
     products::{Kind, Manifest},
     session::Session,
     stac::Selection,
+    store::Version,
 };
 
-/// The field of an asset with size and time of its file, where it is on this machine.
+/// The field of an asset with the version of its file: size and time where it is on this machine, else what the server says.
 const VERSION: &str = "rss:version";
+
+/// In a version, the time of a file on this machine.
+const MODIFIED: &str = "modified_ns";
 
 impl QueryResult {
     /// Returns items and selection as JSON, from which [`from_record`](Self::from_record) makes the result again without a
@@ -121,7 +125,8 @@ impl QueryResult {
         for item in &found.items.items {
             for (key, asset) in &item.assets {
                 let then = asset.additional_fields.get(VERSION);
-                if let Some(then) = then
+                // Of other files an open one tells.
+                if let Some(then) = then.filter(|then| then.get(MODIFIED).is_some())
                     && version(asset).as_ref() != Some(then)
                 {
                     changed.push(format!("item {}, asset {key}: {}", item.id, asset.href));
@@ -132,13 +137,22 @@ impl QueryResult {
     }
 }
 
+/// Returns the version of an asset's file that a record states, if the file is not on this machine.
+pub(crate) fn recorded_version(asset: &Asset) -> Option<Version> {
+    let then = asset.additional_fields.get(VERSION)?;
+    match then.get(MODIFIED) {
+        Some(_) => None,
+        None => Version::of_json(then),
+    }
+}
+
 /// Returns size and time of an asset's file, where it is on this machine.
 fn version(asset: &Asset) -> Option<Value> {
     let location = Location::parse(&asset.href).ok()?;
     let path: &Path = location.as_local()?;
     let facts = path.metadata().ok()?;
     let modified = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    Some(json!({"bytes": facts.len(), "modified_ns": u64::try_from(modified.as_nanos()).ok()?}))
+    Some(json!({"bytes": facts.len(), MODIFIED: u64::try_from(modified.as_nanos()).ok()?}))
 }
 
 /// Returns an address without query string, fragment and user name; a path may hold `?` and `#`.

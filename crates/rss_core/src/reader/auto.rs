@@ -13,6 +13,7 @@ use crate::{
     location::Location,
     raster::Raster,
     session::Session,
+    store::Version,
 };
 
 /// Opens a file with `cog`, the COG reader's attempt, and with GDAL if the COG reader refuses it. Errors of the network,
@@ -68,6 +69,10 @@ impl RasterReader for Fallback {
 
     fn location(&self) -> &Location {
         self.reader.location()
+    }
+
+    fn version(&self) -> Option<&Version> {
+        self.reader.version()
     }
 
     fn profile(&self) -> &Profile {
@@ -170,6 +175,10 @@ impl RasterReader for Auto {
 
     fn location(&self) -> &Location {
         self.cog.location()
+    }
+
+    fn version(&self) -> Option<&Version> {
+        self.cog.version()
     }
 
     fn profile(&self) -> &Profile {

@@ -214,6 +214,12 @@ pub trait RasterReader: fmt::Debug + Send + Sync {
     /// Returns the file's location.
     fn location(&self) -> &Location;
 
+    /// Returns the version of the file that is read, if the backend knows it: the COG reader does, from the response that
+    /// brought the header. Costs no request.
+    fn version(&self) -> Option<&Version> {
+        None
+    }
+
     /// Returns the properties of the file.
     fn profile(&self) -> &Profile;
 

@@ -520,7 +520,10 @@ mod tests {
             };
             assert_eq!(of("x", 0), Number::from(large));
             assert_eq!(of("x", 3), Number::from(large));
-            assert_eq!([of("y", 0), of("y", 1)], [least.into(), large.into()]);
+            assert_eq!(
+                [of("y", 0), of("y", 1)],
+                [Number::from(least), Number::from(large)]
+            );
             assert_eq!(of("y", 2), Number::from(-9));
             assert_eq!(of("z", 0), Number::from(large));
         }

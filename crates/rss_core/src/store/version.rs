@@ -1,6 +1,7 @@
 //! The version of an object: size, ETag and time of its last change.
 
-use chrono::{DateTime, SubsecRound, Utc};
+use chrono::{DateTime, SecondsFormat, SubsecRound, Utc};
+use serde_json::{Value, json};
 
 /// A version of an object, to check that tiles come from the object whose header was read.
 ///
@@ -73,6 +74,40 @@ impl Version {
         Self::of_size(meta.len()).with_last_modified(meta.modified().ok().map(DateTime::from))
     }
 
+    /// Returns the version as a record of provenance states it.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut all = json!({"bytes": self.size});
+        if let Some(etag) = &self.etag {
+            all["etag"] = json!(etag);
+        }
+        if let Some(time) = self.last_modified {
+            all["last_modified"] = json!(time.to_rfc3339_opts(SecondsFormat::Millis, true));
+        }
+        all
+    }
+
+    /// Reads [`to_json`](Self::to_json); none if it is something else.
+    pub(crate) fn of_json(value: &Value) -> Option<Self> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str);
+        let time = text("last_modified").and_then(|time| time.parse::<DateTime<Utc>>().ok());
+        let etag = text("etag").map(str::to_owned);
+        Some(
+            Self::of_size(value.get("bytes")?.as_u64()?)
+                .with_etag(etag)
+                .with_last_modified(time),
+        )
+    }
+
+    /// Returns the version to record of a file that was recorded before: that of then, as long as it is no other one, so
+    /// that a result that is made once more states the same.
+    pub(crate) fn to_record<'a>(then: Option<&'a Self>, now: Option<&'a Self>) -> Option<&'a Self> {
+        match (then, now) {
+            (Some(then), Some(now)) if then.differs(now) => Some(now),
+            (Some(then), _) => Some(then),
+            (None, now) => now,
+        }
+    }
+
     /// Returns true if `now` is another version. Times decide where not both have a strong ETag.
     pub(crate) fn differs(&self, now: &Self) -> bool {
         if self.size != now.size {
@@ -91,6 +126,18 @@ impl Version {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recorded_version_is_read_as_it_was() {
+        let time = "2021-01-03T00:05:00.024Z".parse().unwrap();
+        let full = Version::of_size(9)
+            .with_etag(Some("W/\"a\"".to_owned()))
+            .with_last_modified(Some(time));
+        for version in [full, Version::of_size(7)] {
+            assert_eq!(Version::of_json(&version.to_json()), Some(version));
+        }
+        assert_eq!(Version::of_json(&json!({"etag": "a"})), None);
+    }
 
     #[test]
     fn the_strongest_mark_that_both_have_decides() {

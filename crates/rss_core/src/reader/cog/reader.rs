@@ -30,7 +30,7 @@ use crate::{
         mask,
     },
     session::Session,
-    store::{Disk, Fetch, Merge, Object, coalesce, spawned},
+    store::{Disk, Fetch, Merge, Object, Version, coalesce, spawned},
 };
 
 /// Bytes of the TIFF header, which has the offset of the first directory.
@@ -198,6 +198,10 @@ impl RasterReader for Cog {
 
     fn location(&self) -> &Location {
         &self.0.location
+    }
+
+    fn version(&self) -> Option<&Version> {
+        Some(self.0.object.version())
     }
 
     fn profile(&self) -> &Profile {
