@@ -243,10 +243,14 @@ fn has_polygon(value: &Value) -> bool {
     }
 }
 
+/// Returns true if `--crs` names a file.
+pub(super) fn is_crs_file(text: &str) -> bool {
+    !text.contains(['[', '{', '+']) && Path::new(text).is_file()
+}
+
 /// Reads a CRS: of a file, if there is one of that name.
 pub(super) fn crs_of(text: &str) -> Result<Crs> {
-    let is_file = !text.contains(['[', '{', '+']) && Path::new(text).is_file();
-    let read = match is_file {
+    let read = match is_crs_file(text) {
         true => std::fs::read_to_string(text).with_context(|| format!("--crs `{text}`"))?,
         false => text.to_owned(),
     };

@@ -44,6 +44,8 @@ const FLAGS: [&str; 9] = [
 const FILES: [&str; 4] = ["--manifest", "--geometry", "--points", "--zones"];
 /// The file beside a record with the versions of the files that were read.
 const VERSIONS: &str = "versions.json";
+/// Options whose value may be a file of the working folder.
+const OF_PLACE: [&str; 2] = ["--crs", "--grid"];
 /// The largest file that is recorded.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -146,9 +148,36 @@ fn normalised(
             files.insert(name.trim_start_matches('-').to_owned(), json!(text));
             continue;
         }
+        if OF_PLACE.contains(&name) {
+            let text = match value {
+                Some(text) => text,
+                None => arguments.next().unwrap_or_default(),
+            };
+            kept.extend([name.to_owned(), placed(name, &text)?]);
+            continue;
+        }
         kept.push(without_secrets(&argument));
     }
     Ok((kept, files))
+}
+
+/// Returns the value of an option that may name a file of the working folder, so that it means the same elsewhere: a CRS as
+/// the text of its file, the path of a grid from the root.
+fn placed(name: &str, value: &str) -> Result<String> {
+    let path = Path::new(value);
+    if name == "--crs" {
+        return match super::apply::is_crs_file(value) {
+            true => Ok(fs::read_to_string(path)
+                .with_context(|| format!("--crs {value}"))?
+                .trim()
+                .to_owned()),
+            false => Ok(value.to_owned()),
+        };
+    }
+    match value.contains("://") || value.starts_with("/vsi") {
+        true => Ok(without_secrets(value)),
+        false => Ok(std::path::absolute(path)?.display().to_string()),
+    }
 }
 
 /// Removes query string and user name from addresses.
@@ -224,6 +253,21 @@ impl Again {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_the_working_folder_are_named_for_any_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let crs = dir.path().join("albers.wkt");
+        fs::write(&crs, "PROJCS[..]\n").unwrap();
+        let crs = format!("--crs={}", crs.display());
+        let given = ["apply", &crs, "--grid", "a/grid.tif"];
+        let (kept, _) = normalised(given.iter().map(|&one| one.to_owned())).unwrap();
+        assert_eq!(kept[..3], ["apply", "--crs", "PROJCS[..]"]);
+        assert!(Path::new(&kept[4]).is_absolute(), "{kept:?}");
+        let given = ["apply", "--crs", "EPSG:3577", "--grid=s3://b/g.tif"];
+        let (kept, _) = normalised(given.iter().map(|&one| one.to_owned())).unwrap();
+        assert_eq!(kept, ["apply", "--crs", "EPSG:3577", "--grid", "s3://b/g.tif"]);
+    }
 
     #[test]
     fn arguments_lose_what_does_not_decide_the_result() {

@@ -274,6 +274,10 @@ pub(super) fn metadata_of(provenance: &Value) -> Vec<(String, String)> {
         "resampling",
         "grouping",
         "mosaic",
+        "fill",
+        "band_resampling",
+        "min_valid",
+        "clip",
         "values",
         "grid",
         "items",
@@ -284,6 +288,7 @@ pub(super) fn metadata_of(provenance: &Value) -> Vec<(String, String)> {
     ] {
         match &provenance[name] {
             Value::Null => {}
+            Value::Object(none) if none.is_empty() => {}
             value => all.push((format!("RSS_{}", name.to_uppercase()), text(value))),
         }
     }

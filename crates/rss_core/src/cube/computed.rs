@@ -235,7 +235,7 @@ impl OfCube {
                 scale,
                 offset,
                 unit,
-                is_class: is_class && !dtype.is_float(),
+                is_class,
             });
         }
         let whole = |band: &CubeBand| !band.dtype.is_float();
@@ -413,7 +413,8 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
                 scale: None,
                 offset: None,
                 unit: None,
-                is_class: classes.get(number * each) == Some(&true) && !O::DTYPE.is_float(),
+                // Codes are codes as floats, too.
+            is_class: classes.get(number * each) == Some(&true),
             });
         Ok(Self {
             bands: bands.collect(),
