@@ -6,14 +6,13 @@
 //! [`Array`] holds samples; a [`Cube`] adds a time axis, bands and a grid.
 
 pub use crate::{
-    apply::TimeBounds,
     array::{
         Arrangement, Array, ArraySpec, Block, Codec, Commit, Compressor, Icechunk, Layout, Root,
         Shuffle, Use,
     },
     cube::{
         Cube, CubeBand, CubeImage, CubeOptions, Duplicate, ImageAsset, ImagePixels, Images,
-        PixelIndex, TimeStep, WriteProgress, Written,
+        PixelIndex, TimeBounds, TimeStep, WriteProgress, Written,
     },
 };
 

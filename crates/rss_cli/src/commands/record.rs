@@ -266,7 +266,10 @@ mod tests {
         assert!(Path::new(&kept[4]).is_absolute(), "{kept:?}");
         let given = ["apply", "--crs", "EPSG:3577", "--grid=s3://b/g.tif"];
         let (kept, _) = normalised(given.iter().map(|&one| one.to_owned())).unwrap();
-        assert_eq!(kept, ["apply", "--crs", "EPSG:3577", "--grid", "s3://b/g.tif"]);
+        assert_eq!(
+            kept,
+            ["apply", "--crs", "EPSG:3577", "--grid", "s3://b/g.tif"]
+        );
     }
 
     #[test]

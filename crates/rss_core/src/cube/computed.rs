@@ -414,7 +414,7 @@ impl<O: Sample + Send + Sync + 'static> OfResult<O> {
                 offset: None,
                 unit: None,
                 // Codes are codes as floats, too.
-            is_class: classes.get(number * each) == Some(&true),
+                is_class: classes.get(number * each) == Some(&true),
             });
         Ok(Self {
             bands: bands.collect(),

@@ -28,8 +28,8 @@ pub use self::{
     samples::Images,
     write::Written,
 };
+pub use crate::apply::TimeBounds;
 use crate::{
-    apply::TimeBounds,
     array::{Arrangement, Array, Root, Storage, below, parse},
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoBox, GeoTransform, Size, Window},
