@@ -150,10 +150,16 @@ fn print(level: &str, line: &str) {
     };
 }
 
-/// Replaces control characters: a name from a catalogue must not send escape sequences to a terminal.
+/// Replaces control characters, and those that change the direction of the text around them: a name from a catalogue
+/// must not send escape sequences to a terminal, nor show itself as another name.
 fn printable(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(c, '\u{2028}' | '\u{2029}')
+    };
     text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| if steers(c) { '\u{fffd}' } else { c })
         .collect()
 }
 
@@ -191,5 +197,6 @@ mod tests {
     #[test]
     fn a_name_cannot_steer_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
+        assert_eq!(printable("a\u{202e}fit.b"), "a\u{fffd}fit.b");
     }
 }

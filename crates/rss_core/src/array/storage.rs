@@ -31,6 +31,11 @@ pub(crate) const JOURNAL: &str = ".rss-write.json";
 /// system and a rename is atomic.
 const PARTIAL: &str = ".partial";
 
+/// The limit on the bytes of a document of metadata.
+const MOST_METADATA_BYTES: u64 = 16 << 20;
+/// The limit on the bytes of another object that is read as a whole: a journal, a list of texts.
+const MOST_OBJECT_BYTES: u64 = 256 << 20;
+
 /// A hierarchy's storage, and the session that reaches it.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
@@ -152,12 +157,21 @@ impl Storage {
     }
 
     /// Reads a small object; none if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if it is larger than 16 MiB, or than 256 MiB where it is no metadata.
     pub(crate) async fn read(&self, key: &str) -> Result<Option<Bytes>> {
         let location = self.locate(key);
+        let name = key.rsplit('/').next().unwrap_or(key);
+        let most = match name {
+            "zarr.json" | ".zarray" | ".zattrs" | ".zgroup" => MOST_METADATA_BYTES,
+            _ => MOST_OBJECT_BYTES,
+        };
         let read = async {
             if let Some(path) = self.file(&location) {
                 // Metadata is small: reading it here takes less time than a blocking task.
-                return match fs::read(path) {
+                return match read_file(path, most) {
                     Ok(bytes) => Ok(Some(bytes.into())),
                     Err(err) if is_absent(&err) => Ok(None),
                     Err(err) => Err(store::of_io(&err)),
@@ -168,10 +182,7 @@ impl Storage {
                 .get_opts(&path, object_store::GetOptions::default())
                 .await
             {
-                Ok(found) => {
-                    let bytes = found.bytes().await;
-                    Ok(Some(bytes.map_err(|err| store::error(&err, &location))?))
-                }
+                Ok(found) => Ok(Some(store::read_at_most(found, most, &location).await?)),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(err) => Err(store::error(&err, &location)),
             }
@@ -309,6 +320,21 @@ fn is_absent(err: &io::Error) -> bool {
         err.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+fn read_file(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let meta = fs::metadata(path)?;
+    if !meta.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not an ordinary file",
+        ));
+    }
+    if meta.len() > most {
+        let message = format!("larger than the limit of {} MiB", most >> 20);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    fs::read(path)
 }
 
 fn write_file(path: &Path, partial: &Path, pieces: &[Bytes]) -> io::Result<()> {

@@ -33,7 +33,7 @@ use crate::{
     reader::gdal,
     session::Session,
     stac::Selection,
-    store::{CachedFile, FillRequest, Made, Mode},
+    store::{CachedFile, FillRequest, Made, Mode, check_file},
 };
 
 /// How files are fetched.
@@ -504,6 +504,12 @@ impl FileToFetch<'_> {
     }
 
     async fn make(&self, order: FillRequest, part: &FileProgress<'_>) -> Result<Made> {
+        // A named pipe would be waited for.
+        if let Some(path) = self.location.as_local()
+            && let Ok(meta) = tokio::fs::metadata(path).await
+        {
+            check_file(&meta).map_err(|err| err.at(self.location))?;
+        }
         match self.options.mode {
             Mode::Copy => {
                 part.expect(self.expected.bytes);

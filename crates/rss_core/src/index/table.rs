@@ -46,7 +46,7 @@ use parquet::{
 use super::source::{ByteSource, Shared};
 use crate::{
     error::{Error, ErrorKind, Result},
-    store::of_io,
+    store::{check_file, of_io},
 };
 
 /// The most rows of a row group: selected rows are listed in memory, and a damaged file may claim any number.
@@ -79,6 +79,7 @@ impl ParquetTable {
     /// Parquet file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let wrong = |err: std::io::Error| of_io(&err).at(path.display());
+        check_file(&std::fs::metadata(path).map_err(wrong)?).map_err(|err| err.at(path.display()))?;
         let source = ByteSource::new(File::open(path).map_err(wrong)?).map_err(wrong)?;
         let source = Shared(Arc::new(source));
         // Without the page indexes of all columns, which may be larger than the footer: `pages` reads those in use.

@@ -19,11 +19,13 @@ use crate::{
     error::{Error, ErrorKind},
     location::{Trust, redact, redact_text},
     session::Session,
-    store::{of_status, retry_after},
+    store::{self, of_status, retry_after},
 };
 
 /// The limit on the size of a response, in bytes.
 const MAX_BODY_BYTES: usize = 128 << 20;
+/// The limit on the values of a page: each of them takes far more memory than text.
+const MAX_VALUES: usize = 4 << 20;
 const MAX_REDIRECTS: usize = 5;
 /// The longest backoff between two tries, unless the server requests a longer one.
 const MAX_BACKOFF: Duration = Duration::from_secs(20);
@@ -79,6 +81,20 @@ impl Failure {
 
     pub(super) fn worth_another_try(mut self) -> Self {
         self.again = true;
+        self
+    }
+
+    /// Adds the server's `Retry-After` to the message, where it is longer than the deadline.
+    fn told_to_wait(mut self) -> Self {
+        if let Some(pause) = self.pause {
+            let (kind, message) = (self.error.kind(), self.error.message());
+            let message = format!(
+                "{message}; its Retry-After is {} s, longer than the deadline",
+                pause.as_secs()
+            );
+            let place = self.error.location().unwrap_or_default().to_owned();
+            self.error = Error::new(kind, message).at(place);
+        }
         self
     }
 
@@ -170,7 +186,9 @@ async fn read(mut response: Response, url: Url) -> Result<Answer, Failure> {
         let body = without_values(&body, &url);
         return Err(refused(status, &headers, body.as_bytes(), &url));
     }
-    let text = body.trim_ascii_start();
+    // A byte order mark is no JSON, but some servers send one.
+    let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body);
+    let text = text.trim_ascii_start();
     // Each STAC document is a JSON object; login pages and proxies respond 200 with HTML.
     if text.first() != Some(&b'{') {
         let text = without_values(text, &url);
@@ -183,6 +201,15 @@ async fn read(mut response: Response, url: Url) -> Result<Answer, Failure> {
                 first_words(text.as_bytes())
             ),
         ));
+    }
+    let values = body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{'));
+    if values.count() > MAX_VALUES {
+        let mut failure = Failure::corrupt(
+            &url,
+            format!("the response has more than {} million JSON values", MAX_VALUES >> 20),
+        );
+        failure.smaller = true;
+        return Err(failure);
     }
     Ok(Answer { url, body })
 }
@@ -372,8 +399,8 @@ impl Patience {
         // Never earlier than the server's Retry-After.
         let wait = backoff(self.base, self.failed, random()).max(failure.pause.unwrap_or_default());
         // A wait past the deadline would only delay the error.
-        if Instant::now() + wait >= self.until {
-            return Err(failure.error.after(self.failed));
+        if wait >= self.until.saturating_duration_since(Instant::now()) {
+            return Err(failure.told_to_wait().error.after(self.failed));
         }
         Ok(wait)
     }
@@ -400,10 +427,9 @@ fn random() -> f64 {
     u32::try_from(bits).map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
 }
 
-/// Returns the instant after `time`, at most a year from now: the sum of an instant and a huge duration panics.
+/// Returns the instant after `time`.
 pub(super) fn later(time: Duration) -> Instant {
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-    Instant::now() + time.min(YEAR)
+    Instant::from_std(store::later(time))
 }
 
 #[cfg(test)]

@@ -26,11 +26,13 @@ use crate::{
     location::{Trust, redact},
     products::FilterLanguage,
     session::Session,
-    stac::{Document, Items, Selection, Skipped, read},
+    stac::{Document, Items, Selection, Skipped, read_page},
 };
 
 /// The page size that is tried when a request without a page size fails.
 const FALLBACK_PAGE: u64 = 50;
+/// The limit on the items of one response.
+const MOST_ITEMS: usize = 100_000;
 
 impl ImageQuery {
     /// Searches, and fetches all pages.
@@ -468,9 +470,13 @@ pub(super) async fn fetch(
         .await
         .map_err(late)??;
     let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
+    // Some servers send more than they were asked for, but none sends many times as much.
+    let most = request.limit().map_or(MOST_ITEMS, |limit| {
+        usize::try_from(limit.saturating_mul(8)).map_or(MOST_ITEMS, |n| n.clamp(MOST_ITEMS / 5, MOST_ITEMS))
+    });
     // Pages of many MiB are parsed on the CPU pool, so that they do not block the runtime.
     let parsed = session
-        .cpu(move || read(&body))
+        .cpu(move || read_page(&body, most))
         .await
         .and_then(|parsed| parsed);
     match parsed {

@@ -43,6 +43,7 @@ use crate::{
     location::Location,
     raster::Raster,
     session::Session,
+    store::check_file,
 };
 
 /// The implementation that reads a file.
@@ -375,6 +376,12 @@ pub async fn open<'a>(
             Target::Entry(entry) => cog::open_entry(session, entry).await,
         }
     };
+    if let Some(path) = location.as_local()
+        && let Ok(meta) = std::fs::metadata(path)
+        && !meta.is_dir()
+    {
+        check_file(&meta).map_err(|err| err.at(location))?;
+    }
     let reader = match options.backend {
         Backend::Cog => cog.await,
         Backend::Gdal => gdal::open(session, location).await,

@@ -4,7 +4,10 @@ use chrono::SecondsFormat;
 use serde_json::{Map, Value, json};
 use stac::{Item, Link};
 
-use super::value::{as_exact, parse_time};
+use super::{
+    features::{Features, Parsed, parse},
+    value::{as_exact, parse_time},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::redact_text,
@@ -95,6 +98,15 @@ pub struct Skipped {
 /// [`ErrorKind::Corrupt`] if the bytes are not JSON or not a STAC document; the message distinguishes HTML from
 /// JSON, and includes the code and description of a server's own error.
 pub fn read(bytes: &[u8]) -> Result<Document> {
+    read_page(bytes, usize::MAX)
+}
+
+/// Parses a document as [`read`] does, unless it has more than `most` items: an item takes far more memory than text.
+///
+/// # Errors
+///
+/// As [`read`], and [`ErrorKind::Corrupt`] for more items.
+pub(crate) fn read_page(bytes: &[u8], most: usize) -> Result<Document> {
     let corrupt = |message: String| Error::new(ErrorKind::Corrupt, message);
     // JSON must not start with a byte order mark, but files on disk may have one.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -106,10 +118,10 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
             one_line(&start)
         )));
     }
-    let value = match serde_json::from_str::<Value>(&text) {
-        Ok(value) => value,
+    let parsed = match parse(&text, most) {
+        Ok(parsed) => parsed,
         // The text is rewritten only if it does not parse, since bare NaN is rare.
-        Err(_) => serde_json::from_str(&without_bare_numbers(&text)).map_err(|err| {
+        Err(_) => parse(&without_bare_numbers(&text), most).map_err(|err| {
             let what = if start.is_empty() {
                 "an empty response".to_owned()
             } else {
@@ -118,27 +130,26 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
             corrupt(format!("expected STAC as JSON, got {what}")).with_source(err)
         })?,
     };
-    let mut object = match value {
-        Value::Object(object) => object,
-        // A bare list of items is not STAC, but tools write it.
-        Value::Array(list) if !list.is_empty() && list.iter().all(is_feature) => {
-            Map::from_iter([("features".to_owned(), Value::Array(list))])
-        }
-        _ => {
-            return Err(corrupt(
-                "expected a STAC document, got JSON that is not an object".to_owned(),
-            ));
-        }
+    let Parsed::Object(mut object, features) = parsed else {
+        return Err(corrupt(
+            "expected a STAC document, got JSON that is not an object".to_owned(),
+        ));
     };
+    if features.is_over {
+        return Err(corrupt(format!("a page of more than {most} items")));
+    }
+    if features.is_bare {
+        return Ok(Document::Items(items(object, features)));
+    }
     match object.get("type").and_then(Value::as_str) {
-        Some("FeatureCollection") => Ok(Document::Items(items(object))),
+        Some("FeatureCollection") => Ok(Document::Items(items(object, features))),
         Some("Feature") => {
             let mut skipped = Vec::new();
             let item = item(object, &mut skipped).map_err(corrupt)?;
             Ok(Document::Item(Box::new(item), skipped))
         }
         Some("Catalog" | "Collection") => Ok(catalogue(&mut object)),
-        _ if object.contains_key("features") => Ok(Document::Items(items(object))),
+        _ if features.is_there => Ok(Document::Items(items(object, features))),
         // Before STAC 1.0 catalogues had no type.
         _ if object.contains_key("links") && object.contains_key("id") => {
             Ok(catalogue(&mut object))
@@ -158,10 +169,6 @@ pub fn read(bytes: &[u8]) -> Result<Document> {
             }))
         }
     }
-}
-
-fn is_feature(value: &Value) -> bool {
-    value.get("type").and_then(Value::as_str) == Some("Feature")
 }
 
 fn one_line(text: &str) -> String {
@@ -190,39 +197,19 @@ fn catalogue(object: &mut Map<String, Value>) -> Document {
     }
 }
 
-fn items(mut object: Map<String, Value>) -> Items {
+fn items(mut object: Map<String, Value>, features: Features) -> Items {
     let matched = object
         .get("numberMatched")
         // The `context` and `search:metadata` members of older APIs.
         .or_else(|| object.get("context")?.get("matched"))
         .or_else(|| object.get("search:metadata")?.get("matched"))
         .and_then(Value::as_u64);
-    let mut page = Items {
+    Items {
         matched,
         next: next(object.remove("links")),
-        ..Items::default()
-    };
-    let Some(Value::Array(features)) = object.remove("features") else {
-        return page;
-    };
-    for feature in features {
-        let read = match feature {
-            Value::Object(feature) => {
-                let id = id_of(&feature);
-                item(feature, &mut page.skipped).map_err(|reason| (id, reason))
-            }
-            _ => Err((String::new(), "a feature that is not an object".to_owned())),
-        };
-        match read {
-            Ok(item) => page.items.push(item),
-            Err((item, reason)) => page.skipped.push(Skipped {
-                item,
-                asset: None,
-                reason,
-            }),
-        }
+        items: features.items,
+        skipped: features.skipped.into_list(),
     }
-    page
 }
 
 fn next(value: Option<Value>) -> Option<Next> {
@@ -257,7 +244,7 @@ fn next(value: Option<Value>) -> Option<Next> {
     })
 }
 
-fn id_of(feature: &Map<String, Value>) -> String {
+pub(super) fn id_of(feature: &Map<String, Value>) -> String {
     match feature.get("id") {
         Some(Value::String(id)) => id.clone(),
         Some(Value::Number(id)) => id.to_string(),
@@ -266,7 +253,10 @@ fn id_of(feature: &Map<String, Value>) -> String {
 }
 
 /// Repairs one feature; the error is the reason why it is not an item.
-fn item(mut feature: Map<String, Value>, skipped: &mut Vec<Skipped>) -> Result<Item, String> {
+pub(super) fn item(
+    mut feature: Map<String, Value>,
+    skipped: &mut impl Extend<Skipped>,
+) -> Result<Item, String> {
     let id = id_of(&feature);
     if id.is_empty() {
         return Err("an item without an id".to_owned());
@@ -311,11 +301,11 @@ fn item(mut feature: Map<String, Value>, skipped: &mut Vec<Skipped>) -> Result<I
             Ok(asset) => {
                 item.assets.insert(key, asset);
             }
-            Err(reason) => skipped.push(Skipped {
+            Err(reason) => skipped.extend([Skipped {
                 item: id.clone(),
                 asset: Some(key),
                 reason,
-            }),
+            }]),
         }
     }
     Ok(item)

@@ -5,6 +5,7 @@
 
 mod bands;
 mod facts;
+mod features;
 mod lenient;
 mod select;
 mod value;
@@ -25,3 +26,4 @@ pub use self::{
     },
     lenient::{Document, Items, Next, Skipped, read},
 };
+pub(crate) use self::lenient::read_page;

@@ -6,15 +6,54 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
 use http_body::{Body, Frame, SizeHint};
-use object_store::client::{HttpError, HttpErrorKind, HttpResponseBody};
+use object_store::{
+    GetResult,
+    client::{HttpError, HttpErrorKind, HttpResponseBody},
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Meter,
-    fault::{Fault, Probe},
+    fault::{self, Fault, Probe},
 };
+use crate::{
+    error::{Error, ErrorKind},
+    location::Location,
+};
+
+/// Reads a response into memory, unless it is longer than `most` bytes. Its length is a number of the server's: memory is
+/// taken for the bytes that are here, never for those that are announced.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`] past the bound; those of the store.
+#[cfg_attr(not(feature = "zarr"), expect(dead_code, reason = "only arrays have such objects"))]
+pub(crate) async fn read_at_most(
+    found: GetResult,
+    most: u64,
+    location: &Location,
+) -> Result<Bytes, Error> {
+    let past = || {
+        let message = format!("larger than the limit of {} MiB", most >> 20);
+        Error::new(ErrorKind::Corrupt, message).at(location)
+    };
+    if found.range.end.saturating_sub(found.range.start) > most {
+        return Err(past());
+    }
+    let mut bytes = BytesMut::new();
+    let mut chunks = found.into_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|err| fault::error(&err, location))?;
+        if (bytes.len() as u64).saturating_add(chunk.len() as u64) > most {
+            return Err(past());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
+}
 
 /// A body slower than this over a complete read timeout is given up: a server that sends a byte now and
 /// then never meets the read timeout itself.

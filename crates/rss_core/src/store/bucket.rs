@@ -313,6 +313,12 @@ pub(crate) fn s3_endpoint(options: &StoreOptions) -> Result<Option<S3Endpoint>> 
     ]);
     let (text, hosting) = match (named, options.get("aws_s3_endpoint")) {
         (Some(text), _) => {
+            if !text.contains("://") {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "the S3 endpoint has no scheme, expected http:// or https:// before the host",
+                ));
+            }
             let hosted = [
                 "aws_virtual_hosted_style_request",
                 "virtual_hosted_style_request",
@@ -322,7 +328,7 @@ pub(crate) fn s3_endpoint(options: &StoreOptions) -> Result<Option<S3Endpoint>> 
             } else {
                 Hosting::Path
             };
-            (with_scheme(text, options), hosting)
+            (text.to_owned(), hosting)
         }
         (None, Some(text)) => {
             let hosting = if options.is_on(&["aws_virtual_hosting"]) {
@@ -478,6 +484,15 @@ mod tests {
         let err = s3_endpoint(&options(&[("aws_endpoint", "ftp://CANARY")])).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::InvalidInput);
         assert!(!err.to_string().contains("CANARY"));
+    }
+
+    #[test]
+    fn an_endpoint_without_a_scheme_is_an_error() {
+        for name in ["aws_endpoint_url", "aws_endpoint", "aws_endpoint_url_s3"] {
+            let err = s3_endpoint(&options(&[(name, "localhost:9000")])).unwrap_err();
+            assert_eq!(err.kind(), ErrorKind::InvalidInput);
+            assert!(err.message().contains("has no scheme"), "{err}");
+        }
     }
 
     #[test]

@@ -320,6 +320,7 @@ pub(crate) fn of_io(err: &io::Error) -> Error {
             ErrorKind::Unavailable,
             "no space left on the disk".to_owned(),
         ),
+        io::ErrorKind::InvalidData => (ErrorKind::Corrupt, err.to_string()),
         io::ErrorKind::UnexpectedEof => (ErrorKind::Corrupt, "the file ends early".to_owned()),
         io::ErrorKind::NotADirectory => (
             ErrorKind::InvalidInput,
@@ -332,6 +333,36 @@ pub(crate) fn of_io(err: &io::Error) -> Error {
         _ => (ErrorKind::Unavailable, err.to_string()),
     };
     Error::new(kind, message)
+}
+
+/// Checks that a path is a file whose bytes can be read at any offset.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidInput`] for a directory, a named pipe, a socket or a device of characters: to open a pipe would
+/// wait for its other end.
+pub(crate) fn check_file(meta: &std::fs::Metadata) -> Result<(), Error> {
+    if meta.is_dir() {
+        return Err(of_io(&io::ErrorKind::IsADirectory.into()));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = meta.file_type();
+        let what = if kind.is_fifo() {
+            "a named pipe"
+        } else if kind.is_socket() {
+            "a socket"
+        } else if kind.is_char_device() {
+            "a device"
+        } else {
+            return Ok(());
+        };
+        let message = format!("{what}, expected a file");
+        Err(Error::new(ErrorKind::InvalidInput, message))
+    }
+    #[cfg(not(unix))]
+    Ok(())
 }
 
 fn source_of<T: StdError + 'static>(err: &object_store::Error) -> Option<&T> {

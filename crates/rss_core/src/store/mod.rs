@@ -31,12 +31,14 @@ pub(crate) use self::bucket::Hosting;
 pub(crate) use self::cache::{has_secrets, without_secrets};
 #[cfg(feature = "cog")]
 pub(crate) use self::object::Disk;
+#[cfg(feature = "zarr")]
+pub(crate) use self::body::read_at_most;
 pub(crate) use self::{
     cache::{CacheSettings, CachedFile, FillRequest, Made, hex},
-    fault::{error, of_io, of_status, status_of},
+    fault::{check_file, error, of_io, of_status, status_of},
     meter::Meter,
     registry::OwnStores,
-    retry::{Backoff, Limits},
+    retry::{Backoff, Limits, later},
     sign::is_signed,
     task::{spawned, told},
     wire::retry_after,

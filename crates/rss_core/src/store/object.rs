@@ -48,11 +48,11 @@ impl Disk {
     /// Opens a file off the runtime's threads.
     async fn open(path: &std::path::Path) -> Result<(Self, Version)> {
         let wrong = |err: io::Error| fault::of_io(&err);
+        // Looked at before it is opened: that of a named pipe waits for a writer.
+        let looked = tokio::fs::metadata(path).await.map_err(wrong)?;
+        fault::check_file(&looked)?;
         let file = tokio::fs::File::open(path).await.map_err(wrong)?;
         let meta = file.metadata().await.map_err(wrong)?;
-        if meta.is_dir() {
-            return Err(wrong(io::ErrorKind::IsADirectory.into()));
-        }
         let version = Version::of_file(&meta);
         Ok((Self(Arc::new(file.into_std().await)), version))
     }
@@ -137,11 +137,9 @@ impl Object {
             // Done on this thread: the read is shorter than a switch to another one.
             let open = || {
                 let wrong = |err: io::Error| fault::of_io(&err);
+                fault::check_file(&std::fs::metadata(path).map_err(wrong)?)?;
                 let file = File::open(path).map_err(wrong)?;
                 let meta = file.metadata().map_err(wrong)?;
-                if meta.is_dir() {
-                    return Err(wrong(io::ErrorKind::IsADirectory.into()));
-                }
                 let (disk, version) = (Disk(Arc::new(file)), Version::of_file(&meta));
                 let range = version.size.saturating_sub(length)..version.size;
                 let bytes = disk.with(&range, |bytes| Ok(Bytes::copy_from_slice(bytes)))?;

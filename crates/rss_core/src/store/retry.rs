@@ -36,7 +36,7 @@ impl Backoff {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             left: limits.retries,
-            give_up: Instant::now() + limits.deadline,
+            give_up: later(limits.deadline),
             ceiling: FIRST,
         }
     }
@@ -59,6 +59,12 @@ impl Backoff {
             None => false,
         }
     }
+}
+
+/// Returns the instant after `time`, at most a year from now: the sum of an instant and a huge duration panics.
+pub(crate) fn later(time: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + time.min(YEAR)
 }
 
 /// Returns a random number from 0 to 1. The standard library seeds its hashers at random, which saves a
@@ -91,6 +97,13 @@ mod tests {
             assert!(pause <= ceiling && pause >= ceiling / 2, "{pause:?}");
         }
         assert_eq!(backoff.next(), None);
+    }
+
+    #[test]
+    fn a_deadline_without_end_is_a_deadline() {
+        let mut backoff = Backoff::new(&limits(1, Duration::MAX));
+        assert!(backoff.next().is_some());
+        assert!(later(Duration::MAX) > Instant::now());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use url::{Host, Url, form_urlencoded};
 
 use super::{
-    retry::Backoff,
+    retry::{Backoff, later},
     wire::{Network, retry_after},
 };
 use crate::{
@@ -331,8 +331,15 @@ impl Signature {
                 "the response of the token service was truncated",
             )
         };
-        let body = answer.bytes().await.map_err(broke)?;
-        network.meter().add(0, body.len() as u64);
+        let mut answer = answer;
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(broke)? {
+            network.meter().add(0, chunk.len() as u64);
+            body.extend_from_slice(&chunk);
+            if body.len() > LONGEST_TOKEN_BYTES {
+                break;
+            }
+        }
         let unreadable = || {
             Error::new(
                 ErrorKind::Unavailable,
@@ -354,7 +361,7 @@ impl Signature {
         })?;
         Ok(Token {
             query: Secret::new(query),
-            renew_at: Instant::now() + left,
+            renew_at: later(left),
         })
     }
 }

@@ -33,6 +33,7 @@ use super::{
     Limits, Meter,
     body::{CheckedBody, Pace},
     fault::{Fault, Probe},
+    retry::later,
     sign::Signature,
     tls,
     trace::RequestTrace,
@@ -166,7 +167,7 @@ impl Network {
         if pause > self.0.limits.deadline {
             return Err(pause);
         }
-        let until = Instant::now() + pause;
+        let until = later(pause);
         self.pauses(|pauses| {
             let entry = pauses.entry(host.to_owned()).or_insert(until);
             *entry = until.max(*entry);

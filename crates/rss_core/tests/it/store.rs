@@ -342,3 +342,39 @@ async fn no_server_is_an_error_in_time() {
         .unwrap_err();
     assert!(err.to_string().contains("no connection"), "{err}");
 }
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_named_pipe_is_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.tif");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let session = Session::builder().build().unwrap();
+    let location = Location::parse(path.to_str().unwrap()).unwrap();
+    for backend in [rss_core::Backend::Auto, rss_core::Backend::Cog] {
+        let opened = rss_core::reader::open(&session, &location, backend).await;
+        let err = opened.map(|_| ()).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput);
+        assert_eq!(err.message(), "a named pipe, expected a file");
+    }
+}
+
+#[cfg(feature = "zarr")]
+#[tokio::test(flavor = "multi_thread")]
+async fn metadata_past_a_limit_is_refused_before_it_is_read() {
+    use rss_core::zarr;
+
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bucket", "a.zarr/zarr.json", vec![b' '; 17 << 20]);
+    let session = hasty(&bed).build().unwrap();
+    for href in ["s3://bucket/a.zarr", &bed.http_url("bucket", "a.zarr")] {
+        let location = Location::parse(href).unwrap();
+        let before = session.traffic();
+        let err = zarr::Array::open(&session, location).await.map(|_| ()).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Corrupt, "{err}");
+        assert_eq!(err.message(), "larger than the limit of 16 MiB");
+        let traffic = session.traffic() - before;
+        assert!(traffic.requests == 1 && traffic.bytes < 17 << 20, "{traffic:?}");
+    }
+}

@@ -31,8 +31,11 @@ use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
     session::Session,
-    store::hex,
+    store::{self, hex},
 };
+
+/// The limit on the bytes of an object that is read as a whole: a snapshot, a manifest, a list of references.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// The objects below a location.
 #[derive(Debug)]
@@ -79,6 +82,10 @@ impl Objects {
         };
         match self.store.get_opts(&self.path(path), options).await {
             Ok(found) => {
+                // The stream has the length that is stated here, or ends with an error.
+                if range.is_none() && found.meta.size > MOST_BYTES {
+                    return Err(too_large(path));
+                }
                 let version = version(&found.meta.e_tag, &found.meta.version);
                 let bytes = found.into_stream().map_err(obj_store_error).boxed();
                 Ok(Some((bytes, version)))
@@ -117,6 +124,14 @@ fn version(etag: &Option<String>, generation: &Option<String>) -> VersionInfo {
         etag: etag.clone().map(ETag),
         generation: generation.clone().map(Generation),
     }
+}
+
+fn too_large(path: &str) -> StorageError {
+    let message = format!("{path} is larger than the limit of {} MiB", MOST_BYTES >> 20);
+    obj_store_error(object_store::Error::Generic {
+        store: "rss_core",
+        source: message.into(),
+    })
 }
 
 fn write_id() -> Attribute {
@@ -294,7 +309,12 @@ impl Storage for Objects {
             ..GetOptions::default()
         };
         let found = match self.store.get_opts(&self.path(from), options).await {
-            Ok(found) => found.bytes().await.map_err(obj_store_error)?,
+            Ok(found) => store::read_at_most(found, MOST_BYTES, &self.location)
+                .await
+                .map_err(|err| {
+                    let source: Box<dyn std::error::Error + Send + Sync> = Box::new(err);
+                    obj_store_error(object_store::Error::Generic { store: "rss_core", source })
+                })?,
             Err(object_store::Error::Precondition { .. }) => {
                 return Ok(VersionedUpdateResult::NotOnLatestVersion);
             }

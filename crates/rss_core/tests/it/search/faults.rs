@@ -181,6 +181,31 @@ async fn a_wait_that_the_server_asks_for_is_kept_if_there_is_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wait_past_all_clocks_is_an_error_that_names_it() {
+    let bed = bed(Paging::Dea);
+    for seconds in [u64::MAX, i64::MAX.unsigned_abs(), 400] {
+        bed.clear_log();
+        bed.clear_faults();
+        bed.fault(Rule::new(Fault::retry_after(429, seconds)));
+        let found = query(&bed.stac_url()).build().unwrap().search_async().await;
+        let err = found.unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Unavailable);
+        let wait = format!("its Retry-After is {seconds} s");
+        assert!(err.message().contains(&wait), "{err}");
+        assert_eq!(bed.log().len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_without_end_is_none() {
+    let bed = bed(Paging::Dea);
+    bed.fault(Rule::new(Fault::status(503)).times(1));
+    let session = session().deadline(Duration::MAX).build().unwrap();
+    let query = query(&bed.stac_url()).session(session).build().unwrap();
+    assert_eq!(query.search_async().await.unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     let bed = bed(Paging::Dea);
     bed.fault(Rule::new(Fault::Hang));
