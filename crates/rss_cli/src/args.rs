@@ -1,8 +1,9 @@
 //! The command line arguments, with help and examples.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rss_core::parse_duration;
 
 mod apply;
 mod logging;
@@ -27,8 +28,21 @@ pub(crate) use self::{
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) logging: Logging,
+    pub(crate) network: NetworkArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// How long a command waits: options of every command.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct NetworkArgs {
+    /// How long a server that does not answer is asked again, as 90s, 5m, 1h; 0 is not at all [default: 5m, or
+    /// RSS_RETRY_FOR]
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Network")]
+    pub(crate) retry_for: Option<Duration>,
+    /// Ends the command after this time, with exit code 75 [default: never]
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Network")]
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -621,7 +635,7 @@ pub(crate) struct GatherArgs {
     /// Hedge requests: send a second one for tiles slower than this quantile of the earlier ones, such as 0.95.
     #[arg(long, value_name = "PART")]
     pub(crate) hedge: Option<f64>,
-    /// Retries of a tile, beyond the retries of each request.
+    /// How often a tile whose bytes are damaged is fetched anew.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) retries: u32,
     /// Print the planned requests, bytes and costs, and send no request.

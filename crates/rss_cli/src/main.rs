@@ -1,7 +1,7 @@
 //! The `rss` command line: search, get, remote, info, read, index, gather, zarr, apply, mosaic,
 //! sample, cache, bench.
 //!
-//! Arguments in, exit code out: 0 done, 1 nothing found, 2 error. Everything else is in `rss_core`.
+//! Arguments in, exit code out: 0 done, 1 nothing found, 2 error, 75 not done in time. Everything else is in `rss_core`.
 
 mod args;
 mod commands;
@@ -18,6 +18,8 @@ use crate::args::{Cli, Command};
 const DONE: u8 = 0;
 const NOTHING: u8 = 1;
 const ERROR: u8 = 2;
+/// An error that may pass: the same command, later.
+const LATER: u8 = 75;
 
 /// How long an interrupted command may take to clear up. One that is stuck in a write is left.
 const GRACE: Duration = Duration::from_secs(1);
@@ -67,32 +69,43 @@ fn main() -> ExitCode {
         Err(err) => return ExitCode::from(failed(&err.into())),
     };
     let partial = partial(&cli.command);
-    let (result, is_interrupted) = runtime.block_on(async {
+    let network = cli.network;
+    let (result, stopped) = runtime.block_on(async {
         let mut interrupt = Box::pin(tokio::signal::ctrl_c().fuse());
         // Listens from here on: the command may make files at once.
         let _ = futures::poll!(&mut interrupt);
         // A task of its own: what waits for stdin or stdout must not keep Ctrl-C from being heard.
-        let mut task = tokio::spawn(async move { run(&cli.command).await });
+        let command = async move { run(&cli.command).await };
+        let mut task = tokio::spawn(commands::session::with_network(network, command));
         tokio::select! {
-            done = &mut task => (done.unwrap_or_else(|err| Err(err.into())), false),
+            done = &mut task => (done.unwrap_or_else(|err| Err(err.into())), None),
             _ = &mut interrupt => {
                 // What is half done goes with the task.
                 task.abort();
                 let _ = tokio::time::timeout(GRACE, task).await;
-                (Err(anyhow::Error::msg(interrupted(partial))), true)
+                (Err(anyhow::Error::msg(stopped_by("interrupted", partial))), Some(ERROR))
+            }
+            () = late(network.timeout) => {
+                task.abort();
+                let _ = tokio::time::timeout(GRACE, task).await;
+                let message = stopped_by("not done before its --timeout", partial);
+                (Err(anyhow::Error::msg(message)), Some(LATER))
             }
         }
     });
-    match is_interrupted {
+    match stopped {
         // What writes files sees that nobody waits, and removes them.
-        true => runtime.shutdown_timeout(GRACE),
-        false => runtime.shutdown_background(),
+        Some(_) => runtime.shutdown_timeout(GRACE),
+        None => runtime.shutdown_background(),
     }
     summary.say();
     let code = match result {
         Ok(Found::Something) => DONE,
         Ok(Found::Nothing) => NOTHING,
-        Err(err) => failed(&err),
+        Err(err) => {
+            let code = failed(&err);
+            stopped.unwrap_or(code)
+        }
     };
     // GDAL's threads may still read or wait for a server. What they use must not be torn down under
     // them, as the destructors of C libraries do where a process ends in the usual way.
@@ -131,14 +144,22 @@ fn partial(command: &Command) -> Option<PathBuf> {
     }
 }
 
-/// Returns what is said when a command is interrupted.
-fn interrupted(partial: Option<PathBuf>) -> String {
+/// Ends when a command's time is over.
+async fn late(timeout: Option<Duration>) {
+    match timeout {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns what is said when a command is stopped.
+fn stopped_by(what: &str, partial: Option<PathBuf>) -> String {
     match partial.filter(|path| path.exists()) {
         Some(path) => format!(
-            "interrupted; what is done is in {}: the same command goes on from there",
+            "{what}; what is done is in {}: the same command goes on from there",
             path.display()
         ),
-        None => "interrupted".to_owned(),
+        None => what.to_owned(),
     }
 }
 

@@ -156,7 +156,7 @@ pub use self::{
         Backend, BandProfile, ColorInterp, Entry, Masking, OpenOptions, Profile, RasterReader,
         ReadRequest,
     },
-    session::{GdalReads, Session, SessionBuilder},
+    session::{GdalReads, Session, SessionBuilder, parse_duration},
     store::{CacheStats, FileCache, Mode, Registry, Removed, StoreOptions, Traffic},
     warp::WarpOptions,
 };

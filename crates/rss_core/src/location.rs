@@ -348,7 +348,7 @@ fn s3_of_url(url: &Url) -> Option<S3Address> {
 }
 
 /// Decodes percent-encoding; returns the text unchanged if the result is not valid UTF-8.
-fn decode(path: &str) -> String {
+pub(crate) fn decode(path: &str) -> String {
     let bytes = path.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -413,7 +413,7 @@ pub(crate) fn is_private(url: &Url) -> bool {
     }
 }
 
-fn is_private_ip(ip: IpAddr) -> bool {
+pub(crate) fn is_private_ip(ip: IpAddr) -> bool {
     // An IPv4-mapped IPv6 address must not bypass the check.
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
@@ -423,8 +423,17 @@ fn is_private_ip(ip: IpAddr) -> bool {
                 || ip.is_link_local()
                 || ip.is_unspecified()
                 || ip.is_broadcast()
+                // This network, and addresses shared behind a provider's translation: some clouds serve metadata there.
+                || ip.octets()[0] == 0
+                || (ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64)
         }
         IpAddr::V6(ip) => {
+            // An IPv4 address behind the well-known prefix of NAT64 (RFC 6052) is reached as itself.
+            if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = ip.segments() {
+                let [a, b] = high.to_be_bytes();
+                let [c, d] = low.to_be_bytes();
+                return is_private_ip(IpAddr::from([a, b, c, d]));
+            }
             ip.is_loopback()
                 || ip.is_unspecified()
                 || ip.is_unique_local()

@@ -75,6 +75,8 @@ pub struct Request {
     pub signed: bool,
     /// True if the one who asks pays.
     pub requester_pays: bool,
+    /// All headers, as sent.
+    pub headers: HeaderMap,
     /// The status of the answer; 0 while there is none.
     pub status: u16,
     /// Bytes of the body sent so far.
@@ -329,6 +331,7 @@ impl Front {
                 signed: headers.contains_key(header::AUTHORIZATION)
                     || query.is_some_and(|q| q.contains("X-Amz-Signature=") || q.contains("sig=")),
                 requester_pays: text("x-amz-request-payer").is_some(),
+                headers: request.headers().clone(),
                 status: 0,
                 bytes: 0,
             },

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use rss_core::{Backend, Location, Session, reader};
+use rss_core::{Backend, Location, reader};
 use serde_json::{Value, json};
 
 use super::record::Again;
@@ -90,7 +90,7 @@ async fn records(made: &str, location: &Location) -> Result<Vec<(String, Value)>
         let items = items_of(&item["properties"]["rss:provenance"]["items"]);
         return Ok(vec![(rss_core::unpacked(packed)?, items)]);
     }
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     #[cfg(feature = "zarr")]
     if made.trim_end_matches('/').ends_with(".zarr") {
         let cube = rss_core::zarr::Cube::open(&session, location).await?;

@@ -1,7 +1,7 @@
 //! `rss cache`: statistics and cleanup of the file cache.
 
 use anyhow::{Context, Result};
-use rss_core::{Removed, Session};
+use rss_core::Removed;
 use serde_json::json;
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) async fn run(args: &CacheArgs) -> Result<Found> {
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     let cache = session.cache().clone();
     match args.action {
         CacheAction::Info { json } => {

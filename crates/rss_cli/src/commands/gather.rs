@@ -8,7 +8,7 @@ use indicatif::{HumanBytes, ProgressStyle};
 #[cfg(feature = "index")]
 use rss_core::index::Index;
 use rss_core::{
-    Backend, Bbox, Error, Location, NpyStack, Raster, Session, SessionBuilder, Size, TileIndex,
+    Backend, Bbox, Error, Location, NpyStack, Raster, Session, Size, TileIndex,
     Window,
     gather::{
         self, Concurrency, CostModel, File, OnChange, Options, Plan, Region, Report, Request,
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
         None => None,
         Some(n) => Some(NonZeroUsize::new(n).context("--concurrency is 0, expected at least 1")?),
     };
-    let mut builder = SessionBuilder::from_env()?;
+    let mut builder = super::session::builder()?;
     if let Some(n) = concurrency {
         // Each GDAL thread reads one tile at a time, and the limit of requests per host must not be lower than the
         // requested concurrency.

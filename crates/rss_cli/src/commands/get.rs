@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use indicatif::{HumanBytes, ProgressStyle};
-use rss_core::{Crop, GetOptions, Mode, Policy, Session};
+use rss_core::{Crop, GetOptions, Mode, Policy};
 
 use super::found;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 const STEPS: u64 = 10_000;
 
 pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     let mut options = GetOptions::default().with_mode(match args.mode {
         ModeArg::Translate => Mode::Translate,
         ModeArg::Copy => Mode::Copy,

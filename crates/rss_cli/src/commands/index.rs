@@ -69,7 +69,7 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
         args.concurrency > 0,
         "--concurrency is 0, expected at least 1"
     );
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     let source = source(&session, args).await?;
     let bar = output::bar(0).with_style(ProgressStyle::with_template(
         "{bar:30} {pos}/{len} files, {msg} {elapsed}",
@@ -230,7 +230,7 @@ fn print(info: &Info, json: bool) -> Result<()> {
 }
 
 async fn check(path: &Path, options: CheckOptions, json: bool) -> Result<Found> {
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     let bar = output::bar(0).with_style(ProgressStyle::with_template(
         "{bar:30} {pos}/{len} files {elapsed}",
     )?);

@@ -1,13 +1,13 @@
 //! `rss info`: the metadata of a raster.
 
 use anyhow::Result;
-use rss_core::{Backend, Crs, Location, Masking, Number, Profile, Session, reader};
+use rss_core::{Backend, Crs, Location, Masking, Number, Profile, reader};
 use serde_json::{Value, json};
 
 use crate::{Found, args::InfoArgs, output};
 
 pub(crate) async fn run(args: &InfoArgs) -> Result<Found> {
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     let location = Location::parse(&args.location)?;
     let backend: Backend = args.backend.parse()?;
     let raster = reader::open(&session, &location, backend).await?;

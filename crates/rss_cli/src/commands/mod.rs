@@ -20,4 +20,4 @@ pub(crate) mod zarr;
 
 mod found;
 mod record;
-mod session;
+pub(crate) mod session;

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Instant};
 
 use anyhow::Result;
-use rss_core::{Backend, Format, Location, ReadRequest, Session, Window, reader};
+use rss_core::{Backend, Format, Location, ReadRequest, Window, reader};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -14,7 +14,7 @@ pub(crate) async fn run(args: &ReadArgs) -> Result<Found> {
         !(args.json && args.output == "-"),
         "--json and -o - both want stdout; give a file to -o"
     );
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     let location = Location::parse(&args.location)?;
     let backend: Backend = args.backend.parse()?;
     let mut request = ReadRequest::new().with_level(args.level);

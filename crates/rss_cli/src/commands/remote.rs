@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use rss_core::{RemoteVariant, Session};
+use rss_core::RemoteVariant;
 
 use super::found;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 const EXPIRES: Duration = Duration::from_secs(3600);
 
 pub(crate) async fn run(args: &RemoteArgs) -> Result<Found> {
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     found::without_geometry(&args.items)?;
     let found = found::items(&session, &args.items).await?;
     let items = found

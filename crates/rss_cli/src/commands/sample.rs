@@ -8,10 +8,10 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use indicatif::ProgressStyle;
 use rss_core::{
-    Bbox, Crs, Location, Manifest, QueryResult, Session, SessionBuilder,
+    Bbox, Crs, Location, Manifest, QueryResult, Session,
     apply::{
         OnFailure,
         sample::{
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
     let shapes = Shapes::of(args)?;
     let to = to(&args.output)?;
     let options = options(args)?;
-    let session = session(args)?;
+    let session = super::session::with_budget(args.budget)?;
     let _fallbacks = output::Fallbacks(session.clone());
     let found = items(&session, args, &shapes).await?;
     if found.is_empty() {
@@ -292,13 +292,4 @@ fn some(ids: &[String]) -> String {
         more => format!(" and {more} more"),
     };
     format!("{}{more}", shown.join(", "))
-}
-
-fn session(args: &SampleArgs) -> Result<Session> {
-    let mut builder = SessionBuilder::from_env()?;
-    if let Some(megabytes) = args.budget {
-        ensure!(megabytes > 0, "--budget is 0, expected at least 1 MB");
-        builder = builder.budget_bytes(megabytes.saturating_mul(1_000_000));
-    }
-    Ok(builder.build()?)
 }

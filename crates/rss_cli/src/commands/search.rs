@@ -1,13 +1,13 @@
 //! `rss search`: the items that a query finds.
 
 use anyhow::Result;
-use rss_core::{QueryResult, Session, stac};
+use rss_core::{QueryResult, stac};
 
 use super::found;
 use crate::{Found, args::SearchArgs, output};
 
 pub(crate) async fn run(args: &SearchArgs) -> Result<Found> {
-    let session = Session::from_env()?;
+    let session = super::session::open()?;
     let found = found::search(&session, &args.selection).await?;
     let is_named = !(args.selection.bands.is_empty() && args.selection.canonical.is_empty());
     let outcome = if found.is_empty() {

@@ -284,7 +284,7 @@ async fn read(args: &ZarrReadArgs) -> Result<Found> {
         !(args.json && args.output == "-"),
         "--json and -o - both want stdout; give a file to -o"
     );
-    let session = Session::from_env()?;
+    let session = session::open()?;
     let root = root(&args.location, args.icechunk.as_deref())?;
     // Checked before any byte is fetched, so that a typing error costs nothing.
     let to_file = (args.output != "-").then(|| Path::new(&args.output));
@@ -406,7 +406,7 @@ async fn of_cube(
 }
 
 async fn info(root: &Root, as_json: bool) -> Result<Found> {
-    let session = Session::from_env()?;
+    let session = session::open()?;
     let document = match Cube::open(&session, root).await {
         Ok(cube) => said_of_cube(&cube)?,
         Err(err) if err.kind() == ErrorKind::Unsupported => {

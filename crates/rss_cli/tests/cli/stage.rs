@@ -110,6 +110,8 @@ impl Stage {
             .env("RSS_CACHE_DIR", self.cache())
             .env("AWS_ENDPOINT_URL", self.bed.s3_endpoint())
             .env("AWS_NO_SIGN_REQUEST", "YES")
+            // A server that is away stays so.
+            .env("RSS_RETRY_FOR", "1s")
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -311,7 +311,9 @@ async fn opened(
             let asset = asset.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such asset"))?;
             let named = Location::parse_from(&asset.href, found.trust)?;
             let session = found.session();
-            let location = session.stores().reach(item, asset, named, None);
+            let location = session
+                .stores()
+                .reach(item, asset, named, found.trust, None);
             let options = OpenOptions {
                 header_bytes: stac::header_bytes(asset),
                 ..OpenOptions::new()

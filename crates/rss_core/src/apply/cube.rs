@@ -502,7 +502,7 @@ impl ImageBuilder<'_> {
             .found
             .session()
             .stores()
-            .reach(item, asset, named, None);
+            .reach(item, asset, named, self.found.trust, None);
         Ok(BandSource {
             item: item.id.clone(),
             key: key.to_owned(),

@@ -183,7 +183,7 @@ impl CubeImage {
                     is_class: is_class(&choice, manifest),
                     recorded: recorded_version(asset),
                     scaling: (0..stated.len().max(1)).map(scaling).collect(),
-                    location: stores.reach(item, asset, named, None),
+                    location: stores.reach(item, asset, named, found.trust, None),
                     header_bytes: stac::header_bytes(asset),
                     key: choice.key.to_owned(),
                     choice: choice.band.map(str::to_owned),

@@ -15,13 +15,13 @@ use crate::{
     location::Location,
     session::Session,
     stac::{file_sha256, file_size},
-    store::{Backoff, FillRequest, Made, error, hex, of_io, status_of},
+    store::{FillRequest, Made, error, hex, of_io, status_of},
 };
 
-/// Requests of one attempt: the first, and those that resume a broken body.
-const MOST_ROUNDS: usize = 16;
-/// Requests in a row that may return no bytes.
-const MOST_EMPTY_ROUNDS: usize = 2;
+/// Requests of one attempt that may bring few bytes: the first, and those that resume a broken body.
+const MOST_ROUNDS: u32 = 16;
+/// More than few.
+const ROUND_BYTES: u64 = 1 << 20;
 /// Attempts of a copy: it restarts if the object changed or arrived damaged.
 const MOST_STARTS: usize = 2;
 const BUFFER_BYTES: usize = 1 << 20;
@@ -100,11 +100,11 @@ async fn attempt(
 ) -> std::result::Result<Made, Interrupted> {
     let (store, path) = session.stores().store(from)?;
     let mut sink = Sink::create(&order.path).await?;
-    let mut backoff = Backoff::new(&session.settings().limits());
     let mut first: Option<First> = None;
-    let mut empty_rounds = 0;
-    let mut is_empty = false;
-    for _ in 0..MOST_ROUNDS {
+    let retries = session.network().limits().retries;
+    let (mut small_rounds, mut is_empty) = (0, false);
+    let mut last = None;
+    while small_rounds <= retries.unwrap_or(MOST_ROUNDS) {
         let before = sink.written;
         let options = match &first {
             None => GetOptions {
@@ -166,6 +166,8 @@ async fn attempt(
                     return Err(corrupt(from, "an HTML page, expected an image").into());
                 }
                 match sink.fill(answer, arrived).await? {
+                    // Every byte is here, whatever the end of the body was like.
+                    Some(_) if sink.written == this.bytes => break,
                     Some(err) if status_of(&err) == Some(412) => {
                         return Err(Interrupted::StartAnew(error(err, from)));
                     }
@@ -179,25 +181,24 @@ async fn attempt(
                 }
             }
         };
-        // A copy that makes progress may be interrupted often; one that stands still is given up soon.
-        if sink.written == before {
-            empty_rounds += 1;
-        } else {
-            empty_rounds = 0;
-        }
+        // The store has waited and tried again; what broke off after that goes on as long as bytes arrive.
+        let got = sink.written - before;
+        small_rounds += u32::from(got < ROUND_BYTES);
         // `Corrupt` here is a response that broke the protocol, such as a truncated body: worth a retry.
         let is_passing = failure.is_retryable() || failure.kind() == ErrorKind::Corrupt;
-        if !is_passing || empty_rounds >= MOST_EMPTY_ROUNDS || !backoff.wait().await {
+        if !is_passing || got == 0 {
             return Err(failure.into());
         }
         // Without an ETag the rest may be of another version than the bytes that are written: restart.
         if first.as_ref().is_some_and(|first| first.etag.is_none()) && sink.written > 0 {
             return Err(Interrupted::StartAnew(failure));
         }
+        last = Some(failure);
     }
     let first = first.unwrap_or_default();
     if sink.written < first.bytes {
-        return Err(corrupt(from, "the body was interrupted too often").into());
+        let often = || corrupt(from, "the body was interrupted too often");
+        return Err(last.unwrap_or_else(often).into());
     }
     let sha256 = sink.finish(&order.path).await?;
     if let Some(wanted) = &expected.sha256

@@ -32,7 +32,7 @@ use crate::{
     raster::Raster,
     reader::{self, Backend, Entry, ReadPlan},
     session::Session,
-    store::{Backoff, Meter, Traffic},
+    store::{Meter, Traffic},
 };
 
 /// The size that a row without pixels counts as: a million failures that nobody takes must be bounded as well.
@@ -232,7 +232,6 @@ async fn tile(
         hedged: false,
         reindexed: None,
     };
-    let mut backoff = Backoff::new(&session.settings().limits());
     let mut is_old = false;
     // Planned once, however often the tile is tried: the report compares it with what was sent.
     let planned = OnceLock::new();
@@ -272,9 +271,10 @@ async fn tile(
                 is_old = true;
             }
             Err(err) => {
-                let is_over = !err.is_retryable() || row.tries > options.retries;
+                // A server that is away was waited for below. Bytes may be damaged on the way: they are fetched anew.
+                let is_over = err.kind() != ErrorKind::Corrupt || row.tries > options.retries;
                 row.tile = Err(err.at(&row.location));
-                if is_over || !backoff.wait().await {
+                if is_over {
                     break;
                 }
             }

@@ -184,8 +184,8 @@ pub struct Options {
     /// Sends a second request for a tile slower than this percentile of recent tiles, such as 0.95, and
     /// takes the first success. Default: never. GDAL cannot cancel a read, so hedging does not help there.
     pub hedge: Option<f64>,
-    /// Retries of a tile whose server was unreachable or overloaded, beyond the session's own retries of each
-    /// request. Default: 1.
+    /// How often a tile whose bytes are damaged is fetched anew: they may be damaged on the way only. A server that is
+    /// away or overloaded is waited for by the session, once for all tiles. Default: 1.
     pub retries: u32,
     /// The limit of bytes of pixels under way or waiting to be taken; more tiles are started when rows are
     /// taken. Default: 512 MiB.
@@ -247,7 +247,7 @@ impl Options {
         self
     }
 
-    /// Sets the retries of a tile.
+    /// Sets how often a tile whose bytes are damaged is fetched anew.
     #[must_use]
     pub fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;

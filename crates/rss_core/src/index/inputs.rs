@@ -294,7 +294,7 @@ impl Planner<'_> {
                 files += 1;
                 let location = Location::parse_from(&asset.href, trust);
                 let stores = session.stores();
-                match location.map(|named| stores.reach(item, asset, named, None)) {
+                match location.map(|named| stores.reach(item, asset, named, trust, None)) {
                     Ok(location) => {
                         let file = ItemFile {
                             item: &item.id,

@@ -6,14 +6,14 @@ use std::{
 };
 
 use futures::{StreamExt, TryStreamExt, stream};
+use http::HeaderMap;
 use object_store::ObjectStoreExt;
 use stac::{Item, ItemCollection};
-use tokio::{io::AsyncReadExt, time::sleep};
+use tokio::io::AsyncReadExt;
 use url::Url;
 
 use super::{
     href::{Base, keep_allowed, make_absolute},
-    http::{Patience, later},
     paging::Request,
     result::{QueryResult, SearchReport},
     search::fetch,
@@ -23,7 +23,7 @@ use crate::{
     location::{Location, Trust, redact},
     session::Session,
     stac::{Document, Selection, Skipped, read},
-    store,
+    store::{self, Patience},
 };
 
 /// The limit on documents of one catalogue.
@@ -147,6 +147,7 @@ impl QueryResult {
             }
             let read = stream::iter(level.into_iter().map(|link| async move {
                 let shown = link.location.to_string();
+                session.stores().named_by(&link.location, link.trust);
                 (shown, link.trust, load(session, link.location).await)
             }));
             // `buffered` preserves the order of the links, so the order of the items is deterministic.
@@ -340,11 +341,13 @@ async fn load(session: &Session, location: Location) -> Result<(Document, Base)>
 
 async fn over_http(session: &Session, url: &Url) -> Result<(Document, Url)> {
     let request = Request::Get(url.clone());
-    let mut patience = Patience::new(session, later(session.settings().deadline));
+    let mut patience = Patience::new(session.network().limits());
+    let headers = HeaderMap::new();
     loop {
-        match fetch(session, &request, patience.until()).await {
+        let until = patience.deadline().into();
+        match fetch(session, &request, &headers, until, patience.failed() + 1).await {
             Ok((document, url, _)) => return Ok((document, url)),
-            Err(failure) => sleep(patience.wait(failure)?).await,
+            Err(failure) => failure.wait(session, &request, &mut patience).await?,
         }
     }
 }

@@ -1,34 +1,29 @@
 //! One request to a STAC API, and the classification of its failures.
 //!
-//! Redirects are followed here and not by the HTTP client, which would change the POST of a search to
-//! a GET without a body: a search for everything.
+//! Connections, redirects and waits are those of all requests (`store::network`). Here is what is a search's own: pages
+//! are asked for compressed, and the server's message goes into the error.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, StatusCode, header};
-use reqwest::Response;
+use http::{HeaderMap, Method, StatusCode, header};
+use libdeflater::Decompressor;
+use object_store::client::{HttpRequestBody, HttpResponse};
 use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
 
-use super::paging::{Request, same_server};
+use super::paging::Request;
 use crate::{
     error::{Error, ErrorKind},
-    location::{Trust, redact, redact_text},
+    location::{decode, redact, redact_text},
     session::Session,
-    store::{self, of_status, retry_after},
+    store::{self, Fault, Network, Patience, of_status, retry_after},
 };
 
 /// The limit on the size of a response, in bytes.
 const MAX_BODY_BYTES: usize = 128 << 20;
 /// The limit on the values of a page: each of them takes far more memory than text.
 const MAX_VALUES: usize = 4 << 20;
-const MAX_REDIRECTS: usize = 5;
-/// The longest backoff between two tries, unless the server requests a longer one.
-const MAX_BACKOFF: Duration = Duration::from_secs(20);
 /// The number of characters of a server's message that are included in an error.
 const MAX_MESSAGE: usize = 300;
 
@@ -40,151 +35,203 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// The number of retries when no connection was made: a user with a wrong URL should not
-/// wait for all retries.
-const RETRIES_UNREACHED: u32 = 2;
-
 /// A failed request.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: Error,
     pub(super) status: Option<StatusCode>,
-    /// The same request may succeed later.
-    pub(super) again: bool,
-    /// No connection was made: usually a wrong host name, not a transient failure.
-    unreached: bool,
+    /// What went wrong, if the same request may succeed later.
+    fault: Option<Fault>,
     /// A smaller page may succeed.
     pub(super) smaller: bool,
-    /// The server's `Retry-After`.
-    pub(super) pause: Option<Duration>,
 }
 
 impl Failure {
-    fn new(error: Error) -> Self {
-        Self {
-            again: error.is_retryable(),
-            error,
-            status: None,
-            unreached: false,
-            smaller: false,
-            pause: None,
-        }
-    }
-
     /// Creates a failure that is not retried.
     pub(super) fn last(error: Error) -> Self {
         Self {
-            again: false,
-            ..Self::new(error)
+            error,
+            status: None,
+            fault: None,
+            smaller: false,
+        }
+    }
+
+    fn of(fault: Fault, url: &Url) -> Self {
+        let error = Error::new(fault.kind(), fault.to_string()).at(redact(url.as_str()));
+        Self {
+            fault: Some(fault),
+            ..Self::last(error)
         }
     }
 
     pub(super) fn worth_another_try(mut self) -> Self {
-        self.again = true;
+        self.fault = Some(Fault::Answer("a response that is not whole"));
         self
     }
 
-    /// Adds the server's `Retry-After` to the message, where it is longer than the deadline.
-    fn told_to_wait(mut self) -> Self {
-        if let Some(pause) = self.pause {
-            let (kind, message) = (self.error.kind(), self.error.message());
-            let message = format!(
-                "{message}; its Retry-After is {} s, longer than the deadline",
-                pause.as_secs()
-            );
-            let place = self.error.location().unwrap_or_default().to_owned();
-            self.error = Error::new(kind, message).at(place);
+    /// Waits before the next try.
+    ///
+    /// # Errors
+    ///
+    /// The failure's error with the number of tries, if it is not retried or no retry is left.
+    pub(super) async fn wait(
+        self,
+        session: &Session,
+        request: &Request,
+        patience: &mut Patience,
+    ) -> crate::Result<()> {
+        let Some(fault) = self.fault else {
+            return Err(self.error);
+        };
+        let goes_on = match request.url().as_str().parse() {
+            Ok(uri) => session.network().rest(&uri, patience, &fault).await,
+            Err(_) => false,
+        };
+        match goes_on {
+            true => Ok(()),
+            false => Err(self.error.after(patience.failed())),
         }
-        self
     }
 
     pub(super) fn corrupt(url: &Url, message: impl Into<String>) -> Self {
-        Self::new(Error::new(ErrorKind::Corrupt, message).at(redact(url.as_str())))
+        Self::last(Error::new(ErrorKind::Corrupt, message).at(redact(url.as_str())))
     }
 }
 
-/// Sends a request once and reads the response.
-pub(super) async fn send(session: &Session, request: &Request) -> Result<Answer, Failure> {
+/// Sends a request once and reads the response. `left` is the time until the deadline.
+pub(super) async fn send(
+    session: &Session,
+    request: &Request,
+    headers: &HeaderMap,
+    left: Duration,
+    attempt: u32,
+) -> Result<Answer, Failure> {
+    let url = request.url();
+    let network = session.network();
+    let failed = |err| Failure::of(Fault::of_transport(&err), url);
+    let sent = network
+        .send(built(request, headers)?, attempt)
+        .await
+        .map_err(failed)?;
+    let answered = sent.uri.to_string().parse().unwrap_or_else(|_| url.clone());
+    read(network, sent.response, answered, left).await
+}
+
+fn built(request: &Request, headers: &HeaderMap) -> Result<http::Request<HttpRequestBody>, Failure> {
     let mut url = request.url().clone();
-    for _ in 0..=MAX_REDIRECTS {
-        let builder = match request {
-            Request::Get(_) => session.http().get(url.clone()),
-            Request::Post(_, body) => session.http().post(url.clone()).json(body),
-        };
-        let response = builder
-            .header(header::ACCEPT, "application/geo+json, application/json")
-            .send()
-            .await
-            .map_err(|err| transport(err, &url))?;
-        if !response.status().is_redirection() {
-            return read(response, url).await;
+    let invalid = || {
+        let error = Error::new(ErrorKind::InvalidInput, "not a valid URL");
+        Failure::last(error.at(redact(request.url().as_str())))
+    };
+    let (method, body) = match request {
+        Request::Get(_) => (Method::GET, Vec::new()),
+        Request::Post(_, body) => {
+            let body = serde_json::to_vec(body).map_err(|_| invalid())?;
+            (Method::POST, body)
         }
-        url = redirected(&response, &url)?;
+    };
+    let login = login(&url);
+    // They are sent as a header, and in no address.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    let mut built = http::Request::builder().method(&method).uri(url.as_str());
+    if let Some(all) = built.headers_mut() {
+        *all = headers.clone();
     }
-    Err(Failure::corrupt(
-        request.url(),
-        format!("more than {MAX_REDIRECTS} redirects"),
-    ))
+    built = built
+        .header(header::ACCEPT, "application/geo+json, application/json")
+        .header(header::ACCEPT_ENCODING, "gzip");
+    if method == Method::POST {
+        built = built.header(header::CONTENT_TYPE, "application/json");
+    }
+    if let Some(login) = login {
+        built = built.header(header::AUTHORIZATION, login);
+    }
+    built.body(body.into()).map_err(|_| invalid())
 }
 
-fn redirected(response: &Response, from: &Url) -> Result<Url, Failure> {
-    let to = response
-        .headers()
-        .get(header::LOCATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| from.join(value).ok())
-        .ok_or_else(|| Failure::corrupt(from, "redirected without a Location header"))?;
-    // A public server must not redirect the search to the local network, nor to plain http.
-    let public = Trust::of_catalogue(from) == Trust::Network;
-    let allowed = same_server(&to, from)
-        || to.scheme() == "https" && !(public && Trust::of_catalogue(&to) != Trust::Network);
-    if !allowed {
-        let error = Error::new(
-            ErrorKind::Denied,
-            format!(
-                "redirected to `{}`, which is not https on a public host; it was not followed",
-                redact(to.as_str())
-            ),
-        );
-        return Err(Failure::new(error.at(redact(from.as_str()))));
+/// Returns the header of a user name and a password in a URL.
+/// See <https://www.rfc-editor.org/rfc/rfc7617#section-2>.
+fn login(url: &Url) -> Option<String> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
     }
-    Ok(to)
+    let (user, password) = (decode(url.username()), url.password().unwrap_or_default());
+    let text = format!("{user}:{}", decode(password));
+    Some(format!("Basic {}", base64(text.as_bytes())))
 }
 
-async fn read(mut response: Response, url: Url) -> Result<Answer, Failure> {
-    let status = response.status();
-    let headers = response.headers().clone();
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits = (0..3).fold(0_u32, |bits, at| {
+            bits << 8 | u32::from(group.get(at).copied().unwrap_or(0))
+        });
+        for at in 0..4 {
+            let place = (bits >> (18 - 6 * at)) & 63;
+            match at > group.len() {
+                true => text.push('='),
+                false => text.extend(LETTERS.get(place as usize).map(|&byte| char::from(byte))),
+            }
+        }
+    }
+    text
+}
+
+async fn read(
+    network: &Network,
+    response: HttpResponse,
+    url: Url,
+    left: Duration,
+) -> Result<Answer, Failure> {
+    let (parts, body) = response.into_parts();
+    let (status, headers) = (parts.status, parts.headers);
     let limit = if status.is_success() {
         MAX_BODY_BYTES
     } else {
         // Only the start of an error page goes into the message.
         1 << 16
     };
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            // The limit is checked per chunk: Content-Length may be missing or wrong.
-            Ok(Some(chunk)) if body.len().saturating_add(chunk.len()) <= limit => {
-                body.extend_from_slice(&chunk);
+    let body = match network.read(body, limit).await {
+        Ok((body, is_whole)) if is_whole || !status.is_success() => body,
+        Ok(_) => return Err(too_large(&url)),
+        Err(_) if !status.is_success() => Vec::new(),
+        Err(err) => return Err(Failure::of(Fault::of_transport(&err), &url)),
+    };
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    let encoding = encoding.and_then(|value| value.to_str().ok()).map(str::trim);
+    let body = match encoding {
+        None | Some("" | "identity") => body,
+        Some("gzip" | "x-gzip") => match inflated(&body) {
+            Inflated::Whole(body) => body,
+            Inflated::TooLarge => return Err(too_large(&url)),
+            Inflated::Damaged if !status.is_success() => Vec::new(),
+            Inflated::Damaged => {
+                let failure = Failure::corrupt(&url, "a body compressed by gzip, which is damaged");
+                return Err(failure.worth_another_try());
             }
-            Ok(Some(_)) if status.is_success() => {
-                let mut failure = Failure::corrupt(
-                    &url,
-                    format!("the response is larger than {} MiB", MAX_BODY_BYTES >> 20),
-                );
-                // The limit is the client's own, so a smaller page can succeed.
-                failure.smaller = true;
-                return Err(failure);
-            }
-            Ok(Some(_)) | Ok(None) => break,
-            Err(_) if !status.is_success() => break,
-            Err(err) => return Err(transport(err, &url)),
+        },
+        Some(other) => {
+            let other: String = other.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
+            let message = format!("a body compressed by {other}, which was not asked for");
+            return Err(Failure::corrupt(&url, message));
         }
-    }
+    };
     if !status.is_success() {
         // Secrets are removed before the text is shortened: a truncated value would not be found.
         let body = without_values(&body, &url);
-        return Err(refused(status, &headers, body.as_bytes(), &url));
+        let failure = refused(status, body.as_bytes(), &url);
+        // A wait past the deadline cannot succeed: the caller learns it at once.
+        return Err(match retry_after(&headers, SystemTime::now()) {
+            Some(pause) if pause >= left && failure.fault.is_some() => {
+                let fault = Fault::Pause(pause);
+                let message = format!("{}; {fault}", failure.error.message());
+                Failure::last(Error::new(fault.kind(), message).at(redact(url.as_str())))
+            }
+            _ => failure,
+        });
     }
     // A byte order mark is no JSON, but some servers send one.
     let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body);
@@ -214,46 +261,63 @@ async fn read(mut response: Response, url: Url) -> Result<Answer, Failure> {
     Ok(Answer { url, body })
 }
 
-/// Converts a transport error, without the URL that the client's error contains.
-fn transport(err: reqwest::Error, url: &Url) -> Failure {
-    let message = if err.is_connect() {
-        "no connection"
-    } else if err.is_timeout() {
-        "no response in time"
-    } else if err.is_body() || err.is_decode() {
-        "the response was interrupted"
-    } else if err.is_request() {
-        "the connection was interrupted"
-    } else {
-        "the request failed"
+fn too_large(url: &Url) -> Failure {
+    let mut failure = Failure::corrupt(
+        url,
+        format!("the response is larger than {} MiB", MAX_BODY_BYTES >> 20),
+    );
+    // The limit is the client's own, so a smaller page can succeed.
+    failure.smaller = true;
+    failure
+}
+
+enum Inflated {
+    Whole(Vec<u8>),
+    TooLarge,
+    Damaged,
+}
+
+/// Decompresses a body, which states its length at its end (<https://www.rfc-editor.org/rfc/rfc1952#section-2.3.1>). Past
+/// the limit of a body no memory is taken.
+fn inflated(body: &[u8]) -> Inflated {
+    let Some(length) = body.last_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else {
+        return Inflated::Damaged;
     };
-    let unreached = err.is_connect();
-    let error = Error::new(ErrorKind::Unavailable, message)
-        .at(redact(url.as_str()))
-        .with_source(err.without_url());
-    Failure {
-        unreached,
-        ..Failure::new(error)
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > MAX_BODY_BYTES {
+        return Inflated::TooLarge;
+    }
+    // Deflate compresses by 1032 at most: another length is a lie.
+    if length / 1032 > body.len() {
+        return Inflated::Damaged;
+    }
+    let mut out = vec![0; length];
+    match Decompressor::new().gzip_decompress(body, &mut out) {
+        Ok(found) if found == length => Inflated::Whole(out),
+        _ => Inflated::Damaged,
     }
 }
 
 /// Converts an error status, with the server's message.
-fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8], url: &Url) -> Failure {
+fn refused(status: StatusCode, body: &[u8], url: &Url) -> Failure {
     let (kind, mut message) = of_status(status);
     let server_message = server_message(body);
     if !server_message.is_empty() {
         message = format!("{message}: {server_message}");
     }
     let code = status.as_u16();
-    let mut failure = Failure::new(Error::new(kind, message).at(redact(url.as_str())));
-    failure.status = Some(status);
     // Timeouts, rate limits, overload, and the 500 of transient failures.
-    failure.again = matches!(code, 408 | 425 | 429 | 500 | 502 | 503 | 504);
-    // 413 is an explicit limit; 502 and 504 come from gateways that give up on a large page.
-    failure.smaller =
-        matches!(code, 413 | 502 | 504) || code == 500 && mentions_size(&server_message);
-    failure.pause = retry_after(headers, SystemTime::now());
-    failure
+    let fault = matches!(code, 408 | 425 | 429 | 500 | 502 | 503 | 504);
+    Failure {
+        status: Some(status),
+        fault: fault.then_some(Fault::Status {
+            status: code,
+            code: None,
+        }),
+        // 413 is an explicit limit; 502 and 504 come from gateways that give up on a large page.
+        smaller: matches!(code, 413 | 502 | 504) || code == 500 && mentions_size(&server_message),
+        ..Failure::last(Error::new(kind, message).at(redact(url.as_str())))
+    }
 }
 
 /// Returns true if the message states that the response exceeds a size or time limit of the server's host.
@@ -353,80 +417,6 @@ fn content_type(headers: &HeaderMap) -> String {
         .map_or_else(|| "no content type".to_owned(), clean)
 }
 
-/// The retry policy of one request: counts tries and computes the backoff.
-#[derive(Debug)]
-pub(super) struct Patience {
-    retries: u32,
-    failed: u32,
-    base: Duration,
-    until: Instant,
-}
-
-impl Patience {
-    pub(super) fn new(session: &Session, until: Instant) -> Self {
-        let settings = session.settings();
-        Self {
-            retries: settings.retries,
-            failed: 0,
-            base: settings.backoff,
-            // The deadline of one request never exceeds that of the complete search.
-            until: until.min(later(settings.deadline)),
-        }
-    }
-
-    /// Returns the deadline of the request.
-    pub(super) fn until(&self) -> Instant {
-        self.until
-    }
-
-    /// Returns the wait before the next try.
-    ///
-    /// # Errors
-    ///
-    /// The failure's error with the number of tries, if it is not retried or no retry is left.
-    pub(super) fn wait(&mut self, failure: Failure) -> crate::Result<Duration> {
-        self.failed += 1;
-        if !failure.again {
-            return Err(failure.error);
-        }
-        let retries = match failure.unreached {
-            true => self.retries.min(RETRIES_UNREACHED),
-            false => self.retries,
-        };
-        if self.failed > retries {
-            return Err(failure.error.after(self.failed));
-        }
-        // Never earlier than the server's Retry-After.
-        let wait = backoff(self.base, self.failed, random()).max(failure.pause.unwrap_or_default());
-        // A wait past the deadline would only delay the error.
-        if wait >= self.until.saturating_duration_since(Instant::now()) {
-            return Err(failure.told_to_wait().error.after(self.failed));
-        }
-        Ok(wait)
-    }
-
-    /// Returns the wait before a smaller page is requested, which does not count as a retry.
-    pub(super) fn wait_for_smaller(&self, failure: &Failure) -> Duration {
-        let wait = backoff(self.base, 1, random()).max(failure.pause.unwrap_or_default());
-        wait.min(self.until.saturating_duration_since(Instant::now()))
-    }
-}
-
-/// Returns a random fraction of a wait that doubles with each failure (exponential backoff with full jitter),
-/// so that clients do not retry in step. `random` is from 0 to 1.
-fn backoff(base: Duration, failed: u32, random: f64) -> Duration {
-    let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
-    base.saturating_mul(doubled)
-        .min(MAX_BACKOFF)
-        .mul_f64(random.clamp(0.0, 1.0))
-}
-
-/// Returns a random number from 0 to 1: each [`RandomState`] has different keys.
-fn random() -> f64 {
-    let bits = RandomState::new().hash_one(0_u8) >> 32;
-    u32::try_from(bits).map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
-}
-
 /// Returns the instant after `time`.
 pub(super) fn later(time: Duration) -> Instant {
     Instant::from_std(store::later(time))
@@ -456,18 +446,42 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_is_given_up_sooner() {
-        let tries = |unreached: bool| {
-            let session = Session::builder().backoff(Duration::ZERO).build().unwrap();
-            let mut patience = Patience::new(&session, later(Duration::from_secs(60)));
-            let failure = || Failure {
-                unreached,
-                ..Failure::new(Error::new(ErrorKind::Unavailable, "gone"))
-            };
-            let again = (0..20).take_while(|_| patience.wait(failure()).is_ok());
-            1 + again.count()
+    fn a_user_in_a_url_is_sent_as_a_header() {
+        let of = |text: &str| login(&text.parse().unwrap());
+        assert_eq!(of("https://h/a"), None);
+        // The example of RFC 7617.
+        assert_eq!(
+            of("https://Aladdin:open%20sesame@h/a").as_deref(),
+            Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")
+        );
+        assert_eq!(of("https://me@h/").as_deref(), Some("Basic bWU6"));
+    }
+
+    #[test]
+    fn a_compressed_body_is_as_long_as_it_says() {
+        use libdeflater::{CompressionLvl, Compressor};
+
+        let text = br#"{"type": "FeatureCollection"}"#.repeat(40);
+        let mut compressor = Compressor::new(CompressionLvl::default());
+        let mut body = vec![0; compressor.gzip_compress_bound(text.len())];
+        let length = compressor.gzip_compress(&text, &mut body).unwrap();
+        body.truncate(length);
+        let Inflated::Whole(back) = inflated(&body) else {
+            panic!("a whole body");
         };
-        assert_eq!((tries(false), tries(true)), (7, 3));
+        assert_eq!(back, text);
+        let lying = |length: u32| {
+            let mut body = body.clone();
+            let end = body.len() - 4;
+            body[end..].copy_from_slice(&length.to_le_bytes());
+            inflated(&body)
+        };
+        assert!(matches!(lying(u32::MAX), Inflated::TooLarge));
+        for length in [0, 10, 1 << 26] {
+            assert!(matches!(lying(length), Inflated::Damaged), "{length}");
+        }
+        assert!(matches!(inflated(b""), Inflated::Damaged));
+        assert!(matches!(inflated(b"{\"type\": 1}"), Inflated::Damaged | Inflated::TooLarge));
     }
 
     #[test]
@@ -475,7 +489,7 @@ mod tests {
         let url: Url = "https://h/search?sig=1".parse().unwrap();
         let smaller = |code: u16, body: &str| {
             let status = StatusCode::from_u16(code).unwrap();
-            refused(status, &HeaderMap::new(), body.as_bytes(), &url).smaller
+            refused(status, body.as_bytes(), &url).smaller
         };
         assert!(smaller(502, ""));
         assert!(smaller(504, ""));
@@ -486,13 +500,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn a_wait_never_passes_its_bound(base in 0..100_000_u64, failed: u32, random: f64) {
-            prop_assume!(!random.is_nan());
-            let wait = backoff(Duration::from_millis(base), failed, random);
-            prop_assert!(wait <= MAX_BACKOFF);
-        }
-
         #[test]
         fn any_body_of_an_error_gives_a_message(body: Vec<u8>) {
             let text = server_message(&body);

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -118,6 +119,48 @@ fn request(next: Next, before: &Request, answered: &Url) -> Result<Request> {
     }
 }
 
+/// Headers of a `next` link that are sent.
+const MOST_HEADERS: usize = 32;
+
+/// Returns the headers of a `next` link, without those that say how the request itself is sent.
+fn headers(next: &Next) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in next.headers.iter().take(MOST_HEADERS) {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => continue,
+        };
+        let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(name.as_bytes()),
+            HeaderValue::from_str(&value),
+        ) else {
+            continue;
+        };
+        let is_ours = matches!(
+            name,
+            header::ACCEPT
+                | header::ACCEPT_ENCODING
+                | header::CONNECTION
+                | header::CONTENT_ENCODING
+                | header::CONTENT_LENGTH
+                | header::CONTENT_TYPE
+                | header::EXPECT
+                | header::HOST
+                | header::RANGE
+                | header::TE
+                | header::TRAILER
+                | header::TRANSFER_ENCODING
+                | header::UPGRADE
+                | header::USER_AGENT
+        );
+        if !is_ours {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
 fn answered_by(url: &Url) -> String {
     redact(url.as_str())
 }
@@ -126,6 +169,7 @@ fn answered_by(url: &Url) -> String {
 #[derive(Debug)]
 pub(super) struct Walker {
     current: Request,
+    headers: HeaderMap,
     sent: HashSet<String>,
     filter_lost: Option<&'static str>,
 }
@@ -135,6 +179,7 @@ impl Walker {
         Self {
             sent: HashSet::from([fingerprint(&first)]),
             current: first,
+            headers: HeaderMap::new(),
             filter_lost: None,
         }
     }
@@ -142,6 +187,11 @@ impl Walker {
     /// Returns the request of the current page.
     pub(super) fn current(&self) -> &Request {
         &self.current
+    }
+
+    /// Returns the headers that the server wants with the request of the current page.
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.headers
     }
 
     /// Replaces the request of the current page by an equivalent one.
@@ -167,6 +217,7 @@ impl Walker {
         let Some(next) = next else {
             return Ok(false);
         };
+        let stated = headers(&next);
         let request = request(next, &self.current, answered)?;
         let url = request.url();
         // After a redirect the response's host differs from the request's; links to either are accepted.
@@ -196,6 +247,11 @@ impl Walker {
                 .into_iter()
                 .find(|name| before.contains_key(*name) && !after.contains_key(*name)));
         }
+        // Nobody else learns what the server wants to be told.
+        self.headers = match same_server(request.url(), answered) {
+            true => stated,
+            false => HeaderMap::new(),
+        };
         self.current = request;
         Ok(true)
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::Stream;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use stac::{Item, ItemCollection};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -17,7 +17,7 @@ use super::{
     check::Mismatch,
     filter::{Language, add_to},
     href::{Base, make_absolute},
-    http::{Answer, Failure, Patience, later, send},
+    http::{Answer, Failure, later, send},
     paging::{Request, Walker, same_server},
     result::{QueryResult, SearchReport},
 };
@@ -27,6 +27,7 @@ use crate::{
     products::FilterLanguage,
     session::Session,
     stac::{Document, Items, Selection, Skipped, read_page},
+    store::Patience,
 };
 
 /// The page size that is tried when a request without a page size fails.
@@ -306,11 +307,20 @@ impl Pager {
         until: Instant,
     ) -> Result<(Document, Url)> {
         let session = self.query.session.clone();
-        let mut patience = Patience::new(&session, until);
+        let network = session.network();
+        let mut patience = Patience::new(network.limits()).until(until.into_std());
         let mut failed_500 = false;
         loop {
             self.report.requests += 1;
-            let failure = match fetch(&session, walker.current(), patience.until()).await {
+            let failure = match fetch(
+                &session,
+                walker.current(),
+                walker.headers(),
+                patience.deadline().into(),
+                patience.failed() + 1,
+            )
+            .await
+            {
                 Ok((document, answer, bytes)) => {
                     self.report.bytes += bytes;
                     return Ok((document, answer));
@@ -325,19 +335,20 @@ impl Pager {
             let again_500 = failure.status == Some(StatusCode::INTERNAL_SERVER_ERROR);
             let smaller = failure.smaller || failed_500 && again_500;
             failed_500 = again_500;
-            let wait = match smaller_page(walker.current()).filter(|_| smaller) {
+            match smaller_page(walker.current()).filter(|_| smaller) {
+                // Not a retry: it is another request.
                 Some(request) => {
-                    let wait = patience.wait_for_smaller(&failure);
-                    if Instant::now() + wait >= patience.until() {
+                    let wait = patience.breath();
+                    if Instant::now() + wait >= patience.deadline().into() {
                         return Err(failure.error);
                     }
                     walker.replace(request);
-                    wait
+                    sleep(wait).await;
                 }
-                None => patience.wait(failure)?,
-            };
-            if !wait.is_zero() {
-                sleep(wait).await;
+                None => {
+                    let request = walker.current();
+                    failure.wait(&session, request, &mut patience).await?;
+                }
             }
         }
     }
@@ -460,13 +471,16 @@ fn smaller_page(request: &Request) -> Option<Request> {
 pub(super) async fn fetch(
     session: &Session,
     request: &Request,
+    headers: &HeaderMap,
     until: Instant,
+    attempt: u32,
 ) -> std::result::Result<(Document, Url, u64), Failure> {
     let late = |_| {
         let error = Error::new(ErrorKind::Unavailable, "no response before the deadline");
         Failure::last(error.at(redact(request.url().as_str())))
     };
-    let Answer { url, body } = timeout_at(until, send(session, request))
+    let left = until.saturating_duration_since(Instant::now());
+    let Answer { url, body } = timeout_at(until, send(session, request, headers, left, attempt))
         .await
         .map_err(late)??;
     let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);

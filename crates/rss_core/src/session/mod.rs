@@ -1,9 +1,10 @@
-//! The session: HTTP client, stores, file cache, byte budgets, CPU pool and GDAL settings, shared by all
+//! The session: the network, stores, file cache, byte budgets, CPU pool and GDAL settings, shared by all
 //! calls.
 //!
 //! Environment variables are read in [`SessionBuilder::from_env`] and nowhere else.
 
 mod budget;
+mod duration;
 mod header_sizes;
 
 use std::{
@@ -16,6 +17,7 @@ use std::{
 
 use tokio::{runtime::Runtime, sync::oneshot};
 
+pub use self::duration::parse_duration;
 pub(crate) use self::budget::Share;
 use self::{budget::Budget, header_sizes::HeaderSizes};
 use crate::{
@@ -23,8 +25,8 @@ use crate::{
     location::Location,
     proj,
     store::{
-        CacheSettings, FileCache, Limits, Meter, OwnStores, Registry, StoreOptions, Traffic, tls,
-        told,
+        CacheSettings, FileCache, Limits, Meter, Network, Notices, OwnStores, Registry, StoreOptions,
+        Traffic, told,
     },
 };
 
@@ -46,7 +48,6 @@ const MOST_FALLBACKS: usize = 1000;
 #[derive(Debug)]
 struct Inner {
     settings: Settings,
-    http: reqwest::Client,
     stores: Registry,
     cache: FileCache,
     meter: Meter,
@@ -84,9 +85,11 @@ pub(crate) struct Settings {
     pub(crate) gdal_reads: GdalReads,
     pub(crate) connect_timeout: Duration,
     pub(crate) read_timeout: Duration,
+    pub(crate) retry_for: Duration,
     pub(crate) deadline: Duration,
-    pub(crate) retries: u32,
+    pub(crate) retries: Option<u32>,
     pub(crate) backoff: Duration,
+    pub(crate) notices: Notices,
 }
 
 impl Settings {
@@ -94,8 +97,10 @@ impl Settings {
         Limits {
             connect_timeout: self.connect_timeout,
             read_timeout: self.read_timeout,
+            retry_for: self.retry_for,
             deadline: self.deadline,
             retries: self.retries,
+            backoff: self.backoff,
             requests_per_host: self.requests_per_host,
         }
     }
@@ -143,9 +148,11 @@ impl Default for SessionBuilder {
                 gdal_reads: GdalReads::default(),
                 connect_timeout: Duration::from_secs(5),
                 read_timeout: Duration::from_secs(30),
-                deadline: Duration::from_secs(300),
-                retries: 6,
-                backoff: Duration::from_millis(500),
+                retry_for: Duration::from_secs(300),
+                deadline: Duration::MAX,
+                retries: None,
+                backoff: Duration::from_millis(100),
+                notices: Notices::default(),
             },
             store: StoreOptions::default(),
             own_stores: OwnStores::new(),
@@ -154,8 +161,8 @@ impl Default for SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Starts from the environment: `RSS_CACHE_DIR`, `RSS_CACHE_TTL` (seconds),
-    /// `RSS_CACHE_MAX_BYTES`, `RSS_DOWNLOADS`, and every `AWS_*`, `AZURE_*` and `GOOGLE_*`
+    /// Starts from the environment: `RSS_CACHE_DIR`, `RSS_CACHE_TTL` (a time as of [`parse_duration`]),
+    /// `RSS_CACHE_MAX_BYTES`, `RSS_DOWNLOADS`, `RSS_RETRY_FOR` (a time), and every `AWS_*`, `AZURE_*` and `GOOGLE_*`
     /// variable that `object_store` knows, with GDAL's `AWS_NO_SIGN_REQUEST`, `AWS_S3_ENDPOINT`,
     /// `AWS_HTTPS` and `AWS_VIRTUAL_HOSTING` understood too. `XDG_CACHE_HOME` and `HOME` say where the
     /// file cache is; `PC_SDK_SUBSCRIPTION_KEY` goes with requests for Planetary Computer tokens.
@@ -191,7 +198,8 @@ impl SessionBuilder {
                 }
                 "PC_SDK_SUBSCRIPTION_KEY" => builder.store_option(name, value),
                 "RSS_CACHE_DIR" => builder.cache_dir(value),
-                "RSS_CACHE_TTL" => builder.cache_ttl(Duration::from_secs(number(name, value)?)),
+                "RSS_CACHE_TTL" => builder.cache_ttl(time(name, value)?),
+                "RSS_RETRY_FOR" => builder.retry_for(time(name, value)?),
                 "RSS_CACHE_MAX_BYTES" => builder.cache_max_bytes(number(name, value)?),
                 "RSS_DOWNLOADS" => {
                     let n = number(name, value)?;
@@ -366,23 +374,42 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets the time after which a request, with all its retries, is given up. Default: 300 s.
+    /// Sets how long a server is asked again that does not answer, or says that it is overloaded: 408, 425, 429, 502, 503,
+    /// 504, no connection, or one that breaks. Counted from the first failure of a request. Default: 5 minutes; zero
+    /// does not retry.
+    ///
+    /// All requests to a host that is away share one wait: when it is over they fail together, and later ones ask once.
+    pub fn retry_for(mut self, time: Duration) -> Self {
+        self.settings.retry_for = time;
+        self
+    }
+
+    /// Sets the time after which a request is not retried any more, whatever the reason; a search has a deadline of its
+    /// own besides. Default: none.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
     }
 
-    /// Sets how often a failed request is retried. Default: 6. A search whose server is not reached at all
-    /// is retried twice at most.
+    /// Bounds how often a failed request is retried, whatever the reason. Default: as often as
+    /// [`SessionBuilder::retry_for`] allows where the server is away, 6 times where it fails (500) or its answer breaks the
+    /// protocol, twice where the host's name is unknown or its body drips.
     pub fn retries(mut self, retries: u32) -> Self {
-        self.settings.retries = retries;
+        self.settings.retries = Some(retries);
         self
     }
 
-    /// Sets the backoff before a search's first retry; it doubles with each one, to 20 s, with full
-    /// jitter. Default: 0.5 s.
+    /// Sets the pause before the first retry; it doubles with each one, to 10 s, and up to half of each is left out at
+    /// random. Default: 0.1 s.
     pub fn backoff(mut self, first: Duration) -> Self {
         self.settings.backoff = first;
+        self
+    }
+
+    /// Has long waits for the network told: which host, what is wrong, since when. Each call is one line, from any
+    /// thread; nothing secret is in it. Default: nobody is told.
+    pub fn notify(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.settings.notices = Notices::new(tell);
         self
     }
 
@@ -390,23 +417,13 @@ impl SessionBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unavailable`] if the system's TLS certificates cannot be read; [`ErrorKind::InvalidInput`] if a store
-    /// of one's own stands for no bucket, container or host.
+    /// [`ErrorKind::InvalidInput`] if a store of one's own stands for no bucket, container or host.
     pub fn build(self) -> Result<Session> {
         proj::lend();
-        let http = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls::config(tls::Http::Two)?)
-            .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(self.settings.connect_timeout)
-            .read_timeout(self.settings.read_timeout)
-            // reqwest turns a redirected POST into a GET, which would lose a search's body: the search
-            // follows redirects itself.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|err| Error::new(ErrorKind::Unavailable, "no HTTP client").with_source(err))?;
         let meter = Meter::default();
+        let notices = self.settings.notices.clone();
+        let network = Network::new(self.settings.limits(), meter.clone(), notices);
         Ok(Session(Arc::new(Inner {
-            http,
             cache: FileCache::new(
                 CacheSettings {
                     root: self.settings.cache_dir.clone(),
@@ -415,12 +432,7 @@ impl SessionBuilder {
                 },
                 self.store.clone(),
             ),
-            stores: Registry::new(
-                self.store,
-                self.settings.limits(),
-                meter.clone(),
-                self.own_stores,
-            )?,
+            stores: Registry::new(self.store, network, self.own_stores)?,
             meter,
             // Two budgets of one size: see docs/decisions/003-byte-budget.md.
             budget: Budget::new(self.settings.budget_bytes),
@@ -478,8 +490,8 @@ impl Session {
         &self.0.meter
     }
 
-    pub(crate) fn http(&self) -> &reqwest::Client {
-        &self.0.http
+    pub(crate) fn network(&self) -> &Network {
+        self.0.stores.network()
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -682,6 +694,11 @@ impl Drop for BlockingRuntime {
             runtime.shutdown_background();
         }
     }
+}
+
+fn time(name: &str, value: &str) -> Result<Duration> {
+    parse_duration(value)
+        .map_err(|err| Error::new(err.kind(), format!("{name}: {}", err.message())))
 }
 
 fn number(name: &str, value: &str) -> Result<u64> {

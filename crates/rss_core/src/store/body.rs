@@ -11,7 +11,7 @@ use futures::StreamExt;
 use http_body::{Body, Frame, SizeHint};
 use object_store::{
     GetResult,
-    client::{HttpError, HttpErrorKind, HttpResponseBody},
+    client::{HttpError, HttpResponseBody},
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -88,13 +88,16 @@ impl Body for CheckedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
         self.pace.waits();
-        let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let is_whole = self.left == 0;
+        let frame = match polled {
+            // Every byte is here: an end that is late or broken is nothing to wait for, or to ask again for.
+            Poll::Pending | Poll::Ready(Some(Err(_))) if is_whole => return Poll::Ready(None),
+            polled => ready!(polled),
+        };
+        let frame = match frame {
             Some(Ok(frame)) => frame,
-            Some(Err(err)) => {
-                self.place = None;
-                self.probe.fail(Fault::of_transport(&err));
-                return Poll::Ready(Some(Err(err)));
-            }
+            Some(Err(err)) => return self.fail(Fault::of_body(&err)),
             None if self.left > 0 => return self.fail(Fault::Answer("the body ended early")),
             None => return Poll::Ready(None),
         };
@@ -109,7 +112,7 @@ impl Body for CheckedBody {
                 self.place = None;
             }
             if left > 0 && self.pace.is_stalled(bytes) {
-                return self.fail(Fault::Transport(HttpErrorKind::Timeout));
+                return self.fail(Fault::Slow);
             }
         }
         Poll::Ready(Some(Ok(frame)))
@@ -142,11 +145,11 @@ impl Pace {
         }
     }
 
-    fn waits(&mut self) {
+    pub(super) fn waits(&mut self) {
         self.waiting.get_or_insert_with(Instant::now);
     }
 
-    fn is_stalled(&mut self, bytes: u64) -> bool {
+    pub(super) fn is_stalled(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;
         if let Some(since) = self.waiting.take() {
             self.waited += since.elapsed();

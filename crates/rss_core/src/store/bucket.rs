@@ -15,7 +15,8 @@ use url::Url;
 
 use super::{
     StoreOptions,
-    wire::{Network, RequestTarget},
+    network::Network,
+    wire::{Connector, RequestTarget},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -116,7 +117,7 @@ pub(super) fn open(
                 .with_skip_signature(anonymous)
                 .with_request_payer(requester_pays(options, access))
                 .with_retry(network.retry())
-                .with_http_connector(network.connector(RequestTarget::AsAsked)?)
+                .with_http_connector(Connector::new(network, RequestTarget::AsAsked)?)
                 .build()
                 .map_err(wrong)?;
             let store = Arc::new(store);
@@ -139,7 +140,7 @@ pub(super) fn open(
                 .with_bucket_name(bucket)
                 .with_skip_signature(anonymous)
                 .with_retry(network.retry())
-                .with_http_connector(network.connector(RequestTarget::AsAsked)?)
+                .with_http_connector(Connector::new(network, RequestTarget::AsAsked)?)
                 .build()
                 .map_err(wrong)?;
             Ok(Bucket::Google(Arc::new(store)))
@@ -158,7 +159,7 @@ pub(super) fn open(
                 .with_container_name(container)
                 .with_skip_signature(anonymous)
                 .with_retry(network.retry())
-                .with_http_connector(network.connector(RequestTarget::AsAsked)?)
+                .with_http_connector(Connector::new(network, RequestTarget::AsAsked)?)
                 .build()
                 .map_err(wrong)?;
             Ok(Bucket::Azure(Arc::new(store)))

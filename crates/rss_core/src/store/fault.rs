@@ -13,6 +13,11 @@ use std::{
 
 use object_store::client::{HttpError, HttpErrorKind};
 
+use super::{
+    network::words,
+    redirect::MOST_REDIRECTS,
+    retry::Remedy,
+};
 use crate::{
     error::{Error, ErrorKind},
     location::{Location, redact},
@@ -27,8 +32,16 @@ pub(crate) enum Fault {
     Answer(&'static str),
     /// The server responds to a range request with the complete, large file.
     NoRanges,
-    /// A redirect that is not followed: too many, to a private host, or from `https` to `http`.
-    Redirect,
+    /// A redirect that is not followed: to a private host, or from `https` to another scheme; none are too many.
+    Redirect(Option<String>),
+    /// A host that others named resolves to a private address.
+    Private,
+    /// The system knows no such host.
+    NoHost,
+    /// No connection that is trusted.
+    Tls(String),
+    /// A body slower than the least rate.
+    Slow,
     /// The server's `Retry-After` is longer than the deadline.
     Pause(Duration),
     /// No token to sign the request with.
@@ -39,21 +52,37 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Returns the fault of a request that got no response.
-    pub(super) fn of_transport(err: &HttpError) -> Self {
+    pub(crate) fn of_transport(err: &HttpError) -> Self {
         let mut source: Option<&(dyn StdError + 'static)> = Some(err);
         while let Some(err) = source {
             if let Some(fault) = err.downcast_ref::<Self>() {
                 return fault.clone();
             }
-            if err
-                .downcast_ref::<reqwest::Error>()
-                .is_some_and(reqwest::Error::is_redirect)
-            {
-                return Self::Redirect;
+            if let Some(tls) = err.downcast_ref::<rustls::Error>() {
+                return Self::Tls(tls.to_string());
+            }
+            // The source of an I/O error is that of what it wraps, which is passed over.
+            if let Some(inner) = err.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+                let inner: &(dyn StdError + 'static) = inner;
+                if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
+                    return Self::Tls(tls.to_string());
+                }
+                if let Some(fault) = inner.downcast_ref::<Self>() {
+                    return fault.clone();
+                }
             }
             source = err.source();
         }
         Self::Transport(err.kind())
+    }
+
+    /// Returns the fault of a body that broke off: the connection, whatever it was that saw it.
+    pub(super) fn of_body(err: &HttpError) -> Self {
+        match Self::of_transport(err) {
+            Self::Transport(HttpErrorKind::Timeout) => Self::Transport(HttpErrorKind::Timeout),
+            Self::Transport(_) => Self::Transport(HttpErrorKind::Interrupted),
+            fault => fault,
+        }
     }
 
     /// Wraps this fault so that `object_store` retries the request.
@@ -65,6 +94,36 @@ impl Fault {
     /// Wraps this fault so that `object_store` gives up.
     pub(super) fn for_good(self) -> HttpError {
         HttpError::new(HttpErrorKind::Unknown, self)
+    }
+
+    /// Returns what may help.
+    pub(crate) fn remedy(&self) -> Remedy {
+        match self {
+            Self::Status { status, code } => match (status, code.as_deref()) {
+                (408 | 425 | 429 | 502..=504, _) => Remedy::Time,
+                (501 | 505, _) => Remedy::Nothing,
+                (500.., _) => Remedy::Again,
+                (400, Some("RequestTimeout" | "SlowDown" | "InternalError")) => Remedy::Again,
+                _ => Remedy::Nothing,
+            },
+            // A server without ranges says so twice (`gives_up` in `wire`).
+            Self::Answer(_) | Self::NoRanges => Remedy::Again,
+            Self::NoHost | Self::Slow => Remedy::Seldom,
+            Self::Transport(HttpErrorKind::Decode | HttpErrorKind::Unknown) => Remedy::Again,
+            Self::Transport(_) => Remedy::Time,
+            Self::Redirect(_) | Self::Private | Self::Tls(_) | Self::Pause(_) | Self::Sign(..) => {
+                Remedy::Nothing
+            }
+        }
+    }
+
+    /// Returns true if nobody answers, or somebody in place of the server.
+    pub(crate) fn is_outage(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => matches!(status, 502..=504),
+            Self::Transport(_) => self.remedy() == Remedy::Time,
+            _ => false,
+        }
     }
 
     /// Returns the error kind.
@@ -91,8 +150,11 @@ impl Fault {
             },
             Self::Answer(_) => ErrorKind::Corrupt,
             Self::NoRanges => ErrorKind::Unsupported,
-            Self::Redirect => ErrorKind::Denied,
-            Self::Pause(_) | Self::Transport(_) => ErrorKind::Unavailable,
+            Self::Redirect(None) => ErrorKind::Corrupt,
+            Self::Redirect(Some(_)) | Self::Private => ErrorKind::Denied,
+            Self::Pause(_) | Self::Transport(_) | Self::NoHost | Self::Tls(_) | Self::Slow => {
+                ErrorKind::Unavailable
+            }
             Self::Sign(kind, _) => *kind,
         }
     }
@@ -119,7 +181,17 @@ impl fmt::Display for Fault {
             }
             Self::Answer(what) => f.write_str(what),
             Self::NoRanges => f.write_str("the server does not support range requests"),
-            Self::Redirect => f.write_str("too many redirects, or one to a private or http host"),
+            Self::Redirect(None) => write!(f, "more than {MOST_REDIRECTS} redirects"),
+            Self::Redirect(Some(to)) => write!(
+                f,
+                "redirected to `{to}`, which is not https on a public host; it was not followed"
+            ),
+            Self::Private => f.write_str(
+                "the host has a private address, and was named by a server on the public network",
+            ),
+            Self::NoHost => f.write_str("no host of this name"),
+            Self::Tls(what) => write!(f, "no trusted connection: {what}"),
+            Self::Slow => f.write_str("the server sends less than 1 KiB a second"),
             Self::Pause(pause) => write!(
                 f,
                 "the server's Retry-After is {} s, longer than the deadline",
@@ -129,7 +201,7 @@ impl fmt::Display for Fault {
             Self::Transport(kind) => f.write_str(match kind {
                 HttpErrorKind::Connect => "no connection to the server",
                 HttpErrorKind::Timeout => "the request timed out",
-                HttpErrorKind::Decode => "the response is not valid HTTP",
+                HttpErrorKind::Decode | HttpErrorKind::Unknown => "the response is not valid HTTP",
                 _ => "the connection broke",
             }),
         }
@@ -148,6 +220,7 @@ struct Trace {
     etag: Option<String>,
     region: Option<String>,
     fault: Option<Fault>,
+    waited: Duration,
 }
 
 impl Probe {
@@ -165,6 +238,11 @@ impl Probe {
 
     pub(super) fn fail(&self, fault: Fault) {
         self.with(|trace| trace.fault = Some(fault));
+    }
+
+    /// Records how long a request was retried until it was given up.
+    pub(super) fn waited(&self, time: Duration) {
+        self.with(|trace| trace.waited = time);
     }
 
     pub(super) fn fault(&self) -> Option<Fault> {
@@ -198,9 +276,14 @@ impl Probe {
     pub(super) fn explain(&self, err: object_store::Error) -> object_store::Error {
         use object_store::Error as E;
 
-        let (fault, attempts) = self.with(|trace| (trace.fault.clone(), trace.attempts));
+        let (fault, attempts, waited) =
+            self.with(|trace| (trace.fault.clone(), trace.attempts, trace.waited));
         let source: Box<dyn StdError + Send + Sync> = match fault {
-            Some(fault) => Box::new(Tried { fault, attempts }),
+            Some(fault) => Box::new(Tried {
+                fault,
+                attempts,
+                waited,
+            }),
             None => Box::new(Scrubbed(scrub(&err.to_string()))),
         };
         match err {
@@ -221,14 +304,20 @@ impl Probe {
 struct Tried {
     fault: Fault,
     attempts: u32,
+    /// How long it was retried.
+    waited: Duration,
 }
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.fault)?;
         match self.attempts {
-            0 | 1 => Ok(()),
-            n => write!(f, ", after {n} attempts"),
+            0 | 1 => {}
+            n => write!(f, ", after {n} attempts")?,
+        }
+        match self.waited.as_secs() {
+            0..10 => Ok(()),
+            _ => write!(f, " in {}", words(self.waited)),
         }
     }
 }

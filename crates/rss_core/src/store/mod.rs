@@ -4,14 +4,18 @@ mod body;
 mod bucket;
 mod cache;
 mod fault;
+mod host;
 mod meter;
+mod network;
 #[cfg(any(feature = "cog", feature = "gdal"))]
 mod object;
 mod options;
 #[cfg(any(feature = "cog", feature = "gdal"))]
 mod ranges;
 mod reach;
+mod redirect;
 mod registry;
+mod resolve;
 mod retry;
 mod sign;
 #[cfg_attr(
@@ -19,7 +23,7 @@ mod sign;
     expect(dead_code, reason = "only readers and closures need them")
 )]
 mod task;
-pub(crate) mod tls;
+mod tls;
 mod trace;
 mod version;
 mod watched;
@@ -35,13 +39,13 @@ pub(crate) use self::object::Disk;
 pub(crate) use self::body::read_at_most;
 pub(crate) use self::{
     cache::{CacheSettings, CachedFile, FillRequest, Made, hex},
-    fault::{check_file, error, of_io, of_status, status_of},
+    fault::{Fault, check_file, error, of_io, of_status, status_of},
     meter::Meter,
+    network::{Network, Notices, retry_after},
     registry::OwnStores,
-    retry::{Backoff, Limits, later},
+    retry::{Limits, Patience, later},
     sign::is_signed,
     task::{spawned, told},
-    wire::retry_after,
 };
 pub use self::{
     cache::{CacheStats, FileCache, Mode, Removed},

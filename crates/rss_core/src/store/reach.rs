@@ -6,12 +6,23 @@ use ::stac::{Asset, Item};
 
 use super::Registry;
 use crate::{
-    location::Location,
+    location::{Location, Trust},
     products::{Access, Sas, sas_of},
     stac,
 };
 
 impl Registry {
+    /// Records who named a location: what a catalogue on the network names must not lead into a private network, whatever
+    /// its name resolves to.
+    pub(crate) fn named_by(&self, named: &Location, trust: Trust) {
+        if trust == Trust::Network
+            && let Location::Http(url) = named
+            && let Some(host) = url.host_str()
+        {
+            self.network().named_by_others(host);
+        }
+    }
+
     /// Registers the access of an item's file, and returns its location: bucket and key, where the URL is
     /// one of S3. A region that was set before stays. The tokens are those of `sas`, else of the service
     /// that the item's links name.
@@ -20,8 +31,10 @@ impl Registry {
         item: &Item,
         asset: &Asset,
         named: Location,
+        trust: Trust,
         sas: Option<&Sas>,
     ) -> Location {
+        self.named_by(&named, trust);
         let address = named.as_s3();
         let location = match &address {
             Some(s3) => Location::S3 {

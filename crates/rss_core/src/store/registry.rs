@@ -13,12 +13,13 @@ use object_store::{
 use url::Url;
 
 use super::{
-    Limits, Meter, StoreOptions,
+    StoreOptions,
     bucket::{self, Bucket, S3Endpoint},
     fault,
+    network::Network,
     sign::{ContainerUrl, SasTokens},
     watched::{Rebuild, Watched},
-    wire::{Address, Network, RequestTarget},
+    wire::{Address, Connector, RequestTarget},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -58,12 +59,7 @@ impl Registry {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if a store of the user's own stands for no bucket, container or host.
-    pub(crate) fn new(
-        options: StoreOptions,
-        limits: Limits,
-        meter: Meter,
-        own: OwnStores,
-    ) -> Result<Self> {
+    pub(crate) fn new(options: StoreOptions, network: Network, own: OwnStores) -> Result<Self> {
         let own = own
             .into_iter()
             .map(|(place, store)| Ok((own_place(&place)?, store)));
@@ -73,12 +69,17 @@ impl Registry {
         }
         Ok(Self(Arc::new(Inner {
             options,
-            network: Network::new(limits, meter),
+            network,
             tokens,
             access: Mutex::default(),
             stores: Mutex::default(),
             own: own.collect::<Result<_>>()?,
         })))
+    }
+
+    /// Returns the one way to the network.
+    pub(crate) fn network(&self) -> &Network {
+        &self.0.network
     }
 
     /// Returns the options of all stores.
@@ -248,7 +249,7 @@ impl Registry {
         let store = HttpBuilder::new()
             .with_url(url.origin().ascii_serialization())
             .with_retry(network.retry())
-            .with_http_connector(network.connector(target)?)
+            .with_http_connector(Connector::new(network, target)?)
             .build()
             .map_err(|err| {
                 Error::new(ErrorKind::InvalidInput, "not a valid HTTP URL").with_source(err)

@@ -10,14 +10,17 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use bytes::Bytes;
 use chrono::DateTime;
-use http::{StatusCode, Uri, header::DATE};
+use http::{Uri, header::DATE};
+use object_store::client::HttpRequestBody;
 use serde::Deserialize;
 use url::{Host, Url, form_urlencoded};
 
 use super::{
-    retry::{Backoff, later},
-    wire::{Network, retry_after},
+    fault::Fault,
+    network::{Network, Sent},
+    retry::{Patience, later},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -256,68 +259,47 @@ impl Signature {
     }
 
     async fn ask(&self, network: &Network) -> Result<Token> {
-        let url = Url::parse(&self.0.container.token_url).map_err(|_| {
+        let invalid = || {
             Error::new(
                 ErrorKind::InvalidInput,
                 "the token service is not a valid URL",
             )
-        })?;
-        let host = url.authority().to_ascii_lowercase();
-        let mut backoff = Backoff::new(network.limits());
+        };
+        let uri: Uri = self.0.container.token_url.parse().map_err(|_| invalid())?;
+        let mut patience = Patience::new(network.limits());
         loop {
-            network.wait_for(&host).await;
-            network.meter().add(1, 0);
-            let mut request = network.client()?.get(url.clone());
+            let mut request = http::Request::get(uri.clone());
             if let Some(key) = &self.0.subscription_key {
                 request = request.header("Ocp-Apim-Subscription-Key", &*key.0);
             }
-            let failure = match request.send().await {
-                Ok(answer) => match self.read(network, &host, answer).await {
+            let request = request
+                .body(HttpRequestBody::from(Bytes::new()))
+                .map_err(|_| invalid())?;
+            let fault = match network.send(request, patience.failed() + 1).await {
+                Ok(sent) => match self.read(network, sent).await {
                     Ok(token) => return Ok(token),
-                    Err(err) => err,
+                    Err(fault) => fault,
                 },
-                Err(err) => Error::new(
-                    ErrorKind::Unavailable,
-                    if err.is_timeout() {
-                        "the request to the token service timed out"
-                    } else {
-                        "no connection to the token service"
-                    },
-                ),
+                Err(err) => Fault::of_transport(&err),
             };
-            if !failure.is_retryable() || !backoff.wait().await {
-                return Err(failure);
+            if !network.rest(&uri, &mut patience, &fault).await {
+                let kind = match fault {
+                    Fault::Answer(_) => ErrorKind::Unavailable,
+                    _ => fault.kind(),
+                };
+                return Err(Error::new(kind, format!("the token service: {fault}")));
             }
         }
     }
 
-    async fn read(
-        &self,
-        network: &Network,
-        host: &str,
-        answer: reqwest::Response,
-    ) -> Result<Token> {
-        let status = answer.status();
-        let headers = answer.headers().clone();
-        if !status.is_success() {
-            let kind = match status {
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ErrorKind::Denied,
-                StatusCode::NOT_FOUND => ErrorKind::NotFound,
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
-                    ErrorKind::Unavailable
-                }
-                _ if status.is_server_error() => ErrorKind::Unavailable,
-                _ => ErrorKind::Denied,
-            };
-            // A Retry-After past the deadline must not be retried, so it is not `Unavailable`.
-            let long = retry_after(&headers, SystemTime::now())
-                .is_some_and(|_| network.pause(host, &headers).is_err());
-            let kind = if long { ErrorKind::Denied } else { kind };
-            let status = status.as_u16();
-            return Err(Error::new(
-                kind,
-                format!("the token service returned HTTP {status}"),
-            ));
+    async fn read(&self, network: &Network, sent: Sent) -> std::result::Result<Token, Fault> {
+        let (parts, body) = sent.response.into_parts();
+        let headers = parts.headers;
+        if !parts.status.is_success() {
+            return Err(Fault::Status {
+                status: parts.status.as_u16(),
+                code: None,
+            });
         }
         // A token's lifetime is counted on the clock of its service: that of this machine may be wrong.
         let now = headers
@@ -325,40 +307,19 @@ impl Signature {
             .and_then(|value| value.to_str().ok())
             .and_then(|text| httpdate::parse_http_date(text).ok())
             .unwrap_or_else(SystemTime::now);
-        let broke = |_| {
-            Error::new(
-                ErrorKind::Unavailable,
-                "the response of the token service was truncated",
-            )
-        };
-        let mut answer = answer;
-        let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(broke)? {
-            network.meter().add(0, chunk.len() as u64);
-            body.extend_from_slice(&chunk);
-            if body.len() > LONGEST_TOKEN_BYTES {
-                break;
-            }
-        }
-        let unreadable = || {
-            Error::new(
-                ErrorKind::Unavailable,
-                "the token service returned no valid token",
-            )
-        };
-        let body = body
-            .get(..)
-            .filter(|body| body.len() <= LONGEST_TOKEN_BYTES);
-        let answer: Answer =
-            serde_json::from_slice(body.ok_or_else(unreadable)?).map_err(|_| unreadable())?;
+        let body = network
+            .read(body, LONGEST_TOKEN_BYTES)
+            .await
+            .map_err(|err| Fault::of_transport(&err))?;
+        let unreadable = Fault::Answer("no valid token");
+        let (body, is_whole) = body;
+        let answer: Option<Answer> = serde_json::from_slice(&body).ok().filter(|_| is_whole);
+        let answer = answer.ok_or_else(|| unreadable.clone())?;
         let query = answer.token.trim_start_matches('?');
-        let life = life_of(query, now).ok_or_else(unreadable)?;
-        let left = life.checked_sub(MARGIN).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Unavailable,
-                "the token service returned an expired token",
-            )
-        })?;
+        let life = life_of(query, now).ok_or(unreadable)?;
+        let left = life
+            .checked_sub(MARGIN)
+            .ok_or(Fault::Answer("an expired token"))?;
         Ok(Token {
             query: Secret::new(query),
             renew_at: later(left),

@@ -343,24 +343,48 @@ async fn what_asks_no_server_does_not_say_how_many_to_have_under_way() {
 }
 
 #[tokio::test]
-async fn a_tile_is_tried_again_by_itself() {
+async fn a_tile_whose_bytes_are_damaged_is_fetched_anew() {
     let stage = Stage::new(8);
     let entries = stage.entries().await;
     let session = Session::builder()
         .s3_endpoint(&stage.bed.s3_endpoint())
-        .retries(1)
         .build()
         .unwrap();
-    // As many as one try of the tile takes, then none.
-    let down = Rule::new(Fault::status(500))
-        .on(Service::S3)
-        .path("many/0005.tif");
-    stage.bed.fault(down.times(2));
-    let (rows, report) = all(&session, known(&entries), Options::new()).await;
+    // By itself: `auto` would ask GDAL.
+    let options = || Options::new().with_backend(Backend::Cog);
+    let damaged = || Rule::new(Fault::Garbage).on(Service::S3).path("many/0005.tif");
+    stage.bed.fault(damaged().times(1));
+    let (rows, report) = all(&session, known(&entries), options()).await;
     assert_eq!((report.ok, report.retried, rows[5].tries), (8, 1, 2));
     assert_eq!(report.planned.requests, 8, "a tile is planned once");
-    let (rows, _) = all(&session, known(&entries), Options::new().with_retries(0)).await;
-    assert!(rows.iter().all(|row| row.tries == 1));
+    stage.bed.fault(damaged().times(1));
+    let (rows, report) = all(&session, known(&entries), options().with_retries(0)).await;
+    assert_eq!((report.ok, rows[5].tries), (7, 1));
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_asked_no_more_often_by_a_gather_than_by_a_read() {
+    let stage = Stage::new(1);
+    let entries = stage.entries().await;
+    stage.bed.fault(Rule::new(Fault::status(503)).on(Service::S3));
+    let asked = |retries| {
+        let session = Session::builder()
+            .s3_endpoint(&stage.bed.s3_endpoint())
+            .backoff(Duration::from_millis(1))
+            .retry_for(Duration::from_millis(40))
+            .build()
+            .unwrap();
+        let (entries, bed) = (known(&entries), &stage.bed);
+        async move {
+            bed.clear_log();
+            let options = Options::new().with_retries(retries);
+            let (_, report) = all(&session, entries, options).await;
+            assert_eq!(report.ok, 0);
+            bed.log().len()
+        }
+    };
+    // 1 + 2 + 4 + 8 + 16 ms.
+    assert_eq!((asked(0).await, asked(5).await), (6, 6));
 }
 
 #[tokio::test]

@@ -79,6 +79,7 @@ struct Asked {
     path: String,
     /// The query string; empty if there is none.
     query: String,
+    headers: http::HeaderMap,
     /// The body; null if it is no JSON.
     body: Value,
 }
@@ -101,7 +102,7 @@ impl Asked {
 struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
-    body: String,
+    body: Vec<u8>,
 }
 
 impl Reply {
@@ -109,7 +110,7 @@ impl Reply {
         Self {
             status,
             headers: Vec::new(),
-            body: body.into(),
+            body: body.into().into_bytes(),
         }
     }
 
@@ -154,6 +155,7 @@ impl Server {
                 method: parts.method.to_string(),
                 path: parts.uri.path().to_owned(),
                 query: parts.uri.query().unwrap_or_default().to_owned(),
+                headers: parts.headers,
                 body: serde_json::from_slice(&body).unwrap_or_default(),
             };
             noted.lock().unwrap().push(asked.clone());

@@ -378,3 +378,126 @@ async fn metadata_past_a_limit_is_refused_before_it_is_read() {
         assert!(traffic.requests == 1 && traffic.bytes < 17 << 20, "{traffic:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_is_not_told_to_another_server() {
+    let (bed, other) = (Testbed::builder().start().unwrap(), Testbed::builder().start().unwrap());
+    other.put("bucket", "b.tif", noise(1000));
+    bed.fault(Rule::new(Fault::Redirect {
+        code: 302,
+        location: Some(other.http_url("bucket", "b.tif")),
+        region: None,
+    }));
+    let session = hasty(&bed)
+        .store_option("aws_access_key_id", ACCESS_KEY)
+        .store_option("aws_secret_access_key", SECRET_KEY)
+        .store_option("aws_session_token", CANARY)
+        .build()
+        .unwrap();
+    let signed = format!("{}?X-Amz-Signature={CANARY}", bed.http_url("bucket", "a.tif"));
+    for href in ["s3://bucket/a.tif", &signed] {
+        let (store, path) = session.stores().store(&Location::parse(href).unwrap()).unwrap();
+        assert!(store.get_range(&path, 0..10).await.unwrap() == noise(1000)[..10]);
+    }
+    let log = other.log();
+    assert_eq!(log.len(), 2);
+    for request in log {
+        let names: Vec<&str> = request.headers.keys().map(|name| name.as_str()).collect();
+        assert!(!format!("{:?}", request.headers).contains(CANARY), "{names:?}");
+        assert!(!names.iter().any(|name| name.starts_with("x-amz") || *name == "authorization"));
+        assert!(!names.contains(&"referer"), "{names:?}");
+        assert_eq!(request.range.as_deref(), Some("bytes=0-9"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_overloaded_is_asked_for_a_time_and_not_so_many_times() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("bucket", "dir/a.tif", noise(1000));
+    let builder = || {
+        Session::builder()
+            .s3_endpoint(&bed.s3_endpoint())
+            .backoff(Duration::from_millis(1))
+    };
+    for location in addresses(&bed) {
+        let session = builder().build().unwrap();
+        let (store, path) = session.stores().store(&location).unwrap();
+        // More often than a wrong answer is asked for again.
+        bed.clear_log();
+        bed.fault(Rule::new(Fault::status(503)).times(9));
+        assert!(store.get_range(&path, 0..10).await.unwrap() == noise(1000)[..10]);
+        assert_eq!(bed.log().len(), 10);
+
+        bed.clear_log();
+        bed.fault(Rule::new(Fault::Html));
+        store.get_range(&path, 0..10).await.unwrap_err();
+        bed.clear_faults();
+        assert_eq!(bed.log().len(), 7);
+
+        let session = builder().retry_for(Duration::ZERO).build().unwrap();
+        let (store, path) = session.stores().store(&location).unwrap();
+        bed.clear_log();
+        bed.fault(Rule::new(Fault::status(503)).times(1));
+        store.get_range(&path, 0..10).await.unwrap_err();
+        assert_eq!(bed.log().len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_away_is_asked_by_one_for_all() {
+    let gone = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let session = Session::builder()
+        .retry_for(Duration::from_millis(700))
+        .backoff(Duration::from_millis(50))
+        .build()
+        .unwrap();
+    let location = Location::parse(&format!("http://{gone}/a.tif")).unwrap();
+    let read = || async {
+        let (store, path) = session.stores().store(&location).unwrap();
+        store.get_range(&path, 0..10).await.unwrap_err().to_string()
+    };
+    let errors = futures::future::join_all((0..200).map(|_| read())).await;
+    assert!(errors.iter().all(|err| err.contains("no connection")), "{}", errors[0]);
+    // Each of them once, before it was known, and a few times one for all: not 200 times 4.
+    let requests = session.traffic().requests;
+    assert!((4..220).contains(&requests), "{requests}");
+    // What comes after the wait is over asks once.
+    for more in 1..=3 {
+        read().await;
+        assert_eq!(session.traffic().requests, requests + more);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_drips_is_given_up_where_ranges_are_ignored() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let place = listener.local_addr().unwrap();
+    let served = async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let _ = socket.read(&mut [0; 4096]).await;
+                let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
+                let mut sent = socket.write_all(head.as_bytes()).await;
+                let mut tick = tokio::time::interval(Duration::from_millis(10));
+                while sent.is_ok() {
+                    tick.tick().await;
+                    sent = socket.write_all(b" ").await;
+                }
+            });
+        }
+    };
+    tokio::spawn(served);
+    let session = Session::builder()
+        .read_timeout(Duration::from_millis(200))
+        .backoff(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    let location = Location::parse(&format!("http://{place}/a.tif")).unwrap();
+    let (store, path) = session.stores().store(&location).unwrap();
+    let err = store.get_range(&path, 0..50_000).await.unwrap_err();
+    assert!(err.to_string().contains("less than 1 KiB a second, after 3 attempts"), "{err}");
+    assert_eq!(session.traffic().requests, 3);
+}
