@@ -369,7 +369,12 @@ impl Wire {
         let text = String::from_utf8_lossy(head.unwrap_or_default());
         if text.contains("<Error>") {
             let code = error_code(&text);
-            let fault = Fault::Status { status: 503, code };
+            // That of the document: overload passes by itself.
+            let status = match code.as_deref() {
+                Some("SlowDown" | "ServiceUnavailable" | "ServerBusy") => 503,
+                _ => 500,
+            };
+            let fault = Fault::Status { status, code };
             return Err(fault.again());
         }
         let total = match announced {

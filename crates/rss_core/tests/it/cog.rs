@@ -1,5 +1,7 @@
 //! The COG backend against pixels that others know.
 
+use std::time::Duration;
+
 use rss_core::{
     Backend, DataType, ErrorKind, Location, ReadRequest, Session, Size, Window, reader,
 };
@@ -8,6 +10,8 @@ use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
 fn session(bed: &Testbed) -> Session {
     Session::builder()
         .s3_endpoint(&bed.s3_endpoint())
+        .retry_for(Duration::from_secs(1))
+        .backoff(Duration::from_millis(5))
         .build()
         .unwrap()
 }
