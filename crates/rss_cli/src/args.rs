@@ -28,6 +28,7 @@ pub(crate) use self::{
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) logging: Logging,
+    #[command(flatten)]
     pub(crate) network: NetworkArgs,
     #[command(subcommand)]
     pub(crate) command: Command,

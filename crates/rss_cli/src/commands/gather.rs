@@ -8,8 +8,7 @@ use indicatif::{HumanBytes, ProgressStyle};
 #[cfg(feature = "index")]
 use rss_core::index::Index;
 use rss_core::{
-    Backend, Bbox, Error, Location, NpyStack, Raster, Session, Size, TileIndex,
-    Window,
+    Backend, Bbox, Error, Location, NpyStack, Raster, Session, Size, TileIndex, Window,
     gather::{
         self, Concurrency, CostModel, File, OnChange, Options, Plan, Region, Report, Request,
         Spread,

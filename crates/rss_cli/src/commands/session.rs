@@ -17,8 +17,7 @@ pub(crate) async fn with_network<T>(args: NetworkArgs, command: impl Future<Outp
 
 /// Starts a session from the environment and the options of the network. Long waits are told on stderr.
 pub(super) fn builder() -> Result<SessionBuilder> {
-    let builder =
-        SessionBuilder::from_env()?.notify(|line| output::say(&format!("note: {line}")));
+    let builder = SessionBuilder::from_env()?.notify(|line| output::say(&format!("note: {line}")));
     let retry_for = NETWORK.try_with(|args| args.retry_for);
     Ok(match retry_for.ok().flatten() {
         Some(time) => builder.retry_for(time),

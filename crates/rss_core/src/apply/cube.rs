@@ -498,11 +498,11 @@ impl ImageBuilder<'_> {
         resampling: Resampling,
     ) -> Result<BandSource> {
         let named = Location::parse_from(&asset.href, self.found.trust)?;
-        let location = self
-            .found
-            .session()
-            .stores()
-            .reach(item, asset, named, self.found.trust, None);
+        let location =
+            self.found
+                .session()
+                .stores()
+                .reach(item, asset, named, self.found.trust, None);
         Ok(BandSource {
             item: item.id.clone(),
             key: key.to_owned(),

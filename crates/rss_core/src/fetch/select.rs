@@ -58,13 +58,7 @@ impl Chosen<'_> {
         })?;
         let named = Location::parse_from(&asset.href, origin.trust)?;
         let stores = session.stores();
-        Ok(stores.reach(
-            self.item,
-            asset,
-            named,
-            origin.trust,
-            origin.sas.as_ref(),
-        ))
+        Ok(stores.reach(self.item, asset, named, origin.trust, origin.sas.as_ref()))
     }
 }
 

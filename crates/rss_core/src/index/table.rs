@@ -79,7 +79,8 @@ impl ParquetTable {
     /// Parquet file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let wrong = |err: std::io::Error| of_io(&err).at(path.display());
-        check_file(&std::fs::metadata(path).map_err(wrong)?).map_err(|err| err.at(path.display()))?;
+        check_file(&std::fs::metadata(path).map_err(wrong)?)
+            .map_err(|err| err.at(path.display()))?;
         let source = ByteSource::new(File::open(path).map_err(wrong)?).map_err(wrong)?;
         let source = Shared(Arc::new(source));
         // Without the page indexes of all columns, which may be larger than the footer: `pages` reads those in use.

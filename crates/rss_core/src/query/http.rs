@@ -118,7 +118,10 @@ pub(super) async fn send(
     read(network, sent.response, answered, left).await
 }
 
-fn built(request: &Request, headers: &HeaderMap) -> Result<http::Request<HttpRequestBody>, Failure> {
+fn built(
+    request: &Request,
+    headers: &HeaderMap,
+) -> Result<http::Request<HttpRequestBody>, Failure> {
     let mut url = request.url().clone();
     let invalid = || {
         let error = Error::new(ErrorKind::InvalidInput, "not a valid URL");
@@ -201,7 +204,9 @@ async fn read(
         Err(err) => return Err(Failure::of(Fault::of_transport(&err), &url)),
     };
     let encoding = headers.get(header::CONTENT_ENCODING);
-    let encoding = encoding.and_then(|value| value.to_str().ok()).map(str::trim);
+    let encoding = encoding
+        .and_then(|value| value.to_str().ok())
+        .map(str::trim);
     let body = match encoding {
         None | Some("" | "identity") => body,
         Some("gzip" | "x-gzip") => match inflated(&body) {
@@ -214,7 +219,11 @@ async fn read(
             }
         },
         Some(other) => {
-            let other: String = other.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
+            let other: String = other
+                .chars()
+                .filter(char::is_ascii_alphanumeric)
+                .take(20)
+                .collect();
             let message = format!("a body compressed by {other}, which was not asked for");
             return Err(Failure::corrupt(&url, message));
         }
@@ -249,11 +258,16 @@ async fn read(
             ),
         ));
     }
-    let values = body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{'));
+    let values = body
+        .iter()
+        .filter(|byte| matches!(byte, b',' | b'[' | b'{'));
     if values.count() > MAX_VALUES {
         let mut failure = Failure::corrupt(
             &url,
-            format!("the response has more than {} million JSON values", MAX_VALUES >> 20),
+            format!(
+                "the response has more than {} million JSON values",
+                MAX_VALUES >> 20
+            ),
         );
         failure.smaller = true;
         return Err(failure);
@@ -481,7 +495,10 @@ mod tests {
             assert!(matches!(lying(length), Inflated::Damaged), "{length}");
         }
         assert!(matches!(inflated(b""), Inflated::Damaged));
-        assert!(matches!(inflated(b"{\"type\": 1}"), Inflated::Damaged | Inflated::TooLarge));
+        assert!(matches!(
+            inflated(b"{\"type\": 1}"),
+            Inflated::Damaged | Inflated::TooLarge
+        ));
     }
 
     #[test]

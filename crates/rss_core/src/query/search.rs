@@ -486,7 +486,8 @@ pub(super) async fn fetch(
     let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
     // Some servers send more than they were asked for, but none sends many times as much.
     let most = request.limit().map_or(MOST_ITEMS, |limit| {
-        usize::try_from(limit.saturating_mul(8)).map_or(MOST_ITEMS, |n| n.clamp(MOST_ITEMS / 5, MOST_ITEMS))
+        usize::try_from(limit.saturating_mul(8))
+            .map_or(MOST_ITEMS, |n| n.clamp(MOST_ITEMS / 5, MOST_ITEMS))
     });
     // Pages of many MiB are parsed on the CPU pool, so that they do not block the runtime.
     let parsed = session

@@ -18,7 +18,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// [`ErrorKind::InvalidInput`] for another text.
 pub fn parse_duration(text: &str) -> Result<Duration> {
     let text = text.trim();
-    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let milliseconds = match unit {
         "ms" => Some(1_u64),
@@ -29,9 +31,12 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
         _ => None,
     };
     let parsed = number.trim().parse::<u64>().ok();
-    let time = parsed.zip(milliseconds).and_then(|(n, unit)| n.checked_mul(unit));
+    let time = parsed
+        .zip(milliseconds)
+        .and_then(|(n, unit)| n.checked_mul(unit));
     time.map(Duration::from_millis).ok_or_else(|| {
-        let message = format!("`{text}` is no time, expected a number and a unit, as 90s, 5m, 1h or 1d");
+        let message =
+            format!("`{text}` is no time, expected a number and a unit, as 90s, 5m, 1h or 1d");
         Error::new(ErrorKind::InvalidInput, message)
     })
 }
@@ -53,7 +58,15 @@ mod tests {
         ] {
             assert_eq!(parsed(text), Some(milliseconds), "{text}");
         }
-        for wrong in ["", "s", "-5s", "5 weeks", "1e9s", "18446744073709551615d", "5M"] {
+        for wrong in [
+            "",
+            "s",
+            "-5s",
+            "5 weeks",
+            "1e9s",
+            "18446744073709551615d",
+            "5M",
+        ] {
             assert_eq!(parsed(wrong), None, "{wrong}");
         }
     }

@@ -17,16 +17,16 @@ use std::{
 
 use tokio::{runtime::Runtime, sync::oneshot};
 
-pub use self::duration::parse_duration;
 pub(crate) use self::budget::Share;
+pub use self::duration::parse_duration;
 use self::{budget::Budget, header_sizes::HeaderSizes};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
     proj,
     store::{
-        CacheSettings, FileCache, Limits, Meter, Network, Notices, OwnStores, Registry, StoreOptions,
-        Traffic, told,
+        CacheSettings, FileCache, Limits, Meter, Network, Notices, OwnStores, Registry,
+        StoreOptions, Traffic, told,
     },
 };
 

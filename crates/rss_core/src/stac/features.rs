@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn no_more_items_are_kept_than_asked_for() {
-        let text = format!("[{}]", vec!["{\"type\":\"Feature\",\"id\":1}"; 5].join(","));
+        let text = format!("[{}]", ["{\"type\":\"Feature\",\"id\":1}"; 5].join(","));
         let kept = |most| match parse(&text, most).unwrap() {
             Parsed::Object(_, features) => (features.items.len(), features.is_over),
             Parsed::Other => panic!("a list of items"),

@@ -14,6 +14,7 @@ mod value;
 #[doc(no_inline)]
 pub use ::stac::{Asset, Band, Bbox, Catalog, Collection, Item, ItemCollection, Link};
 
+pub(crate) use self::lenient::read_page;
 pub(crate) use self::{
     bands::{BandNames, are_named, band_names, labels, number_in_file, number_of, split},
     select::{Choice, Selection},
@@ -26,4 +27,3 @@ pub use self::{
     },
     lenient::{Document, Items, Next, Skipped, read},
 };
-pub(crate) use self::lenient::read_page;

@@ -30,7 +30,10 @@ use crate::{
 /// # Errors
 ///
 /// [`ErrorKind::Corrupt`] past the bound; those of the store.
-#[cfg_attr(not(feature = "zarr"), expect(dead_code, reason = "only arrays have such objects"))]
+#[cfg_attr(
+    not(feature = "zarr"),
+    expect(dead_code, reason = "only arrays have such objects")
+)]
 pub(crate) async fn read_at_most(
     found: GetResult,
     most: u64,

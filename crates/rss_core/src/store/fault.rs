@@ -13,11 +13,7 @@ use std::{
 
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::{
-    network::words,
-    redirect::MOST_REDIRECTS,
-    retry::Remedy,
-};
+use super::{network::words, redirect::MOST_REDIRECTS, retry::Remedy};
 use crate::{
     error::{Error, ErrorKind},
     location::{Location, redact},

@@ -11,7 +11,10 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::{fault::Fault, retry::{later, pause}};
+use super::{
+    fault::Fault,
+    retry::{later, pause},
+};
 
 /// Failures in a row, with no answer between them, after which a host counts as away.
 const FAILURES_IN_A_ROW: u32 = 3;

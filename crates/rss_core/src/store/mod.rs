@@ -29,14 +29,14 @@ mod version;
 mod watched;
 mod wire;
 
+#[cfg(feature = "zarr")]
+pub(crate) use self::body::read_at_most;
 #[cfg(feature = "gdal")]
 pub(crate) use self::bucket::Hosting;
 #[cfg(feature = "index")]
 pub(crate) use self::cache::{has_secrets, without_secrets};
 #[cfg(feature = "cog")]
 pub(crate) use self::object::Disk;
-#[cfg(feature = "zarr")]
-pub(crate) use self::body::read_at_most;
 pub(crate) use self::{
     cache::{CacheSettings, CachedFile, FillRequest, Made, hex},
     fault::{Fault, check_file, error, of_io, of_status, status_of},

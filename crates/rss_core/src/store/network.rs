@@ -261,9 +261,9 @@ impl Network {
             if public_only && uri.host().is_none_or(is_private_host) {
                 return Err(Fault::Private.for_good());
             }
-            let client = self.client(public_only).map_err(|err| {
-                Fault::Sign(err.kind(), err.message().to_owned()).for_good()
-            })?;
+            let client = self
+                .client(public_only)
+                .map_err(|err| Fault::Sign(err.kind(), err.message().to_owned()).for_good())?;
             let response = HttpService::call(client, request.clone()).await?;
             let from_private = !public_only && self.0.private.holds(&uri);
             let status = response.status();
@@ -447,15 +447,24 @@ mod tests {
         assert_eq!(said("7"), Some(Duration::from_secs(7)));
         let date = |seconds| httpdate::fmt_http_date(now + Duration::from_secs(seconds));
         assert_eq!(said(&date(9)), Some(Duration::from_secs(9)));
-        assert_eq!(said("18446744073709551615"), Some(Duration::from_secs(u64::MAX)));
+        assert_eq!(
+            said("18446744073709551615"),
+            Some(Duration::from_secs(u64::MAX))
+        );
         assert_eq!(said("99999999999999999999999"), Some(Duration::MAX));
-        assert_eq!(said("Fri, 31 Dec 9999 23:59:59 GMT").unwrap().as_secs() >> 32, 58);
+        assert_eq!(
+            said("Fri, 31 Dec 9999 23:59:59 GMT").unwrap().as_secs() >> 32,
+            58
+        );
         assert_eq!(said("soon"), None);
     }
 
     #[test]
     fn a_time_is_told_in_words() {
         let told = |seconds| words(Duration::from_secs(seconds));
-        assert_eq!((told(90), told(300), told(7200)), ("90 s".into(), "5 min".into(), "2 h".into()));
+        assert_eq!(
+            (told(90), told(300), told(7200)),
+            ("90 s".into(), "5 min".into(), "2 h".into())
+        );
     }
 }

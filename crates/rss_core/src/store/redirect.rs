@@ -97,7 +97,9 @@ mod tests {
         headers.insert(LOCATION, HeaderValue::from_str(to).unwrap());
         let from = from.parse().unwrap();
         let status = StatusCode::TEMPORARY_REDIRECT;
-        redirect(method, &from, from_private, status, &headers).ok().flatten()
+        redirect(method, &from, from_private, status, &headers)
+            .ok()
+            .flatten()
     }
 
     #[test]
@@ -127,7 +129,12 @@ mod tests {
         assert!(post("/v2/s").is_some());
         assert!(post("http://127.0.0.1:2/s").is_none());
         assert!(post("https://127.0.0.1:2/s").is_some());
-        let get = to(&Method::GET, "http://127.0.0.1:1/s", true, "http://127.0.0.1:2/s");
+        let get = to(
+            &Method::GET,
+            "http://127.0.0.1:1/s",
+            true,
+            "http://127.0.0.1:2/s",
+        );
         assert!(get.is_some());
     }
 

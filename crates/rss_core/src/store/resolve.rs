@@ -101,7 +101,9 @@ mod tests {
             public_only,
         };
         let found = resolver.resolve(name.parse().unwrap()).await;
-        let fault = found.err().and_then(|err| err.downcast_ref::<Fault>().cloned());
+        let fault = found
+            .err()
+            .and_then(|err| err.downcast_ref::<Fault>().cloned());
         let uri = format!("http://{name}/").parse().unwrap();
         (fault, resolver.private.holds(&uri))
     }
@@ -109,7 +111,10 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_as_private_as_its_addresses() {
         assert_eq!(look_up("localhost", false).await, (None, true));
-        assert_eq!(look_up("localhost", true).await, (Some(Fault::Private), true));
+        assert_eq!(
+            look_up("localhost", true).await,
+            (Some(Fault::Private), true)
+        );
     }
 
     #[test]
@@ -126,7 +131,11 @@ mod tests {
         ] {
             assert!(holds(private), "{private}");
         }
-        for public in ["https://h.example/a", "http://8.8.8.8/a", "http://[2001:db9::1]/a"] {
+        for public in [
+            "https://h.example/a",
+            "http://8.8.8.8/a",
+            "http://[2001:db9::1]/a",
+        ] {
             assert!(!holds(public), "{public}");
         }
         assert!(is_private_host("[::1]") && is_private_host("10.0.0.1"));

@@ -159,7 +159,11 @@ impl Patience {
         }
         // Tries that take long are behind the plan: even then some of the pause is kept.
         let ahead = outage.planned.saturating_sub(past);
-        Some(ahead.saturating_sub(pause.mul_f64(0.5 * random())).max(pause / 4))
+        Some(
+            ahead
+                .saturating_sub(pause.mul_f64(0.5 * random()))
+                .max(pause / 4),
+        )
     }
 
     /// Returns the pause before a request that is no repetition of one that failed.
@@ -212,7 +216,10 @@ mod tests {
                 let pause = patience.next(remedy).unwrap();
                 let most = Duration::from_millis(planned * 2);
                 assert!(pause <= most, "{remedy:?} {pause:?}");
-                assert!(pause >= Duration::from_millis(least) / 2, "{remedy:?} {pause:?}");
+                assert!(
+                    pause >= Duration::from_millis(least) / 2,
+                    "{remedy:?} {pause:?}"
+                );
             }
             assert_eq!(patience.next(remedy), None);
         }
@@ -222,7 +229,9 @@ mod tests {
     fn a_server_that_is_away_is_asked_as_often_as_the_time_allows() {
         let tries = |time| {
             let mut patience = Patience::new(&limits(None, time));
-            (0..).take_while(|_| patience.next(Remedy::Time).is_some()).count()
+            (0..)
+                .take_while(|_| patience.next(Remedy::Time).is_some())
+                .count()
         };
         // 0.1 + 0.2 + .. + 6.4 s, then 10 s each.
         assert_eq!(tries(Duration::from_secs(300)), 7 + 28);

@@ -352,7 +352,11 @@ async fn a_tile_whose_bytes_are_damaged_is_fetched_anew() {
         .unwrap();
     // By itself: `auto` would ask GDAL.
     let options = || Options::new().with_backend(Backend::Cog);
-    let damaged = || Rule::new(Fault::Garbage).on(Service::S3).path("many/0005.tif");
+    let damaged = || {
+        Rule::new(Fault::Garbage)
+            .on(Service::S3)
+            .path("many/0005.tif")
+    };
     stage.bed.fault(damaged().times(1));
     let (rows, report) = all(&session, known(&entries), options()).await;
     assert_eq!((report.ok, report.retried, rows[5].tries), (8, 1, 2));
@@ -366,7 +370,9 @@ async fn a_tile_whose_bytes_are_damaged_is_fetched_anew() {
 async fn a_server_that_fails_is_asked_no_more_often_by_a_gather_than_by_a_read() {
     let stage = Stage::new(1);
     let entries = stage.entries().await;
-    stage.bed.fault(Rule::new(Fault::status(503)).on(Service::S3));
+    stage
+        .bed
+        .fault(Rule::new(Fault::status(503)).on(Service::S3));
     let asked = |retries| {
         let session = Session::builder()
             .s3_endpoint(&stage.bed.s3_endpoint())

@@ -371,17 +371,26 @@ async fn metadata_past_a_limit_is_refused_before_it_is_read() {
     for href in ["s3://bucket/a.zarr", &bed.http_url("bucket", "a.zarr")] {
         let location = Location::parse(href).unwrap();
         let before = session.traffic();
-        let err = zarr::Array::open(&session, location).await.map(|_| ()).unwrap_err();
+        let err = zarr::Array::open(&session, location)
+            .await
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Corrupt, "{err}");
         assert_eq!(err.message(), "larger than the limit of 16 MiB");
         let traffic = session.traffic() - before;
-        assert!(traffic.requests == 1 && traffic.bytes < 17 << 20, "{traffic:?}");
+        assert!(
+            traffic.requests == 1 && traffic.bytes < 17 << 20,
+            "{traffic:?}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_is_not_told_to_another_server() {
-    let (bed, other) = (Testbed::builder().start().unwrap(), Testbed::builder().start().unwrap());
+    let (bed, other) = (
+        Testbed::builder().start().unwrap(),
+        Testbed::builder().start().unwrap(),
+    );
     other.put("bucket", "b.tif", noise(1000));
     bed.fault(Rule::new(Fault::Redirect {
         code: 302,
@@ -394,17 +403,30 @@ async fn who_asks_is_not_told_to_another_server() {
         .store_option("aws_session_token", CANARY)
         .build()
         .unwrap();
-    let signed = format!("{}?X-Amz-Signature={CANARY}", bed.http_url("bucket", "a.tif"));
+    let signed = format!(
+        "{}?X-Amz-Signature={CANARY}",
+        bed.http_url("bucket", "a.tif")
+    );
     for href in ["s3://bucket/a.tif", &signed] {
-        let (store, path) = session.stores().store(&Location::parse(href).unwrap()).unwrap();
+        let (store, path) = session
+            .stores()
+            .store(&Location::parse(href).unwrap())
+            .unwrap();
         assert!(store.get_range(&path, 0..10).await.unwrap() == noise(1000)[..10]);
     }
     let log = other.log();
     assert_eq!(log.len(), 2);
     for request in log {
         let names: Vec<&str> = request.headers.keys().map(|name| name.as_str()).collect();
-        assert!(!format!("{:?}", request.headers).contains(CANARY), "{names:?}");
-        assert!(!names.iter().any(|name| name.starts_with("x-amz") || *name == "authorization"));
+        assert!(
+            !format!("{:?}", request.headers).contains(CANARY),
+            "{names:?}"
+        );
+        assert!(
+            !names
+                .iter()
+                .any(|name| name.starts_with("x-amz") || *name == "authorization")
+        );
         assert!(!names.contains(&"referer"), "{names:?}");
         assert_eq!(request.range.as_deref(), Some("bytes=0-9"));
     }
@@ -445,7 +467,10 @@ async fn a_server_that_is_overloaded_is_asked_for_a_time_and_not_so_many_times()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_away_is_asked_by_one_for_all() {
-    let gone = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let gone = std::net::TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let session = Session::builder()
         .retry_for(Duration::from_millis(700))
         .backoff(Duration::from_millis(50))
@@ -457,7 +482,11 @@ async fn a_host_that_is_away_is_asked_by_one_for_all() {
         store.get_range(&path, 0..10).await.unwrap_err().to_string()
     };
     let errors = futures::future::join_all((0..200).map(|_| read())).await;
-    assert!(errors.iter().all(|err| err.contains("no connection")), "{}", errors[0]);
+    assert!(
+        errors.iter().all(|err| err.contains("no connection")),
+        "{}",
+        errors[0]
+    );
     // Each of them once, before it was known, and a few times one for all: not 200 times 4.
     let requests = session.traffic().requests;
     assert!((4..220).contains(&requests), "{requests}");
@@ -472,7 +501,9 @@ async fn a_host_that_is_away_is_asked_by_one_for_all() {
 async fn a_body_that_drips_is_given_up_where_ranges_are_ignored() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .unwrap();
     let place = listener.local_addr().unwrap();
     let served = async move {
         loop {
@@ -498,6 +529,10 @@ async fn a_body_that_drips_is_given_up_where_ranges_are_ignored() {
     let location = Location::parse(&format!("http://{place}/a.tif")).unwrap();
     let (store, path) = session.stores().store(&location).unwrap();
     let err = store.get_range(&path, 0..50_000).await.unwrap_err();
-    assert!(err.to_string().contains("less than 1 KiB a second, after 3 attempts"), "{err}");
+    assert!(
+        err.to_string()
+            .contains("less than 1 KiB a second, after 3 attempts"),
+        "{err}"
+    );
     assert_eq!(session.traffic().requests, 3);
 }

@@ -127,7 +127,10 @@ fn version(etag: &Option<String>, generation: &Option<String>) -> VersionInfo {
 }
 
 fn too_large(path: &str) -> StorageError {
-    let message = format!("{path} is larger than the limit of {} MiB", MOST_BYTES >> 20);
+    let message = format!(
+        "{path} is larger than the limit of {} MiB",
+        MOST_BYTES >> 20
+    );
     obj_store_error(object_store::Error::Generic {
         store: "rss_core",
         source: message.into(),
@@ -313,7 +316,10 @@ impl Storage for Objects {
                 .await
                 .map_err(|err| {
                     let source: Box<dyn std::error::Error + Send + Sync> = Box::new(err);
-                    obj_store_error(object_store::Error::Generic { store: "rss_core", source })
+                    obj_store_error(object_store::Error::Generic {
+                        store: "rss_core",
+                        source,
+                    })
                 })?,
             Err(object_store::Error::Precondition { .. }) => {
                 return Ok(VersionedUpdateResult::NotOnLatestVersion);

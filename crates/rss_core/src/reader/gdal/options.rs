@@ -178,7 +178,10 @@ pub(super) fn thread_options(session: &Session) -> Pairs {
         // GDAL neither lists the bucket nor probes for side-car files: each would be a request.
         ("GDAL_DISABLE_READDIR_ON_OPEN", "EMPTY_DIR".to_owned()),
         ("CPL_VSIL_NETWORK_STATS_ENABLED", "YES".to_owned()),
-        ("GDAL_HTTP_MAX_RETRY", settings.retries.unwrap_or(6).to_string()),
+        (
+            "GDAL_HTTP_MAX_RETRY",
+            settings.retries.unwrap_or(6).to_string(),
+        ),
         (
             "GDAL_HTTP_RETRY_DELAY",
             format!("{}", settings.backoff.as_secs_f64()),

@@ -93,7 +93,12 @@ async fn a_lasting_fault_is_one_clear_error() {
             "ends in the middle of the JSON",
             TRIES,
         ),
-        (Fault::Cut, ErrorKind::Unavailable, "the connection broke", TRIES),
+        (
+            Fault::Cut,
+            ErrorKind::Unavailable,
+            "the connection broke",
+            TRIES,
+        ),
         (
             Fault::Hang,
             ErrorKind::Unavailable,

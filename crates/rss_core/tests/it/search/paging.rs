@@ -544,10 +544,20 @@ async fn headers_of_a_next_link_are_sent_to_its_server() {
         }
     })
     .await;
-    let found = query(&server.root).build().unwrap().search_async().await.unwrap();
+    let found = query(&server.root)
+        .build()
+        .unwrap()
+        .search_async()
+        .await
+        .unwrap();
     assert_eq!(ids(&found), ["a", "b"]);
     let log = server.log();
-    let sent = |at: usize, name: &str| log[at].headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let sent = |at: usize, name: &str| {
+        log[at]
+            .headers
+            .get(name)
+            .map(|value| value.to_str().unwrap().to_owned())
+    };
     assert_eq!(sent(0, "x-cursor"), None);
     assert_eq!(sent(1, "x-cursor").as_deref(), Some("abc"));
     assert_eq!(sent(1, "x-number").as_deref(), Some("7"));
@@ -562,22 +572,41 @@ async fn a_page_is_asked_for_compressed() {
         let text = page(&[item("a")], &Value::Null).to_string();
         let mut compressor = Compressor::new(CompressionLvl::default());
         let mut body = vec![0; compressor.gzip_compress_bound(text.len())];
-        let length = compressor.gzip_compress(text.as_bytes(), &mut body).unwrap();
+        let length = compressor
+            .gzip_compress(text.as_bytes(), &mut body)
+            .unwrap();
         body.truncate(length);
         let encoding = match asked.query.contains("br") {
             true => "br",
             false => "gzip",
         };
-        Reply { status: 200, headers: vec![("content-encoding", encoding.to_owned())], body }
+        Reply {
+            status: 200,
+            headers: vec![("content-encoding", encoding.to_owned())],
+            body,
+        }
     })
     .await;
-    let found = query(&server.root).build().unwrap().search_async().await.unwrap();
+    let found = query(&server.root)
+        .build()
+        .unwrap()
+        .search_async()
+        .await
+        .unwrap();
     assert_eq!(ids(&found), ["a"]);
     assert_eq!(server.log()[0].headers["accept-encoding"], "gzip");
 
     let other = format!("{}/?x=br", server.root);
-    let err = query(&other).build().unwrap().search_async().await.unwrap_err();
-    assert_eq!(err.message(), "a body compressed by br, which was not asked for");
+    let err = query(&other)
+        .build()
+        .unwrap()
+        .search_async()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        err.message(),
+        "a body compressed by br, which was not asked for"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -586,6 +615,11 @@ async fn a_byte_order_mark_is_no_part_of_a_page() {
         Reply::status(200, format!("\u{feff}{}", page(&[item("a")], &Value::Null)))
     })
     .await;
-    let found = query(&server.root).build().unwrap().search_async().await.unwrap();
+    let found = query(&server.root)
+        .build()
+        .unwrap()
+        .search_async()
+        .await
+        .unwrap();
     assert_eq!(ids(&found), ["a"]);
 }
