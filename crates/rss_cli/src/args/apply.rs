@@ -60,8 +60,8 @@ pub(crate) struct GridArgs {
     /// Read images at full resolution, not their overviews, also where the result is coarser (gdalwarp's -ovr NONE).
     #[arg(long)]
     pub(crate) no_overviews: bool,
-    /// How images are resampled onto the grid: nearest, bilinear, cubic, average, mode, min, max; and single bands by name:
-    /// average,scl=mode. Classes and flags are resampled by nearest, unless they are named.
+    /// How images are resampled onto the grid, as by gdalwarp: nearest, bilinear, cubic, cubicspline, lanczos, average,
+    /// rms, mode, min, max, med, q1, q3, sum; and single bands by name: average,scl=mode. Classes and flags are resampled by nearest, unless they are named.
     #[arg(long, value_name = "HOW", default_value = "nearest")]
     pub(crate) resampling: String,
     /// What to do with duplicates of a scene (near real time and final, two processing baselines): best (use the best,
@@ -104,8 +104,8 @@ pub(crate) struct CubeArgs {
     /// The compression of a COG: deflate, deflate:LEVEL, zstd, zstd:LEVEL, lzw or none.
     #[arg(long, value_name = "CODEC", default_value = "deflate")]
     pub(crate) compress: String,
-    /// The overviews of a COG: auto (nearest for bands of classes, average for all others), nearest, average, mode, min,
-    /// max, or none.
+    /// The overviews of a COG: auto (nearest for bands of classes, average for all others), nearest, average, rms, mode,
+    /// min, max, or none.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) overview_resampling: String,
     /// Write a STAC Item beside the output, OUT.json: where it comes from, its grid, bands and checksum.

@@ -316,7 +316,8 @@ impl ImageCubeOptions {
     }
 
     /// Sets the least share, from 0 to 1, of the weight of its source pixels that must be valid in a valid pixel. Weights
-    /// are those of the resampling; of mode, min and max the covered area, of cubic those of bilinear. Nearest has one
+    /// are those of bilinear and average; of the other statistics of areas the covered area, of the other interpolations those
+    /// of bilinear. Nearest has one
     /// source pixel, whose share is 0 or 1. Pixels beyond the edge of the image have no weight.
     #[must_use]
     pub fn with_min_valid(mut self, share: f64) -> Self {

@@ -252,8 +252,8 @@ impl BandSource {
         let by = match self.resampling {
             // One source pixel, which is valid or not.
             Resampling::Nearest => None,
-            Resampling::Bilinear | Resampling::Cubic => Some(Resampling::Bilinear),
-            _ => Some(Resampling::Average),
+            by if by.is_area() => Some(Resampling::Average),
+            _ => Some(Resampling::Bilinear),
         };
         let share = match (self.min_valid, by) {
             (Some(least), Some(by)) => {

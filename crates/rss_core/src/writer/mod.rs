@@ -133,7 +133,7 @@ impl Cog {
     ///
     /// [`ErrorKind::InvalidInput`] for options that contradict each other, an empty grid, a folder that does
     /// not exist, or a read-only URL; [`ErrorKind::Denied`] for a folder that cannot be written;
-    /// [`ErrorKind::Unsupported`] for a CRS that GeoKeys cannot state, and for overviews by cubic.
+    /// [`ErrorKind::Unsupported`] for a CRS that GeoKeys cannot state, and for overviews by a method that they do not have.
     pub async fn create(
         session: &Session,
         location: &Location,

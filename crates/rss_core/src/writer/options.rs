@@ -159,7 +159,7 @@ pub struct CogOptions {
     pub tile: u32,
     /// The number of overviews.
     pub overviews: Overviews,
-    /// The resampling of overviews of all bands: any but cubic, and bilinear is the same as average. If none is chosen:
+    /// The resampling of overviews of all bands: nearest, average (bilinear is the same), rms, mode, min or max. If none is chosen:
     /// nearest for bands of classes ([`Band::is_class`]), average for all others.
     pub resampling: Option<Resampling>,
     /// The nodata value, if there is one. May be NaN.
@@ -232,7 +232,7 @@ impl CogOptions {
     }
 
     /// Sets the overviews by a text: `auto` (nearest for bands of classes, average for all others), `none` for no
-    /// overviews, or the resampling of all bands: `nearest`, `average`, `mode`, `min` or `max`.
+    /// overviews, or the resampling of all bands: `nearest`, `average`, `rms`, `mode`, `min` or `max`.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl CogOptions {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
                     format!(
-                        "overview resampling `{}` is not one of auto, nearest, average, bilinear, mode, min, max, none",
+                        "overview resampling `{}` is not one of auto, nearest, average, bilinear, rms, mode, min, max, none",
                         text.escape_debug()
                     ),
                 ));

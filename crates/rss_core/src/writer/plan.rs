@@ -497,7 +497,7 @@ mod tests {
         );
         assert_eq!(
             refuse(new().with_overviews(Overviews::Count(1), Resampling::Cubic)),
-            "overviews by cubic: expected nearest, bilinear, average, mode, min or max"
+            "overviews by cubic: expected nearest, bilinear, average, rms, mode, min or max"
         );
         assert_eq!(
             refuse(new().with_nodata(-40_000.0)),

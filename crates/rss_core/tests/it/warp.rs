@@ -355,7 +355,14 @@ fn scale_between(from: &GeoBox, to: &GeoBox) -> [f64; 2] {
 }
 
 fn is_linear(resampling: Resampling) -> bool {
-    matches!(resampling, Resampling::Bilinear | Resampling::Cubic)
+    use Resampling::{Bilinear, Cubic, CubicSpline, Lanczos};
+    matches!(resampling, Bilinear | Cubic | CubicSpline | Lanczos)
+}
+
+/// Returns true for what takes one of the samples as it is.
+fn is_pick(resampling: Resampling) -> bool {
+    use Resampling::{Max, Median, Min, Mode, Nearest, Q1, Q3};
+    matches!(resampling, Nearest | Mode | Min | Max | Median | Q1 | Q3)
 }
 
 /// Returns true for what takes the pixels of an area. GDAL 3.6 also makes pixels beside the top and the left
@@ -428,16 +435,17 @@ fn exact_warps_are_gdalwarps() {
                 };
                 let theirs = gdalwarp(&file, kind, &to_grid, resampling, 0.0, scale);
                 let tally = compare(&ours, &theirs, kind);
-                let picks = matches!(
-                    resampling,
-                    Resampling::Nearest | Resampling::Mode | Resampling::Min | Resampling::Max
-                );
+                let picks = is_pick(resampling);
                 // Where scales change from place to place, a width is told to some digits only.
                 let (share, most) = match (picks, kind.is_float()) {
                     (true, _) => (0, 0.0),
                     (_, false) if is_told => (tally.valid / 50, 1.0),
                     (_, false) => (tally.valid / 200, 1.0),
                     (_, true) if is_told => (tally.valid, 1e-5),
+                    // A sum is as much larger as it has pixels.
+                    (_, true) if resampling == Resampling::Sum => {
+                        (tally.valid, 1e-5 * factor.max(1.0).powi(2))
+                    }
                     (_, true) => (tally.valid / 1000, 1e-5),
                 };
                 let is_right = tally.lone == 0
@@ -562,9 +570,10 @@ fn turned_targets_are_gdalwarps() {
             let scale = scale_of(factor, resampling);
             let theirs = gdalwarp_onto(&file, kind, &target, resampling, scale);
             let tally = compare(&warped.pixels.to_f64(), &theirs, kind);
-            let picks = !is_linear(resampling) && resampling != Resampling::Average;
+            let picks = is_pick(resampling);
             let (share, most) = match (picks, kind.is_float()) {
                 (true, _) => (0, 0.0),
+                (_, true) if resampling == Resampling::Sum => (tally.valid, 1e-5 * factor * factor),
                 (_, false) => (tally.valid / 200, 1.0),
                 (_, true) => (tally.valid / 1000, 1e-5),
             };

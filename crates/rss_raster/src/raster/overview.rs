@@ -50,6 +50,9 @@ pub(super) fn halve<T: Sample>(
             first_by(four, |one, best| one.number() > best.number())
         }),
         Resampling::Mode => choose(from, nodata_sample, out, most_frequent),
+        Resampling::Rms => choose(from, nodata_sample, out, |four| {
+            rms(four.iter().map(|&sample| (sample, 1.0)), nodata_sample)
+        }),
         _ => average(from, nodata_sample, out),
     }
 }
@@ -58,15 +61,20 @@ pub(super) fn halve<T: Sample>(
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`] for cubic, which needs pixels outside the 2 x 2.
+/// [`ErrorKind::Unsupported`] for methods that need pixels outside the 2 x 2, for a sum, which an overview would double
+/// with every level, and for quartiles, which those of quartiles are not.
 pub fn check_overview(resampling: Resampling) -> Result<()> {
-    if resampling != Resampling::Cubic {
+    use Resampling::{Average, Bilinear, Max, Min, Mode, Nearest, Rms};
+    if matches!(
+        resampling,
+        Nearest | Bilinear | Average | Rms | Mode | Min | Max
+    ) {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "overviews by cubic: expected nearest, bilinear, average, mode, min or max",
-    ))
+    let message = format!(
+        "overviews by {resampling}: expected nearest, bilinear, average, rms, mode, min or max"
+    );
+    Err(Error::new(ErrorKind::Unsupported, message))
 }
 
 fn nearest<T: Sample>(from: ArrayView2<'_, T>, mut out: ArrayViewMut2<'_, T>) {
@@ -165,6 +173,23 @@ fn most_frequent<T: Sample>(samples: &[T]) -> Option<T> {
     samples.iter().find(|one| times(one) == most).copied()
 }
 
+/// Returns the root of the weighted mean of squares, or the next higher sample where that is nodata.
+pub(super) fn rms<T: Sample>(
+    samples: impl Iterator<Item = (T, f64)>,
+    nodata_sample: Option<T>,
+) -> Option<T> {
+    let add = |[sum, total]: [f64; 2], (sample, weight): (T, f64)| {
+        [sum + sample.number().powi(2) * weight, total + weight]
+    };
+    let [sum, total] = samples.fold([0.0; 2], add);
+    let root = T::of_number((sum / total).sqrt());
+    let kept = match root.is_data(nodata_sample) {
+        true => root,
+        false => root.higher(),
+    };
+    (total > 0.0).then_some(kept)
+}
+
 /// Returns true if two valid samples are equal.
 pub(super) fn is_same<T: Sample>(one: T, other: T) -> bool {
     !one.is_data(Some(other))
@@ -194,6 +219,7 @@ mod tests {
             (Resampling::Nearest, [[1, -999], [7, 4]]),
             (Resampling::Min, [[1, -999], [7, 4]]),
             (Resampling::Max, [[5, -999], [7, 4]]),
+            (Resampling::Rms, [[3, -999], [7, 4]]),
         ] {
             let half = halved(samples.view(), resampling, Some((-999.0).into())).unwrap();
             assert_eq!(

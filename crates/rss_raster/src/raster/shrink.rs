@@ -11,7 +11,7 @@ use num_complex::Complex;
 
 use super::{
     Resampling, Sample,
-    overview::{halve, in_line, is_same},
+    overview::{halve, in_line, is_same, rms},
 };
 
 /// One axis of a level and of a smaller one: `to` pixels cover the extent of `from`.
@@ -72,7 +72,7 @@ pub struct LevelPart<'a, T> {
 /// Source pixels outside of the part contribute nothing, and neither do those without data; a pixel without any is
 /// `fill`. A mean that equals nodata is replaced by the next higher sample, as gdaladdo does.
 ///
-/// Mode is the value that covers most of the pixel; bilinear is the same as average, and so is cubic, which
+/// Mode is the value that covers most of the pixel; bilinear is the same as average, and so is what
 /// [`check_overview`](super::check_overview) refuses.
 pub fn shrunk<T: Sample>(
     part: &LevelPart<'_, T>,
@@ -114,6 +114,10 @@ pub fn shrunk<T: Sample>(
             first_by(all, |one, best| one.number() > best.number())
         }),
         Resampling::Mode => choose(from, [&across, &down], nodata_sample, &mut out, most),
+        Resampling::Rms => choose(from, [&across, &down], nodata_sample, &mut out, |all| {
+            let weighed = all.iter().map(|&(sample, weight)| (sample, weight as f64));
+            rms(weighed, nodata_sample)
+        }),
         _ => average(from, [&across, &down], nodata_sample, &mut out),
     }
     out
@@ -440,7 +444,7 @@ mod tests {
         });
         let nodata = 5;
         for resampling in Resampling::ALL {
-            if resampling == Resampling::Cubic {
+            if crate::raster::check_overview(resampling).is_err() {
                 continue;
             }
             let stacked = samples.view().insert_axis(ndarray::Axis(0));

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     error::Result,
     geo::{Extent, GeoBox, Lattice, Size, Transformer},
+    raster::Resampling,
 };
 
 /// How far apart two grids may be at the ends of the source and still have the same pixels, in pixels.
@@ -28,9 +29,12 @@ pub(super) fn case(
     there: Transformer,
     from: &GeoBox,
     to: &GeoBox,
+    resampling: Resampling,
     max_error: f64,
 ) -> Result<(Case, [f64; 2])> {
-    if let Some((target, source)) = same(&there, from, to) {
+    // These change a pixel that covers itself: one smooths, the other has no sign.
+    let keeps = !matches!(resampling, Resampling::CubicSpline | Resampling::Rms);
+    if keeps && let Some((target, source)) = same(&there, from, to) {
         return Ok((Case::Same { target, source }, [1.0; 2]));
     }
     if there.is_axis_aligned() {
@@ -142,7 +146,7 @@ mod tests {
 
     fn scales_of(from: &GeoBox, to: &GeoBox) -> [f64; 2] {
         let there = Transformer::new(to, from).unwrap();
-        case(there, from, to, 0.125).unwrap().1
+        case(there, from, to, Resampling::Nearest, 0.125).unwrap().1
     }
 
     /// The positions that `gdaltransform` of GDAL 3.6.2 returns for the middle of each side of the pixel at the

@@ -1,9 +1,10 @@
 //! General warps, between grids that share no axes: those of different CRSs, or rotated ones.
 
 use super::{
-    kernel::{Area, Counts, Kernel, weights},
+    kernel::{Area, CORNERS, Counts, Kernel, weights},
     mesh::{Line, Mesh, Patch},
     plane::{EDGE, Plane},
+    quad::Quad,
     sample::{Cell, FRACTION, Real, Sum},
     tile::{Tile, beside, keep, put},
 };
@@ -16,7 +17,7 @@ const STRIP: u32 = 64;
 pub(super) fn nearest<T: Cell>(mesh: &Mesh, plane: &Plane<'_, T>, mut tile: Tile<'_, T>) -> usize {
     let mut count = 0;
     for patch in mesh.patches(&tile.window) {
-        mesh.walk(&patch, [0.5], |col, row, [line]| {
+        mesh.walk(&patch, [[0.5; 2]], |col, row, [line]| {
             let out = tile.run(col, row, line.count);
             count += match Fixed::of(&line, EDGE, plane) {
                 // The fixed-point copy checks nodata, but no mask.
@@ -43,7 +44,7 @@ pub(super) fn linear<T: Real>(
         for patch in patch.strips(STRIP) {
             // `run` has the result as a constant, which removes the nodata checks from its inner loop.
             let is_whole = is_whole(kernel, mesh, plane, &patch);
-            mesh.walk(&patch, [0.5], |col, row, [line]| {
+            mesh.walk(&patch, [[0.5; 2]], |col, row, [line]| {
                 let out = tile.run(col, row, line.count);
                 let run = match (kernel.is_wide, kernel.resampling, is_whole) {
                     (true, ..) => points,
@@ -59,22 +60,42 @@ pub(super) fn linear<T: Real>(
     count
 }
 
-/// Resamples a tile by average, mode, min or max, and returns the number of valid pixels.
+/// Resamples a tile by a statistic of areas, and returns the number of valid pixels.
 pub(super) fn area<T: Real>(
     kernel: &Kernel,
     mesh: &Mesh,
     plane: &Plane<'_, T>,
     mut tile: Tile<'_, T>,
 ) -> usize {
+    if kernel.resampling == Resampling::Sum {
+        return sum(mesh, plane, tile);
+    }
     let mut count = 0;
     let mut counts = Counts::new();
     for patch in mesh.patches(&tile.window) {
-        mesh.walk(&patch, [0.0, 1.0], |col, row, [from, to]| {
+        mesh.walk(&patch, [[0.0; 2], [1.0; 2]], |col, row, [from, to]| {
             let out = tile.run(col, row, from.count);
             let samples = (from.skip..from.skip + from.count).map(|i| {
                 let area = Area::between(plane, from.at(i), to.at(i))?;
                 let sample = kernel.area(plane, &area, &mut counts)?;
                 Some(keep(sample, plane.nodata))
+            });
+            count += put(out, samples);
+        });
+    }
+    count
+}
+
+/// Resamples a tile by the sum of what each target pixel covers, and returns the number of valid pixels. Adjacent
+/// pixels share their corners, so that each source pixel is shared out once in all.
+fn sum<T: Real>(mesh: &Mesh, plane: &Plane<'_, T>, mut tile: Tile<'_, T>) -> usize {
+    let mut count = 0;
+    for patch in mesh.patches(&tile.window) {
+        mesh.walk(&patch, CORNERS, |col, row, [a, b, c, d]| {
+            let out = tile.run(col, row, a.count);
+            let samples = (a.skip..a.skip + a.count).map(|i| {
+                let sum = Quad::of([a.at(i), b.at(i), d.at(i), c.at(i)]).sum(plane)?;
+                Some(keep(T::of_f64(sum), plane.nodata))
             });
             count += put(out, samples);
         });

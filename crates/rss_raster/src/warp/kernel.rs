@@ -3,7 +3,7 @@
 //! The functions here are the reference: they work at every position, near edges and nodata too, one pixel at a
 //! time. The fast code paths for windows without nodata must agree with them.
 
-use std::{collections::HashMap, marker::PhantomData, ops::Range};
+use std::{cmp::Ordering, collections::HashMap, f64::consts::PI, ops::Range};
 
 use super::{
     plane::{EDGE, Plane, floor},
@@ -29,7 +29,7 @@ pub(super) struct Kernel {
     pub(super) resampling: Resampling,
     /// The factors by which the kernel is wider than 2 x 2 or 4 x 4, along columns and rows; at least 1.
     pub(super) steps: [f64; 2],
-    /// True if the kernel is widened.
+    /// True if the kernel is widened, or its weights are normalised at each position: its taps are found one by one.
     pub(super) is_wide: bool,
 }
 
@@ -42,8 +42,9 @@ impl Kernel {
             if near { whole } else { scale }
         });
         // One axis beyond the limit selects the general kernel for both.
-        let is_wide = scales.iter().any(|scale| *scale > NARROW);
-        let steps = scales.map(|scale| if is_wide { scale.max(1.0) } else { 1.0 });
+        let widens = scales.iter().any(|scale| *scale > NARROW);
+        let steps = scales.map(|scale| if widens { scale.max(1.0) } else { 1.0 });
+        let is_wide = widens || resampling.is_normalised();
         Self {
             resampling,
             steps,
@@ -53,31 +54,37 @@ impl Kernel {
 
     /// Returns true if the method aggregates all source pixels that the target pixel covers.
     pub(super) fn is_area(&self) -> bool {
-        use Resampling::{Average, Max, Min, Mode};
-        matches!(self.resampling, Average | Mode | Min | Max)
+        self.resampling.is_area()
     }
 
-    /// Returns the offsets in a target pixel of the points whose positions are needed: the centre, or two corners.
-    pub(super) fn offsets(&self) -> &'static [f64] {
-        if self.is_area() { &[0.0, 1.0] } else { &[0.5] }
+    /// Returns the offsets in a target pixel, right and down, of the points whose positions are needed: the centre, or
+    /// two or all corners, from the top left to the bottom right one.
+    pub(super) fn offsets(&self) -> &'static [[f64; 2]] {
+        match self.resampling {
+            Resampling::Sum => &CORNERS,
+            _ if self.is_area() => &[[0.0; 2], [1.0; 2]],
+            _ => &[[0.5; 2]],
+        }
     }
 
     /// Returns true if a pixel has so few taps that [`Real::Sum`] is precise enough for their sum.
     pub(super) fn takes_few(&self) -> bool {
-        (0..2).all(|axis| {
-            let most = if self.is_area() {
-                self.steps[axis] + 1.0
-            } else {
-                2.0 * self.radius(axis)
-            };
-            most <= FEW
-        })
+        !self.resampling.is_normalised()
+            && (0..2).all(|axis| {
+                let most = if self.is_area() {
+                    self.steps[axis] + 1.0
+                } else {
+                    2.0 * self.radius(axis)
+                };
+                most <= FEW
+            })
     }
 
     /// Returns the radius of the kernel along an axis, in source pixels.
     fn radius(&self, axis: usize) -> f64 {
         let radius = match self.resampling {
-            Resampling::Cubic => 2.0,
+            Resampling::Cubic | Resampling::CubicSpline => 2.0,
+            Resampling::Lanczos => 3.0,
             _ => 1.0,
         };
         radius * self.steps[axis]
@@ -135,11 +142,15 @@ impl Kernel {
             Resampling::Cubic if x < 1.0 => x * x * (1.5 * x - 2.5) + 1.0,
             Resampling::Cubic if x < 2.0 => x * (x * (2.5 - 0.5 * x) - 4.0) + 2.0,
             Resampling::Cubic => 0.0,
+            // The cubic B-spline: positive everywhere, so that it smooths and never overshoots.
+            Resampling::CubicSpline if x < 1.0 => (x * x * (3.0 * x - 6.0) + 4.0) / 6.0,
+            Resampling::CubicSpline => (2.0 - x).max(0.0).powi(3) / 6.0,
+            Resampling::Lanczos => lanczos(x),
             _ => (1.0 - x).max(0.0),
         }
     }
 
-    /// Interpolates at a position, by bilinear or cubic.
+    /// Interpolates at a position.
     ///
     /// Returns none where the source pixel that contains the position is nodata. Near edges and nodata the weights
     /// of the valid pixels are normalised; 4 x 4 cubic falls back to 2 x 2.
@@ -219,8 +230,26 @@ impl Kernel {
             Resampling::Min => area.best(plane, |a, b| a < b),
             Resampling::Max => area.best(plane, |a, b| a > b),
             Resampling::Mode => area.mode(plane, counts),
+            Resampling::Q1 => area.quartile(plane, 1, counts),
+            Resampling::Median => area.quartile(plane, 2, counts),
+            Resampling::Q3 => area.quartile(plane, 3, counts),
+            Resampling::Rms => area.rms(plane),
+            Resampling::Sum => area.sum(plane),
             _ => area.average(plane),
         }
+    }
+}
+
+/// The offsets of the corners of a pixel, right and down.
+pub(super) const CORNERS: [[f64; 2]; 4] = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
+
+/// Returns the weight at a distance of the windowed sinc with three lobes, as in GDAL.
+fn lanczos(x: f64) -> f64 {
+    let angle = PI * x;
+    match x {
+        _ if x < 1e-9 => 1.0,
+        _ if x < 3.0 => 3.0 * angle.sin() * (angle / 3.0).sin() / (angle * angle),
+        _ => 0.0,
     }
 }
 
@@ -300,6 +329,11 @@ impl Side {
         if self.end - self.first == 1 {
             return 1.0;
         }
+        self.covered(pixel)
+    }
+
+    /// Returns the fraction of a pixel that is covered.
+    fn covered(&self, pixel: i64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "within 33 bits")]
         let at = pixel as f64;
         (self.high.min(at + 1.0) - self.low.max(at)).clamp(0.0, 1.0)
@@ -351,13 +385,39 @@ impl Area {
 
     /// Returns the mean of the valid pixels, weighted by the fraction of each that is covered.
     fn average<T: Real>(&self, plane: &Plane<'_, T>) -> Option<T> {
+        let [sum, total] = self.weighted(plane, Side::weight, T::f64);
+        (total > 0.0).then(|| T::of_f64(sum / total))
+    }
+
+    /// Returns the root of the mean of the squares of the valid pixels, weighted as by [`average`](Self::average).
+    fn rms<T: Real>(&self, plane: &Plane<'_, T>) -> Option<T> {
+        let square = |sample: T| sample.f64() * sample.f64();
+        let [sum, total] = self.weighted(plane, Side::weight, square);
+        (total > 0.0).then(|| T::of_f64((sum / total).sqrt()))
+    }
+
+    /// Returns the sum of the valid pixels, each by the fraction of it that is covered.
+    fn sum<T: Real>(&self, plane: &Plane<'_, T>) -> Option<T> {
+        let [sum, total] = self.weighted(plane, Side::covered, T::f64);
+        (total > 0.0).then(|| T::of_f64(sum))
+    }
+
+    /// Returns the sums of the weighted values of the valid pixels, and of their weights.
+    #[inline(always)]
+    fn weighted<T: Real>(
+        &self,
+        plane: &Plane<'_, T>,
+        weight: impl Fn(&Side, i64) -> f64,
+        value: impl Fn(T) -> f64,
+    ) -> [f64; 2] {
         let cols = self.cols.pixels();
         // Only the first and the last column may be covered partly.
-        let (first, last) = (self.cols.weight(cols.start), self.cols.weight(cols.end - 1));
+        let first = weight(&self.cols, cols.start);
+        let last = weight(&self.cols, cols.end - 1);
         let end = self.cols.end - self.cols.first - 1;
         let (mut sum, mut total) = (0.0, 0.0);
         for row in self.rows.pixels() {
-            let down = self.rows.weight(row);
+            let down = weight(&self.rows, row);
             let (mut line, mut line_total) = (0.0, 0.0);
             let (samples, mask) = plane.run(&cols, row);
             for (col, &sample) in (0..).zip(samples) {
@@ -372,14 +432,30 @@ impl Area {
                         _ if col == end => last,
                         _ => 1.0,
                     };
-                    line += sample.f64() * weight;
+                    line += value(sample) * weight;
                     line_total += weight;
                 }
             }
             sum += line * down;
             total += line_total * down;
         }
-        (total > 0.0).then(|| T::of_f64(sum / total))
+        [sum, total]
+    }
+
+    /// Returns the smallest of the valid samples that at least so many quarters of them do not exceed, as gdalwarp
+    /// does: of an even number the median is the lower one of the middle.
+    fn quartile<T: Real>(
+        &self,
+        plane: &Plane<'_, T>,
+        quarters: usize,
+        counts: &mut Counts<T>,
+    ) -> Option<T> {
+        let all = &mut counts.all;
+        all.clear();
+        self.samples(plane, |sample| all.push(sample));
+        let index = (all.len() * quarters).div_ceil(4).checked_sub(1)?;
+        let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);
+        Some(*all.select_nth_unstable_by(index, order).1)
     }
 
     /// Returns the most frequent sample; of several, the one that reaches the count first in row order.
@@ -398,7 +474,7 @@ impl Area {
     }
 }
 
-/// A histogram of samples, reused from pixel to pixel.
+/// A histogram and a list of samples, reused from pixel to pixel.
 #[derive(Debug)]
 pub(super) struct Counts<T> {
     /// Counts of samples of 8 and 16 bits, by [`Real::bin`].
@@ -407,7 +483,8 @@ pub(super) struct Counts<T> {
     used: Vec<usize>,
     /// Counts of other samples, by [`Real::bits`].
     others: HashMap<u64, u32>,
-    samples: PhantomData<T>,
+    /// The samples of one pixel, for quartiles.
+    all: Vec<T>,
 }
 
 impl<T: Real> Counts<T> {
@@ -416,7 +493,7 @@ impl<T: Real> Counts<T> {
             bins: Vec::new(),
             used: Vec::new(),
             others: HashMap::new(),
-            samples: PhantomData,
+            all: Vec::new(),
         }
     }
 
@@ -490,8 +567,12 @@ mod tests {
         assert!(Side::of(f64::NAN, 12.0, 10).is_none());
     }
 
-    /// Returns the mode of samples.
     fn mode<T: Real>(samples: &[T], width: u32) -> Option<T> {
+        aggregated(samples, width, Resampling::Mode)
+    }
+
+    /// Returns the statistic of all samples.
+    fn aggregated<T: Real>(samples: &[T], width: u32, method: Resampling) -> Option<T> {
         let rows: Vec<&[T]> = samples.chunks(width as usize).collect();
         let size = Size {
             width,
@@ -506,7 +587,7 @@ mod tests {
         };
         let ends = [size.width, size.height].map(f64::from);
         let area = Area::between(&plane, [0.0, 0.0], ends).unwrap();
-        let kernel = Kernel::new(Resampling::Mode, ends);
+        let kernel = Kernel::new(method, ends);
         kernel.area(&plane, &area, &mut Counts::new())
     }
 
@@ -526,6 +607,51 @@ mod tests {
         let mut samples: Vec<u32> = (0..1 << 20).collect();
         samples[1 << 19] = 77;
         assert_eq!(mode(&samples, 1 << 10), Some(77));
+    }
+
+    #[test]
+    fn a_spline_and_a_windowed_sinc_weigh_by_their_formulas() {
+        let spline = Kernel::new(Resampling::CubicSpline, [1.0; 2]);
+        let sinc = Kernel::new(Resampling::Lanczos, [1.0, 2.0]);
+        // Of a pixel so far from the position; the second axis shrinks by two.
+        for (distance, by_spline, by_sinc) in [
+            (0.0, 2.0 / 3.0, 1.0),
+            (0.5, 23.0 / 48.0, 6.0 / PI.powi(2)),
+            (1.0, 1.0 / 6.0, 0.0),
+            (1.5, 1.0 / 48.0, -4.0 / 3.0 / PI.powi(2)),
+            (2.0, 0.0, 0.0),
+            (2.5, 0.0, 6.0 / (5.0 * PI).powi(2)),
+            (3.0, 0.0, 0.0),
+            (7.0, 0.0, 0.0),
+        ] {
+            let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-15, "{distance}: {a} {b}");
+            near(spline.weight(0, 10.5 + distance, 10), by_spline);
+            near(sinc.weight(0, 10.5 - distance, 10), by_sinc);
+            near(sinc.weight(1, 10.5 - 2.0 * distance, 10), by_sinc);
+        }
+    }
+
+    /// By the index that gdalwarp takes: ceil(share * count - 1) of the samples in order.
+    #[test]
+    fn a_quartile_is_a_sample() {
+        for (count, expected) in [
+            (1, [0, 0, 0]),
+            (2, [0, 0, 1]),
+            (3, [0, 1, 2]),
+            (4, [0, 1, 2]),
+            (5, [1, 2, 3]),
+            (8, [1, 3, 5]),
+            (9, [2, 4, 6]),
+        ] {
+            let samples: Vec<i32> = (0..count).rev().collect();
+            let methods = [Resampling::Q1, Resampling::Median, Resampling::Q3];
+            let found = methods.map(|method| aggregated(&samples, count as u32, method).unwrap());
+            assert_eq!(found, expected, "{count}");
+        }
+        assert_eq!(aggregated(&[f32::NAN], 1, Resampling::Q1), None);
+        let root = aggregated(&[-3.0_f64, f64::NAN, 4.0], 3, Resampling::Rms);
+        assert_eq!(root, Some(12.5_f64.sqrt()));
+        assert_eq!(aggregated(&[7_u8, 249], 2, Resampling::Sum), Some(255));
     }
 
     proptest! {

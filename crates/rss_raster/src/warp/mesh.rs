@@ -145,7 +145,7 @@ impl Mesh {
 
     /// Returns the minimum and the maximum position, column then row, of the points of a patch that lie `offset`
     /// from the top left corner of their pixel, for each offset; none if no point can be projected.
-    pub(super) fn bounds(&self, patch: &Patch, offsets: &[f64]) -> Option<[[f64; 2]; 2]> {
+    pub(super) fn bounds(&self, patch: &Patch, offsets: &[[f64; 2]]) -> Option<[[f64; 2]; 2]> {
         let mut found: Option<[[f64; 2]; 2]> = None;
         let mut add = |at: [f64; 2]| {
             let [least, most] = found.unwrap_or([at, at]);
@@ -176,7 +176,7 @@ impl Mesh {
     pub(super) fn walk<const N: usize>(
         &self,
         patch: &Patch,
-        offsets: [f64; N],
+        offsets: [[f64; 2]; N],
         mut each: impl FnMut(u32, u32, [Line; N]),
     ) {
         let Window {
@@ -188,10 +188,10 @@ impl Mesh {
         for y in row..row + height {
             match &patch.shape {
                 Shape::Flat(cell, corners) => {
-                    let lines = offsets.map(|offset| {
+                    let lines = offsets.map(|[right, below]| {
                         let side = f64::from(cell.side);
-                        let along = offset / side;
-                        let down = (f64::from(y - cell.row) + offset) / side;
+                        let along = right / side;
+                        let down = (f64::from(y - cell.row) + below) / side;
                         // The line starts at the cell's first column, not at the window's: a pixel's position is then
                         // computed by the same operations whichever window it is part of.
                         let start = between(corners, [along, down]);
@@ -207,9 +207,9 @@ impl Mesh {
                 }
                 Shape::Exact => {
                     for x in col..col + width {
-                        let lines = offsets.map(|offset| {
+                        let lines = offsets.map(|[right, below]| {
                             self.there
-                                .place([f64::from(x) + offset, f64::from(y) + offset])
+                                .place([f64::from(x) + right, f64::from(y) + below])
                                 .map(|start| Line {
                                     start,
                                     step: [0.0, 0.0],
@@ -366,7 +366,7 @@ mod tests {
         let mut seen = vec![0_u8; window.width as usize * window.height as usize];
         let mut worst = 0.0_f64;
         for patch in &patches {
-            mesh.walk(patch, [0.5], |col, row, [line]| {
+            mesh.walk(patch, [[0.5; 2]], |col, row, [line]| {
                 for i in 0..line.count {
                     let x = col + i;
                     let at = line.at(line.skip + i);
@@ -429,7 +429,7 @@ mod tests {
         let place = |window: &str| {
             let mut found = None;
             for patch in mesh.patches(&window.parse().unwrap()) {
-                mesh.walk(&patch, [0.5], |col, row, [line]| {
+                mesh.walk(&patch, [[0.5; 2]], |col, row, [line]| {
                     if row == 300 && (col..col + line.count).contains(&290) {
                         found = Some(line.at(line.skip + 290 - col));
                     }
@@ -450,7 +450,7 @@ mod tests {
         let window = Window::whole(world.size);
         let mut count = 0;
         for patch in mesh.patches(&window) {
-            mesh.walk(&patch, [0.5], |_, _, [line]| {
+            mesh.walk(&patch, [[0.5; 2]], |_, _, [line]| {
                 assert!(line.at(line.skip).iter().all(|place| place.is_finite()));
                 count += line.count;
             });

@@ -32,9 +32,8 @@ impl Warp {
                 Case::Same { target, .. } => copy(target, plane, tile),
                 Case::Separable(rulers) => match kernel.resampling {
                     Resampling::Nearest => separable::nearest(rulers, plane, tile),
-                    Resampling::Mode | Resampling::Min | Resampling::Max => {
-                        separable::area(kernel, rulers, plane, tile)
-                    }
+                    Resampling::Average => separable::sums(kernel, rulers, plane, tile),
+                    _ if kernel.is_area() => separable::area(kernel, rulers, plane, tile),
                     _ => separable::sums(kernel, rulers, plane, tile),
                 },
                 Case::General(mesh) => match kernel.resampling {

@@ -98,7 +98,7 @@ pub(super) fn nearest<T: Cell>(
     count
 }
 
-/// Resamples a tile by mode, min or max, and returns the number of valid pixels.
+/// Resamples a tile by a statistic of areas other than average, and returns the number of valid pixels.
 pub(super) fn area<T: Real>(
     kernel: &Kernel,
     rulers: &Rulers,
@@ -132,7 +132,7 @@ impl Ruler {
     }
 }
 
-/// Resamples a tile by bilinear, cubic or average, and returns the number of valid pixels.
+/// Resamples a tile by interpolation or average, and returns the number of valid pixels.
 pub(super) fn sums<T: Real>(
     kernel: &Kernel,
     rulers: &Rulers,

@@ -188,7 +188,7 @@ async fn what_cannot_be_written_is_refused_before_anything_is() {
             utm,
             (
                 ErrorKind::Unsupported,
-                "overviews by cubic: expected nearest, bilinear, average, mode, min or max",
+                "overviews by cubic: expected nearest, bilinear, average, rms, mode, min or max",
             ),
         ),
         (
