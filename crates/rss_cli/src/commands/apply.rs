@@ -57,7 +57,9 @@ pub(crate) async fn run(args: &ApplyArgs) -> Result<Found> {
     }
     make(&args.cube, &steps, &bands, async |cube, options| {
         let work = match (formulas.is_empty(), reduction) {
-            (_, Some(Reduction::Geomedian)) => cube.geomedian(Geomedian::default(), options).into(),
+            (_, Some(Reduction::Geomedian)) => {
+                cube.geomedian_typed(Geomedian::default(), options).await
+            }
             (false, None) => cube.express_typed(&formulas, None, options).await?,
             (false, Some(Reduction::Each(reducer))) => {
                 cube.express_typed(&formulas, Some(reducer), options)
@@ -128,7 +130,8 @@ pub(crate) async fn mosaic(args: &MosaicArgs) -> Result<Found> {
             mosaic: Mosaic::FirstValid,
         };
         return make(&args.cube, &steps, &[], async |cube, options| {
-            Ok(cube.geomedian(Geomedian::default(), options).into())
+            let work = cube.geomedian_typed(Geomedian::default(), options);
+            Ok(work.await)
         })
         .await;
     }

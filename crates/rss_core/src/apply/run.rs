@@ -196,7 +196,7 @@ impl ImageCube {
     }
 
     /// Computes the geometric median over time: the bands of a pixel are reduced together, as one vector. Bands
-    /// keep their names.
+    /// keep their names. [`geomedian_typed`](Self::geomedian_typed) does not round wide samples.
     pub fn geomedian(&self, geomedian: Geomedian, options: ApplyOptions) -> Apply<f32> {
         let options = self.named(options);
         let work = self.apply(options, move |block: &Block<f32>| {

@@ -13,7 +13,7 @@ use super::{
     cube::{ImageCube, Inner},
     mosaic::first_pixels,
     options::{ApplyOptions, Values},
-    reduce::{Real, Reducer, reduce_same, reduced_as},
+    reduce::{Geomedian, Real, Reducer, reduce_same, reduced_as},
     report::ApplyReport,
     run::Apply,
     source::Opened,
@@ -23,7 +23,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     location::Location,
-    raster::{DataType, Number, Raster},
+    raster::{DataType, Number, Raster, Resampling},
 };
 
 /// Files that are opened concurrently. Each store limits the requests to its own host.
@@ -286,6 +286,21 @@ impl ImageCube {
         })
     }
 
+    /// Computes the geometric median over time as [`geomedian`](Self::geomedian), in `float64` where a file has samples of
+    /// 32 or 64 bits other than `float32`, else in `float32`.
+    pub async fn geomedian_typed(&self, geomedian: Geomedian, options: ApplyOptions) -> TypedApply {
+        let held = self.held().await;
+        if float_of(held.iter().flat_map(|held| &held.dtypes)) != DataType::F64 {
+            return self.geomedian(geomedian, options).into();
+        }
+        let options = self.named(options);
+        let work = self.apply(options, move |block: &Block<f64>| {
+            geomedian.of_wide(block.data())
+        });
+        let work = work.told("geomedian".to_owned());
+        work.noted(self.reduced("geomedian")).into()
+    }
+
     /// Returns this cube with other nodata values of its bands.
     pub(crate) fn with_nodata(&self, nodata: &[Option<Number>]) -> Self {
         let all = &self.0;
@@ -412,6 +427,14 @@ impl ImageCube {
             )),
             false => Ok(as_float(Some(format!("{why}: written as {float}")))),
         };
+        let sums = |one: &Resampling| *one == Resampling::Sum;
+        let of_bands = settings.band_resampling.iter().map(|(_, how)| how);
+        if std::iter::once(&settings.resampling)
+            .chain(of_bands)
+            .any(sums)
+        {
+            return refused(&format!("sums may not fit {first}"));
+        }
         if let Some(other) = all().find(|&&dtype| dtype != first) {
             return refused(&format!("samples are {first} and {other}"));
         }

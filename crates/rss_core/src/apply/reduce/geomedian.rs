@@ -2,6 +2,8 @@
 
 mod exact;
 
+use std::ops::{Add, Div, Mul, Sub};
+
 use ndarray::{Array3, ArrayView4, Axis, CowArray, Ix4};
 use rayon::prelude::*;
 
@@ -72,6 +74,19 @@ impl Geomedian {
     ///
     /// [`ErrorKind::InvalidInput`] if the stack has no time steps or no bands.
     pub fn of(&self, stack: ArrayView4<'_, f32>) -> Result<Array3<f32>> {
+        self.medians(stack)
+    }
+
+    /// Does what [`of`](Self::of) does, in `float64`: of samples of 32 bits or more, which `float32` would round.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub fn of_wide(&self, stack: ArrayView4<'_, f64>) -> Result<Array3<f64>> {
+        self.medians(stack)
+    }
+
+    fn medians<T: Float>(&self, stack: ArrayView4<'_, T>) -> Result<Array3<T>> {
         let (dates, bands, height, width) = stack.dim();
         if dates == 0 || bands == 0 {
             return Err(Error::new(
@@ -82,15 +97,15 @@ impl Geomedian {
             ));
         }
         // Computed as (y, band, x), so that each task writes a contiguous slice; transposed at the end.
-        let mut rows = Array3::from_elem((height, bands, width), f32::NAN);
-        let stack: CowArray<'_, f32, Ix4> = match width <= 1 || stack.strides()[3] == 1 {
+        let mut rows = Array3::from_elem((height, bands, width), T::NAN);
+        let stack: CowArray<'_, T, Ix4> = match width <= 1 || stack.strides()[3] == 1 {
             true => stack.into(),
             false => stack.as_standard_layout().into_owned().into(),
         };
         if let Some(samples) = rows.as_slice_mut().filter(|samples| !samples.is_empty()) {
             let tasks = samples.par_chunks_mut(bands * width).enumerate();
             tasks.for_each_init(
-                || Room::new(dates, bands),
+                || Room::<T>::new(dates, bands),
                 |room, (y, out)| {
                     let row = stack.view().index_axis_move(Axis(2), y);
                     for start in (0..width).step_by(LANES) {
@@ -100,7 +115,7 @@ impl Geomedian {
                                 let row = row.index_axis_move(Axis(0), date);
                                 let row = row.index_axis_move(Axis(0), band).to_slice();
                                 let lane = &mut room.samples[date * bands + band];
-                                lane.fill(f32::NAN);
+                                lane.fill(T::NAN);
                                 if let Some(row) = row {
                                     lane[..len].copy_from_slice(&row[start..start + len]);
                                 }
@@ -121,20 +136,91 @@ impl Geomedian {
     }
 }
 
-/// Pixels that are processed together, in vector registers of `f32`.
+/// Pixels that are processed together, in vector registers.
 const LANES: usize = 16;
 
 /// One value of each of these pixels.
-type Lane = [f32; LANES];
+type Lane<T> = [T; LANES];
 
-fn lane(of: impl FnMut(usize) -> f32) -> Lane {
+fn lane<T>(of: impl FnMut(usize) -> T) -> Lane<T> {
     std::array::from_fn(of)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "medians of f32 are f32")]
-fn rounded(value: f64) -> f32 {
-    value as f32
+/// The type that observations are in, and Weiszfeld's iteration is computed in.
+trait Float:
+    Copy
+    + PartialOrd
+    + Send
+    + Sync
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+{
+    const NAN: Self;
+    const ZERO: Self;
+    const ONE: Self;
+    const INFINITY: Self;
+    fn of(number: f64) -> Self;
+    fn f64(self) -> f64;
+    fn of_f32(number: f32) -> Self;
+    fn is_finite(self) -> bool;
+    fn sqrt(self) -> Self;
+    /// Returns the lesser of two; of one and NaN that one.
+    fn min(self, other: Self) -> Self;
+    fn squared(self) -> Self {
+        self * self
+    }
 }
+
+macro_rules! floats {
+    ($($type:ty),*) => {$(
+        #[expect(clippy::allow_attributes, reason = "one macro for both types")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_lossless,
+            clippy::unnecessary_cast,
+            reason = "one of the types is the same already; medians of f32 are f32"
+        )]
+        impl Float for $type {
+            const NAN: Self = Self::NAN;
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const INFINITY: Self = Self::INFINITY;
+
+            #[inline(always)]
+            fn of(number: f64) -> Self {
+                number as $type
+            }
+
+            #[inline(always)]
+            fn f64(self) -> f64 {
+                self as f64
+            }
+
+            #[inline(always)]
+            fn of_f32(number: f32) -> Self {
+                number as $type
+            }
+
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                self.is_finite()
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                self.sqrt()
+            }
+
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                self.min(other)
+            }
+        }
+    )*};
+}
+floats!(f32, f64);
 
 /// The share of the spread within which (or within the tolerance) a point coincides with an observation. Weiszfeld's
 /// weights, 1 / distance, are infinite there.
@@ -145,33 +231,33 @@ const AT: f32 = 1e-6;
 const LEAVES: f32 = 1e-4;
 
 /// The observations of some pixels.
-struct Room {
+struct Room<T> {
     bands: usize,
     /// The bands of each time step.
-    samples: Vec<Lane>,
+    samples: Vec<Lane<T>>,
     /// The same as they came.
-    raw: Vec<Lane>,
+    raw: Vec<Lane<T>>,
     /// One of the pixels, for the last part.
     exact: Exact,
     /// 1 for each time step with all bands finite, else 0.
-    counts: Vec<Lane>,
+    counts: Vec<Lane<T>>,
     /// The mean of each band, the origin of the computation: differences from it are small, so `f32` is enough.
-    centre: Vec<Lane>,
+    centre: Vec<Lane<T>>,
     /// The current estimate of the median.
-    found: Vec<Lane>,
+    found: Vec<Lane<T>>,
     /// Weighted sums of each band.
-    sums: Vec<Lane>,
+    sums: Vec<Lane<T>>,
 }
 
-impl Room {
+impl<T: Float> Room<T> {
     fn new(dates: usize, bands: usize) -> Self {
-        let of_bands = vec![[0.0; LANES]; bands];
+        let of_bands = vec![[T::ZERO; LANES]; bands];
         Self {
             bands,
-            samples: vec![[0.0; LANES]; dates * bands],
-            raw: vec![[0.0; LANES]; dates * bands],
+            samples: vec![[T::ZERO; LANES]; dates * bands],
+            raw: vec![[T::ZERO; LANES]; dates * bands],
             exact: Exact::new(bands),
-            counts: vec![[0.0; LANES]; dates],
+            counts: vec![[T::ZERO; LANES]; dates],
             centre: of_bands.clone(),
             found: of_bands.clone(),
             sums: of_bands,
@@ -182,28 +268,34 @@ impl Room {
     fn settle(&mut self, how: &Geomedian) {
         self.raw.copy_from_slice(&self.samples);
         let (total, spread) = self.centre();
-        self.found.fill([0.0; LANES]);
+        self.found.fill([T::ZERO; LANES]);
         // For one or two observations the mean is a median. Without spread it is, too.
-        let mut active = lane(|l| f32::from(total[l] > 2.0 && spread[l] > 0.0));
-        let near = spread.map(|spread| (how.tolerance.max(AT) * spread).powi(2));
-        let short = spread.map(|spread| (how.tolerance * spread).powi(2));
+        let two = T::of(2.0);
+        let mut active = lane(|l| match total[l] > two && spread[l] > T::ZERO {
+            true => T::ONE,
+            false => T::ZERO,
+        });
+        let tolerance = T::of_f32(how.tolerance);
+        let nearest = T::of_f32(how.tolerance.max(AT));
+        let near = spread.map(|spread| (nearest * spread).squared());
+        let short = spread.map(|spread| (tolerance * spread).squared());
         for _ in 0..how.max_iterations {
-            if active.iter().all(|&active| active == 0.0) {
+            if active.iter().all(|&active| active == T::ZERO) {
                 break;
             }
             let (moved, closest) = self.step(&near, &active);
             // A short step alone is no convergence: near an observation that is not the median, steps are short at
             // first and grow.
             active = lane(|l| {
-                let continues = moved[l] > short[l] || moved[l] > LEAVES * closest[l];
-                if continues { active[l] } else { 0.0 }
+                let continues = moved[l] > short[l] || moved[l] > T::of_f32(LEAVES) * closest[l];
+                if continues { active[l] } else { T::ZERO }
             });
         }
         for (found, centre) in self.found.iter_mut().zip(&self.centre) {
             *found = lane(|l| found[l] + centre[l]);
         }
         for (l, &total) in total.iter().enumerate() {
-            if total > 2.0 {
+            if total > two {
                 self.finish(l);
             }
         }
@@ -214,8 +306,8 @@ impl Room {
         let exact = &mut self.exact;
         exact.points.clear();
         let dates = self.raw.chunks(self.bands).zip(&self.counts);
-        for (samples, _) in dates.filter(|(_, counts)| counts[l] > 0.0) {
-            let point = samples.iter().map(|sample| f64::from(sample[l]));
+        for (samples, _) in dates.filter(|(_, counts)| counts[l] > T::ZERO) {
+            let point = samples.iter().map(|sample| sample[l].f64());
             exact.points.extend(point);
         }
         let count = (exact.points.len() / self.bands) as f64;
@@ -226,51 +318,57 @@ impl Room {
             let squares = of_band().map(|value| (value - mean).powi(2));
             spread += squares.sum::<f64>() / count;
             // Samples near the end of `f32` have no finite squares there.
-            *at = Some(f64::from(found[l]))
+            *at = Some(found[l].f64())
                 .filter(|found| found.is_finite())
                 .unwrap_or(mean);
         }
         let observation = exact.settle(spread.sqrt());
         for (band, found) in self.found.iter_mut().enumerate() {
             found[l] = match observation {
-                Some(number) => rounded(exact.points[number * self.bands + band]),
-                None => rounded(exact.at[band]),
+                Some(number) => T::of(exact.points[number * self.bands + band]),
+                None => T::of(exact.at[band]),
             };
         }
     }
 
     /// Subtracts the mean from all observations; returns their number and the root mean square of
     /// their distances from the mean.
-    fn centre(&mut self) -> (Lane, Lane) {
-        let mut total = [0.0; LANES];
-        self.centre.fill([0.0; LANES]);
+    fn centre(&mut self) -> (Lane<T>, Lane<T>) {
+        let mut total = [T::ZERO; LANES];
+        self.centre.fill([T::ZERO; LANES]);
         let dates = self.samples.chunks_mut(self.bands).zip(&mut self.counts);
         for (samples, counts) in dates {
-            *counts = [1.0; LANES];
+            *counts = [T::ONE; LANES];
             for sample in &*samples {
                 *counts = lane(|l| {
                     if sample[l].is_finite() {
                         counts[l]
                     } else {
-                        0.0
+                        T::ZERO
                     }
                 });
             }
             total = lane(|l| total[l] + counts[l]);
             for (sample, centre) in samples.iter_mut().zip(&mut self.centre) {
-                *sample = lane(|l| if counts[l] > 0.0 { sample[l] } else { 0.0 });
+                *sample = lane(|l| {
+                    if counts[l] > T::ZERO {
+                        sample[l]
+                    } else {
+                        T::ZERO
+                    }
+                });
                 *centre = lane(|l| centre[l] + sample[l]);
             }
         }
         for centre in &mut self.centre {
             *centre = lane(|l| centre[l] / total[l]);
         }
-        let mut squares = [0.0; LANES];
+        let mut squares = [T::ZERO; LANES];
         for (samples, counts) in self.samples.chunks_mut(self.bands).zip(&self.counts) {
             for (sample, centre) in samples.iter_mut().zip(&self.centre) {
-                *sample = lane(|l| match counts[l] > 0.0 {
+                *sample = lane(|l| match counts[l] > T::ZERO {
                     true => sample[l] - centre[l],
-                    false => 0.0,
+                    false => T::ZERO,
                 });
                 squares = lane(|l| squares[l] + sample[l] * sample[l]);
             }
@@ -280,26 +378,33 @@ impl Room {
 
     /// Takes one step for the active pixels. Returns the squared length of the step, and the squared distance to the
     /// nearest observation that does not coincide with the estimate.
-    fn step(&mut self, near: &Lane, active: &Lane) -> (Lane, Lane) {
-        let mut closest = [f32::INFINITY; LANES];
-        let mut weights = [0.0; LANES];
+    fn step(&mut self, near: &Lane<T>, active: &Lane<T>) -> (Lane<T>, Lane<T>) {
+        let mut closest = [T::INFINITY; LANES];
+        let mut weights = [T::ZERO; LANES];
         // The number of observations that coincide with the estimate.
-        let mut here = [0.0; LANES];
-        self.sums.fill([0.0; LANES]);
+        let mut here = [T::ZERO; LANES];
+        self.sums.fill([T::ZERO; LANES]);
         for (samples, counts) in self.samples.chunks(self.bands).zip(&self.counts) {
-            let mut squares = [0.0; LANES];
+            let mut squares = [T::ZERO; LANES];
             for (sample, found) in samples.iter().zip(&self.found) {
                 squares = lane(|l| squares[l] + (sample[l] - found[l]) * (sample[l] - found[l]));
             }
             let weight = lane(|l| match squares[l] > near[l] {
                 true => counts[l] / squares[l].sqrt(),
-                false => 0.0,
+                false => T::ZERO,
             });
-            closest = lane(|l| match weight[l] > 0.0 {
+            closest = lane(|l| match weight[l] > T::ZERO {
                 true => closest[l].min(squares[l]),
                 false => closest[l],
             });
-            here = lane(|l| here[l] + if squares[l] > near[l] { 0.0 } else { counts[l] });
+            here = lane(|l| {
+                here[l]
+                    + if squares[l] > near[l] {
+                        T::ZERO
+                    } else {
+                        counts[l]
+                    }
+            });
             weights = lane(|l| weights[l] + weight[l]);
             for (sum, sample) in self.sums.iter_mut().zip(samples) {
                 *sum = lane(|l| sum[l] + weight[l] * sample[l]);
@@ -307,22 +412,22 @@ impl Room {
         }
         // Vardi and Zhang: the estimate stays at an observation unless the resultant of the unit vectors to the other
         // observations is larger than the number of observations there.
-        let mut pull = [0.0; LANES];
+        let mut pull = [T::ZERO; LANES];
         for (sum, found) in self.sums.iter().zip(&self.found) {
-            pull = lane(|l| pull[l] + (sum[l] - weights[l] * found[l]).powi(2));
+            pull = lane(|l| pull[l] + (sum[l] - weights[l] * found[l]).squared());
         }
         let goes = lane(|l| {
             let pull = pull[l].sqrt();
             match pull > here[l] {
-                true => active[l] * (1.0 - here[l] / pull),
-                false => 0.0,
+                true => active[l] * (T::ONE - here[l] / pull),
+                false => T::ZERO,
             }
         });
-        let mut moved = [0.0; LANES];
+        let mut moved = [T::ZERO; LANES];
         for (found, sum) in self.found.iter_mut().zip(&self.sums) {
-            let step = lane(|l| match goes[l] > 0.0 {
+            let step = lane(|l| match goes[l] > T::ZERO {
                 true => goes[l] * (sum[l] / weights[l] - found[l]),
-                false => 0.0,
+                false => T::ZERO,
             });
             *found = lane(|l| found[l] + step[l]);
             moved = lane(|l| moved[l] + step[l] * step[l]);
@@ -385,6 +490,39 @@ mod tests {
     fn near(found: [f32; 2], expected: [f32; 2]) {
         for (a, b) in found.into_iter().zip(expected) {
             assert!((a - b).abs() < 1e-3, "{found:?} {expected:?}");
+        }
+    }
+
+    /// Integers past 2^24, of which `float32` would make others.
+    #[test]
+    fn wide_samples_are_not_rounded() {
+        let dates = [
+            [16_777_217.0, -2_000_000_001.0],
+            [16_777_217.0, -2_000_000_001.0],
+            [16_777_219.0, -2_000_000_003.0],
+            [3_000_000_007.0, 5.0],
+            [f64::NAN, 7.0],
+        ];
+        let stack = Array4::from_shape_fn((5, 2, 1, 1), |(date, band, ..)| dates[date][band]);
+        let median = Geomedian::default().of_wide(stack.view()).unwrap();
+        assert_eq!([median[(0, 0, 0)], median[(1, 0, 0)]], dates[0]);
+        // Of two the mean; of the corners of a square the middle, far from the origin.
+        let two = stack.slice(s![1..3, .., .., ..]);
+        let mean = Geomedian::default().of_wide(two).unwrap();
+        assert_eq!(
+            [mean[(0, 0, 0)], mean[(1, 0, 0)]],
+            [16_777_218.0, -2_000_000_002.0]
+        );
+        let corners = [[0.0, 0.0], [2.0, 2.0], [2.0, 0.0], [0.0, 2.0]];
+        let square = Array4::from_shape_fn((4, 2, 1, 1), |(date, band, ..)| {
+            2e9 + 1.0 + corners[date][band]
+        });
+        let middle = Geomedian::default().of_wide(square.view()).unwrap();
+        for band in 0..2 {
+            assert!(
+                (middle[(band, 0, 0)] - 2_000_000_002.0).abs() < 1e-5,
+                "{middle}"
+            );
         }
     }
 

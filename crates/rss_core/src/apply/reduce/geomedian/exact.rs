@@ -13,6 +13,9 @@ const MOST_STEPS: usize = 60;
 /// A step of Newton shorter than this share of the spread is the last: the error after it is near the square of it.
 const LAST_STEP: f64 = 1e-7;
 
+/// Observations nearer to the last estimate, as a share of the spread, may be the optimum.
+const NEAR: f64 = 1e-6;
+
 /// How much shorter than its bound a resultant must be for an observation to be the only optimum: in between lies
 /// rounding, and observations on a line, where all points between two are as good.
 const INSIDE: f64 = 1.0 - 1e-9;
@@ -57,6 +60,22 @@ impl Exact {
 
     /// Moves the estimate to the median. Returns the number of the observation that it is, if it is one.
     pub(super) fn settle(&mut self, spread: f64) -> Option<usize> {
+        if let Some(number) = self.approach(spread) {
+            return Some(number);
+        }
+        // Beside a far outlier several observations may lie where steps end, and not all have been asked.
+        for number in 0..self.points.len() / self.bands {
+            if self.distance(number) <= NEAR * spread {
+                let pull = self.pull(number);
+                if pull.resultant <= pull.here * INSIDE {
+                    return Some(number);
+                }
+            }
+        }
+        None
+    }
+
+    fn approach(&mut self, spread: f64) -> Option<usize> {
         let mut asked = None;
         for _ in 0..MOST_STEPS {
             let nearest = self.nearest()?;
