@@ -107,7 +107,7 @@ pub(crate) enum Command {
     Sample(Box<SampleArgs>),
     /// Makes a result once more, by the record that it holds, and compares the bytes.
     #[command(
-        after_help = "Example:\n  rss again ndvi.tif\n  rss again ndvi.tif -o again.tif\n  rss again cube.zarr --json"
+        after_help = "Example:\n  rss again ndvi.tif\n  rss again ndvi.tif -o again.tif\n  rss again cube.zarr --json\n  rss again plots.parquet"
     )]
     Again(AgainArgs),
     /// Inspects and cleans the file cache.
@@ -207,7 +207,7 @@ pub(crate) struct Items {
 
 #[derive(Debug, Args)]
 pub(crate) struct AgainArgs {
-    /// A COG, a cube, or the STAC Item beside a file.
+    /// A COG, a cube, a table of rss sample, or the STAC Item or the record beside a file.
     #[arg(value_name = "OUT")]
     pub(crate) made: String,
     /// Where to make it once more. Default: a temporary place, to compare with OUT.
@@ -607,9 +607,17 @@ pub(crate) struct GatherArgs {
         allow_hyphen_values = true
     )]
     pub(crate) point: Option<String>,
-    /// The size in pixels of the window around --point; beyond the image's edge it is nodata.
+    /// The size in pixels of the window around --point; beyond the image's edge it is --pad.
     #[arg(long, value_name = "WIDTH,HEIGHT", requires = "point")]
     pub(crate) size: Option<String>,
+    /// The sample of pixels beyond the image's edge. Default: nodata, NaN in floats without a nodata value.
+    #[arg(
+        long,
+        value_name = "VALUE",
+        requires = "size",
+        allow_hyphen_values = true
+    )]
+    pub(crate) pad: Option<rss_core::Number>,
     /// The window that covers a bounding box in degrees.
     #[arg(
         long,

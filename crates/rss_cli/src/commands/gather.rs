@@ -64,6 +64,7 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
                 .with_region(region)
                 .with_level(args.level);
             request.bands = args.band.or(band).map(|band| vec![band]);
+            request.padding = args.pad;
             request
         })
         .collect();

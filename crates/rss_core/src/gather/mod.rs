@@ -38,7 +38,7 @@ use self::{driver::Shared, report::Counts};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    raster::Raster,
+    raster::{Number, Raster},
     reader::{Backend, Entry, Target},
     session::Session,
 };
@@ -93,6 +93,9 @@ pub struct Request {
     pub level: usize,
     /// Bands counted from 1; none is all bands.
     pub bands: Option<Vec<usize>>,
+    /// The sample of pixels of [`Region::Around`] that lie outside of the image; none is nodata, in floats without a
+    /// nodata value NaN.
+    pub padding: Option<Number>,
 }
 
 impl Request {
@@ -103,6 +106,7 @@ impl Request {
             region: Region::default(),
             level: 0,
             bands: None,
+            padding: None,
         }
     }
 
@@ -124,6 +128,13 @@ impl Request {
     #[must_use]
     pub fn with_level(mut self, level: usize) -> Self {
         self.level = level;
+        self
+    }
+
+    /// Sets the sample of pixels of [`Region::Around`] that lie outside of the image.
+    #[must_use]
+    pub fn with_padding(mut self, sample: impl Into<Number>) -> Self {
+        self.padding = Some(sample.into());
         self
     }
 

@@ -30,7 +30,7 @@ pub enum Region {
     },
     /// A rectangle of pixels around a point, in degrees of WGS 84. The point's pixel is the centre; with an even
     /// size it is the first after the centre. The point must lie inside the image; pixels of the rectangle that do not
-    /// are nodata, in floats without a nodata value NaN.
+    /// are [`Request::padding`].
     Around {
         /// Degrees east.
         lon: f64,
@@ -81,13 +81,12 @@ impl Request {
                 ];
                 // Never clipped: rows of one gather keep one shape, so that they can be stacked.
                 if (cols.length, rows.length) != (wanted.width, wanted.height) {
-                    let nodata = profile.nodata.filter(|nodata| profile.dtype.holds(*nodata));
-                    let nan = profile.dtype.is_float().then(|| Number::from(f64::NAN));
-                    let fill = nodata.or(nan).ok_or_else(|| {
+                    let fill = self.fill(profile).map_err(|err| {
                         let message = format!(
-                            "{} x {} pixels around {lon},{lat} extend beyond the image, which has no nodata value for \
-                             what is outside",
-                            wanted.width, wanted.height
+                            "{} x {} pixels around {lon},{lat} extend beyond the image, {}",
+                            wanted.width,
+                            wanted.height,
+                            err.message()
                         );
                         Error::new(ErrorKind::InvalidInput, message)
                     })?;
@@ -118,6 +117,26 @@ impl Request {
         let mut request = ReadRequest::new().with_level(level).with_window(window);
         request.bands = self.bands.clone();
         Ok((request, padding))
+    }
+
+    /// Returns the sample of pixels outside of the image.
+    fn fill(&self, profile: &Profile) -> Result<Number> {
+        let dtype = profile.dtype;
+        if let Some(chosen) = self.padding {
+            return match dtype.holds(chosen) {
+                true => Ok(chosen),
+                false => Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("and the padding {chosen} is not a value of {dtype}"),
+                )),
+            };
+        }
+        let nodata = profile.nodata.filter(|nodata| dtype.holds(*nodata));
+        let nan = dtype.is_float().then(|| Number::from(f64::NAN));
+        let lacks = "which has no nodata value for what is outside: choose a padding";
+        nodata
+            .or(nan)
+            .ok_or_else(|| Error::new(ErrorKind::InvalidInput, lacks))
     }
 }
 

@@ -540,6 +540,19 @@ async fn a_window_around_a_point_at_an_edge_is_padded_with_nodata() {
             assert_eq!(here[row * width + col], expected, "{col},{row}");
         }
     }
+    // Another sample, and one that the type has not.
+    let padded = |sample: f64| {
+        let request = request(&stage.locations[0]).with_padding(sample);
+        gather::gather(&session, vec![request], Options::new()).unwrap()
+    };
+    let row = padded(-7.0).next().await.unwrap();
+    assert_eq!(row.tile.unwrap().pixels.to_f64()[0], -7.0);
+    let err = padded(0.5).next().await.unwrap().tile.unwrap_err();
+    assert!(
+        err.message()
+            .ends_with("the padding 0.5 is not a value of int16"),
+        "{err}"
+    );
     // The grid says where it lies.
     let corner = tile.geobox.transform.unwrap().0;
     let of_file = grid.transform.unwrap().0;
