@@ -2,7 +2,7 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`geo`] | georeferencing: [`GeoBox`] (a grid: size, CRS, geotransform), [`Window`], [`Bbox`], [`Crs`], MGRS tiles, the footprint of a grid in degrees, [`geo::Transformer`] (pixels of one grid to those of another), [`geo::WorldToPixel`] (points and polygons of a CRS to a grid's pixels) |
+//! | [`geo`] | georeferencing: [`GeoBox`] (a grid: size, CRS, geotransform), [`Window`], [`Bbox`], [`Crs`], MGRS tiles, the footprint of a grid in degrees, [`geo::Transformer`] (pixels of one grid to those of another), [`geo::WorldToPixel`] (points and polygons of a CRS to a grid's pixels), [`geo::Ground`] (distances of pixels on the ground) |
 //! | [`raster`] | samples (band, y, x) of twelve dtypes with their grid and nodata value: [`Raster`]; written as GeoTIFF, `.npy`, `.bin` or `.png` |
 //! | [`warp`] | [gdalwarp](https://gdal.org/en/stable/programs/gdalwarp.html)'s rules: nearest, bilinear, cubic, average, mode, min, max; separable where both grids are axis-aligned in one CRS, else by an approximating transformer with a bounded error |
 //! | [`error`] | the one [`Error`] |

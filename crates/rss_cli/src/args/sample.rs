@@ -17,6 +17,15 @@ pub(crate) struct SampleArgs {
     /// A point. May be repeated.
     #[arg(long, value_name = "LON,LAT", allow_hyphen_values = true)]
     pub(crate) point: Vec<String>,
+    /// Where the pixel at a point has no data, is masked or lies outside of the image, take the nearest valid pixel whose
+    /// centre lies within this distance on the ground. The column `distance` tells it; 0 is the point's own pixel.
+    #[arg(
+        long,
+        value_name = "METRES",
+        conflicts_with = "zones",
+        allow_hyphen_values = true
+    )]
+    pub(crate) nearest: Option<f64>,
     /// GeoJSON of Polygons and MultiPolygons.
     #[arg(long, value_name = "FILE")]
     pub(crate) zones: Option<PathBuf>,
@@ -76,6 +85,10 @@ pub(crate) struct SampleArgs {
     /// The table; its extension is .csv, .jsonl, .parquet or .arrow; `-` is stdout as CSV.
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     pub(crate) output: String,
+    /// Write OUT.json beside the table: where it comes from, and how `rss again` makes it once more. Parquet and Arrow hold
+    /// both always.
+    #[arg(long)]
+    pub(crate) record: bool,
     /// The memory budget of images under way, in MB. Default: 1074.
     #[arg(long, value_name = "MB")]
     pub(crate) budget: Option<u64>,

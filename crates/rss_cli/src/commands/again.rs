@@ -7,7 +7,11 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use rss_core::{Backend, Location, reader};
+use rss_core::{
+    Backend, Location,
+    apply::sample::{Table, TableFormat},
+    reader,
+};
 use serde_json::{Value, json};
 
 use super::record::Again;
@@ -76,7 +80,7 @@ pub(crate) async fn run(args: &AgainArgs) -> Result<Found> {
 async fn records(made: &str, location: &Location) -> Result<Vec<(String, Value)>> {
     let none = || {
         format!(
-            "{made} holds no record of how it was made: expected a COG, a cube or a STAC Item of rss"
+            "{made} holds no record of how it was made: expected a COG, a cube, a table or a STAC Item of rss"
         )
     };
     if made.ends_with(".json") {
@@ -84,11 +88,17 @@ async fn records(made: &str, location: &Location) -> Result<Vec<(String, Value)>
             .as_local()
             .context("a STAC Item: expected a local file")?;
         let item: Value = serde_json::from_slice(&fs::read(path).with_context(none)?)?;
-        let packed = item["properties"]["rss:record"]
-            .as_str()
-            .with_context(none)?;
-        let items = items_of(&item["properties"]["rss:provenance"]["items"]);
-        return Ok(vec![(rss_core::unpacked(packed)?, items)]);
+        // A STAC Item has them among its properties, the file beside a table by themselves.
+        let all = match &item["properties"]["rss:record"] {
+            Value::Null => &item,
+            _ => &item["properties"],
+        };
+        return Ok(vec![recorded_in(all).with_context(none)?]);
+    }
+    if let Some(path) = location.as_local()
+        && TableFormat::of_path(path).is_ok()
+    {
+        return Ok(vec![of_table(path).with_context(none)?]);
     }
     let session = super::session::open()?;
     #[cfg(feature = "zarr")]
@@ -132,6 +142,26 @@ fn items_of(items: &Value) -> Value {
         Some(packed) => unpacked(packed).unwrap_or_default(),
         None => items.clone(),
     }
+}
+
+/// Returns the record of a document, and the items of its provenance.
+fn recorded_in(all: &Value) -> Result<(String, Value)> {
+    let packed = all["rss:record"].as_str().context("no record")?;
+    let items = items_of(&all["rss:provenance"]["items"]);
+    Ok((rss_core::unpacked(packed)?, items))
+}
+
+/// Reads the record of a table: its own, else that of the file beside it.
+fn of_table(path: &Path) -> Result<(String, Value)> {
+    let own = Table::metadata_of(path).unwrap_or_default();
+    if let Some(record) = own.get("rss:record") {
+        let provenance = own.get("rss:provenance").map(String::as_str);
+        let provenance: Value = serde_json::from_str(provenance.unwrap_or("null"))?;
+        return recorded_in(&json!({"rss:record": record, "rss:provenance": provenance}));
+    }
+    let beside = super::record::beside(path);
+    let text = fs::read(&beside).with_context(|| beside.display().to_string())?;
+    recorded_in(&serde_json::from_slice(&text)?)
 }
 
 /// Returns the first file that differs; none if all are the same.

@@ -29,7 +29,7 @@ const LEFT_OUT: [&str; 13] = [
     "--stac-to",
 ];
 /// The same without a value.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     "--json",
     "--overwrite",
     "--quiet",
@@ -39,6 +39,7 @@ const FLAGS: [&str; 9] = [
     "-vv",
     "--log-json",
     "--stac",
+    "--record",
 ];
 /// Options that name a file of which the result depends, and whose content is recorded.
 const FILES: [&str; 4] = ["--manifest", "--geometry", "--points", "--zones"];
@@ -64,6 +65,13 @@ pub(super) fn of(args: &Items, found: &QueryResult, more: &[String]) -> Result<S
         "found": found.to_record(),
     });
     Ok(record.to_string())
+}
+
+/// Returns the file beside a table that holds its record.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".json");
+    name.into()
 }
 
 /// Returns what was found as a record has it, and notes files that have changed since.

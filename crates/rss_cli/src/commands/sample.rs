@@ -23,13 +23,17 @@ use rss_core::{
 };
 use serde_json::json;
 
-use super::found;
+use super::{found, record};
 use crate::{Found, args::SampleArgs, output};
 
 pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
     // Arguments that can be checked without a request are checked before the first one.
     let shapes = Shapes::of(args)?;
     let to = to(&args.output)?;
+    ensure!(
+        to.is_some() || !args.record,
+        "--record is for a table that is written to a file: -o OUT"
+    );
     let options = options(args)?;
     let session = super::session::with_budget(args.budget)?;
     let _fallbacks = output::Fallbacks(session.clone());
@@ -63,6 +67,10 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
         output::say(&format!("nothing found: {why}"));
         return Ok(Found::Nothing);
     }
+    let table = match &to {
+        Some(path) => recorded(args, path, table, &report, &found)?,
+        None => table,
+    };
     write(args, to.as_deref(), &table)?;
     found::complete(&found)?;
     if args.json {
@@ -82,6 +90,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
             "nowhere": report.nowhere,
             "between": report.between,
             "notes": report.notes,
+            "provenance": report.provenance,
             "missing_inputs": missing_inputs,
             // The former key, for programs that read it.
             "holes": missing_inputs,
@@ -223,6 +232,13 @@ fn options(args: &SampleArgs) -> Result<SampleOptions> {
     if !args.raw {
         options = options.reflectance();
     }
+    if let Some(metres) = args.nearest {
+        ensure!(
+            metres > 0.0 && metres <= 1e6,
+            "--nearest {metres}: expected more than 0 and at most 1000000 m"
+        );
+        options = options.with_nearest(metres);
+    }
     if args.keep_outside {
         options = options.with_outside(Outside::Empty);
     }
@@ -236,6 +252,46 @@ fn options(args: &SampleArgs) -> Result<SampleOptions> {
         options = options.with_manifest(Manifest::from_file(path)?);
     }
     Ok(options)
+}
+
+/// The largest record that a table holds: readers fetch its metadata as a whole.
+const MOST_RECORD: usize = 1 << 20;
+
+/// Puts the record into a table whose format has metadata, and beside one where it is asked for.
+fn recorded(
+    args: &SampleArgs,
+    path: &Path,
+    table: Table,
+    report: &SampleReport,
+    found: &QueryResult,
+) -> Result<Table> {
+    let format = TableFormat::of_path(path)?;
+    let holds = !matches!(format, TableFormat::Csv | TableFormat::JsonLines);
+    if !holds && !args.record {
+        return Ok(table);
+    }
+    let record = match record::of(&args.items, found, &[]) {
+        Ok(record) => rss_core::packed(&record),
+        Err(err) if !args.record => {
+            output::say(&format!("note: the table has no record: {err:#}"));
+            return Ok(table);
+        }
+        Err(err) => return Err(err.context("--record")),
+    };
+    if args.record {
+        let beside = record::beside(path);
+        let document = json!({"rss:provenance": report.provenance, "rss:record": record});
+        let text = serde_json::to_vec_pretty(&document)?;
+        fs::write(&beside, text).with_context(|| beside.display().to_string())?;
+    }
+    Ok(match (holds, record.len() <= MOST_RECORD) {
+        (true, true) => table.with_metadata("rss:record", record),
+        (true, false) if !args.record => {
+            output::say("note: the record is too large for the table; --record keeps it beside");
+            table
+        }
+        _ => table,
+    })
 }
 
 fn write(args: &SampleArgs, to: Option<&Path>, table: &Table) -> Result<()> {

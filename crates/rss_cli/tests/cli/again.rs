@@ -63,6 +63,70 @@ fn an_output_says_where_it_comes_from() {
 }
 
 #[test]
+fn a_table_is_made_once_more_with_the_same_bytes() {
+    let stage = Stage::new();
+    let plots = r#"{"type": "Feature", "id": "a", "properties": {},
+        "geometry": {"type": "Point", "coordinates": [153.05, -25.35]}}"#;
+    stage.write("plots.json", plots.to_owned());
+    let mut made = vec!["plots.csv", "plots.jsonl"];
+    if cfg!(feature = "arrow") {
+        made.extend(["plots.parquet", "plots.arrow"]);
+    }
+    let url = stage.bed.stac_url();
+    let how = [
+        "--canonical",
+        "red",
+        "--points",
+        "plots.json",
+        "--mask",
+        "clouds",
+        "--nearest",
+        "50",
+    ];
+    for name in &made {
+        let record: &[&str] = match name.ends_with("csv") || name.ends_with("jsonl") {
+            true => &["--record"],
+            false => &[],
+        };
+        let args = [&["sample", &url], SEED, &how, &["-o", *name], record].concat();
+        stage.run(&args).text();
+    }
+    // The points are in the record, and so are the items.
+    std::fs::remove_file(stage.path("plots.json")).unwrap();
+    for name in made {
+        let ran = stage.run(&["again", name]);
+        assert!(
+            ran.text().contains(&format!("{name}: the same bytes")),
+            "{ran:?}"
+        );
+    }
+    stage
+        .run(&["again", "plots.csv.json", "-o", "more.csv"])
+        .text();
+    let read = |name: &str| std::fs::read(stage.path(name)).unwrap();
+    assert!(read("more.csv") == read("plots.csv"));
+    let beside: Value = serde_json::from_slice(&read("plots.csv.json")).unwrap();
+    let provenance = &beside["rss:provenance"];
+    assert_eq!(provenance["items"].as_array().unwrap().len(), 4);
+    assert_eq!(provenance["mask"]["classes"], "clouds");
+    assert_eq!(
+        (&provenance["nearest_m"], &provenance["bands"][0]["name"]),
+        (&50.0.into(), &"red".into())
+    );
+    // Without a record there is none to run.
+    stage.run(&["again", "more.csv"]).error();
+    let err = stage.run(
+        &[
+            &["sample", &url],
+            SEED,
+            &["--canonical", "red", "--point", "153.05,-25.35", "--record"],
+        ]
+        .concat(),
+    );
+    assert!(err.error().contains("--record is for a table"), "{err:?}");
+}
+
+#[test]
 fn a_result_is_made_once_more_with_the_same_bytes() {
     let stage = Stage::new();
     apply(&stage, &["-o", "ndvi.tif", "--stac"]);

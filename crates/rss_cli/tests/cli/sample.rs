@@ -189,6 +189,62 @@ fn zones_become_statistics() {
 }
 
 #[test]
+fn a_point_beside_an_image_takes_its_nearest_pixel() {
+    let stage = Stage::new();
+    // Half a pixel off the left edge, beside the pixel 2,5 of each scene.
+    let [x, y] = centre(0, 5);
+    let point = format!("{},{y}", x - 10.0);
+    let how = [
+        "--canonical",
+        "red",
+        "--crs",
+        "32756",
+        "--raw",
+        "--point",
+        &point,
+        "--nearest",
+        "150",
+        "--json",
+    ];
+    let said = stage.seed("sample", &how).json();
+    assert_eq!(said["columns"], json!(["value", "distance"]));
+    let rows = said["rows"].as_array().unwrap();
+    for row in rows {
+        let scene = stage
+            .bed
+            .scenes()
+            .iter()
+            .find(|scene| row["item"] == scene.id.as_str());
+        let scene = scene.unwrap();
+        // All pixels within the distance, by the distance on the map.
+        let mut all = Vec::new();
+        for (col, row) in (0..20).flat_map(|row| (0..20).map(move |col| (col, row))) {
+            let sample = scene.pixel(Band::Red, col, row);
+            let apart = (f64::from(col) + 1.0).hypot(f64::from(row) - 5.0);
+            if sample != -999 {
+                all.push(((apart * 1e6) as u64, row, col, sample));
+            }
+        }
+        all.sort_unstable();
+        let (apart, _, _, sample) = all[0];
+        if apart as f64 * 1e-5 / 0.9996 <= 150.0 {
+            assert_eq!(row["value"], json!(f64::from(sample)));
+            let distance = row["distance"].as_f64().unwrap();
+            assert!(
+                (distance - apart as f64 * 1e-5 / 0.9996).abs() < 1e-2,
+                "{distance}"
+            );
+        } else {
+            assert_eq!(
+                (&row["value"], &row["distance"]),
+                (&Value::Null, &Value::Null)
+            );
+        }
+    }
+    assert_eq!(rows.len(), 4);
+}
+
+#[test]
 fn without_an_area_the_search_is_around_the_shapes() {
     let stage = Stage::new();
     let url = stage.bed.stac_url();
@@ -318,6 +374,14 @@ fn what_cannot_be_sampled_is_one_clear_error() {
         (
             &["--point", "153.05,-25.35", "-o", "none/out.csv"],
             "the folder does not exist",
+        ),
+        (
+            &["--zones", "fields.json", "--crs", "32756", "--nearest", "9"],
+            "cannot be used with",
+        ),
+        (
+            &["--point", "153.05,-25.35", "--nearest", "-9"],
+            "--nearest -9: expected more than 0",
         ),
         (
             &["--point", "153.05,-25.35", "--mask", "fog"],

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     geo::GeoBox,
+    mask::{Cleanup, MaskClasses},
     query::{packed, without_secrets},
     raster::Sample,
     stac,
@@ -131,6 +132,24 @@ pub(crate) fn time_json(sources: &[SourceItem]) -> Value {
     json!({"start": start.map(instant), "end": end.map(instant)})
 }
 
+/// Returns which values samples are.
+pub(crate) fn values_json(values: Values) -> &'static str {
+    match values {
+        Values::Raw => "raw",
+        Values::Physical => "physical",
+    }
+}
+
+/// Returns a mask as JSON: its classes, and the morphology applied to it.
+pub(crate) fn mask_json(classes: &MaskClasses, cleanup: &Cleanup) -> Value {
+    json!({
+        "classes": classes.to_string(),
+        "opening": cleanup.opening,
+        "dilation": cleanup.dilation,
+        "element": format!("{:?}", cleanup.element).to_lowercase(),
+    })
+}
+
 /// Returns a grid as JSON: CRS, geotransform in GDAL's order, columns and rows.
 pub(crate) fn grid_json(grid: &GeoBox) -> Value {
     json!({
@@ -146,22 +165,14 @@ impl ImageCube {
     /// a store must not mix samples that were computed differently.
     pub(crate) fn made(&self) -> Value {
         let options = &self.0.options;
-        let values = match options.values {
-            Values::Raw => "raw",
-            Values::Physical => "physical",
-        };
         let manifest = options.manifest.as_ref();
         let mask = options.mask.as_ref().map(|classes| {
-            json!({
-                "classes": classes.to_string(),
-                "opening": options.cleanup.opening,
-                "dilation": options.cleanup.dilation,
-                "stage": options.mask_stage.name(),
-                "element": format!("{:?}", options.cleanup.element).to_lowercase(),
-            })
+            let mut mask = mask_json(classes, &options.cleanup);
+            mask["stage"] = json!(options.mask_stage.name());
+            mask
         });
         json!({
-            "values": values,
+            "values": values_json(options.values),
             "resampling": options.resampling.name(),
             "band_resampling": options
                 .band_resampling

@@ -1,5 +1,7 @@
 //! Points and zones of many images, beside what GDAL's tools tell of the same files.
 
+mod nearest;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,

@@ -11,6 +11,7 @@ mod definition;
 mod engine;
 mod footprint;
 mod grid;
+mod ground;
 mod lattice;
 mod mgrs;
 mod outline;
@@ -33,6 +34,7 @@ pub use self::{
 
 pub use self::{
     engine::{ForeignProjection, ProjectionEngine, set_projection_engine},
+    ground::{Ground, GroundPlane, GroundPoint},
     lattice::{Extent, Lattice},
     mgrs::MgrsTile,
     transformer::Transformer,

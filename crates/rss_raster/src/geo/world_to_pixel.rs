@@ -29,6 +29,7 @@ pub type Ring = Vec<[f64; 2]>;
 #[derive(Clone, Debug)]
 pub struct WorldToPixel {
     to_pixels: Transformer,
+    grid: GeoBox,
     size: Size,
     /// True if the two have the same CRS: lines stay straight.
     is_same: bool,
@@ -64,6 +65,7 @@ impl WorldToPixel {
         };
         Ok(Self {
             to_pixels,
+            grid: grid.clone(),
             size: grid.size,
             is_same,
             turns,
@@ -78,6 +80,18 @@ impl WorldToPixel {
             let place = self.to_pixels.place([x + turn, y])?;
             Cover::of(place).window(self.size)
         })
+    }
+
+    /// Returns the positions of a point, column then row, on the grid or beside it: of degrees also those of the same
+    /// point a turn to the west and to the east.
+    pub fn positions(&self, [x, y]: [f64; 2]) -> impl Iterator<Item = [f64; 2]> {
+        let turns = self.turns().iter();
+        turns.filter_map(move |turn| self.to_pixels.place([x + turn, y]))
+    }
+
+    /// Returns the grid.
+    pub fn grid(&self) -> &GeoBox {
+        &self.grid
     }
 
     /// Returns the part of a polygon near the grid as polygons in pixels, each a list of rings; none if it is far
@@ -213,7 +227,7 @@ pub fn is_degrees(crs: &Crs) -> bool {
 }
 
 /// Returns a grid whose pixel positions equal the coordinates of a CRS.
-fn plane_of(crs: &Crs) -> GeoBox {
+pub(super) fn plane_of(crs: &Crs) -> GeoBox {
     GeoBox {
         size: Size {
             width: 1,

@@ -150,6 +150,22 @@ impl Needs {
         }
     }
 
+    /// Adds a window of which a member needs one pixel, wherever that is.
+    pub(super) fn add_window(&mut self, window: Window, member: u32) {
+        let Size { width, height } = self.tiles.tile;
+        for tile in self.tiles.under(window) {
+            let whole = Window {
+                col: tile.col * width,
+                row: tile.row * height,
+                width,
+                height,
+            };
+            if let Some(part) = shared(&window, &whole) {
+                self.add(tile, part, member, 1);
+            }
+        }
+    }
+
     /// Returns the cells, row by row.
     pub(super) fn cells(self) -> Vec<Cell> {
         let mut cells: Vec<Cell> = Vec::new();
@@ -181,6 +197,22 @@ impl Needs {
 /// Returns the number of pixels of a window.
 pub(super) fn pixels(window: &Window) -> u64 {
     u64::from(window.width) * u64::from(window.height)
+}
+
+/// Returns the intersection of two windows.
+pub(super) fn shared(a: &Window, b: &Window) -> Option<Window> {
+    let (col, row) = (a.col.max(b.col), a.row.max(b.row));
+    let end = |a: u32, a_length: u32, b: u32, b_length: u32| {
+        a.saturating_add(a_length).min(b.saturating_add(b_length))
+    };
+    let right = end(a.col, a.width, b.col, b.width);
+    let bottom = end(a.row, a.height, b.row, b.height);
+    (col < right && row < bottom).then(|| Window {
+        col,
+        row,
+        width: right - col,
+        height: bottom - row,
+    })
 }
 
 /// Returns the bounding window of two windows.

@@ -72,6 +72,8 @@ pub(super) struct Read {
 /// [`ErrorKind::InvalidInput`] if the text is not GeoJSON, has no features, a feature without a geometry, two with the
 /// same id, none with the property that holds names, or a CRS without an EPSG code.
 pub(super) fn read(text: &str, options: &GeoJsonOptions) -> Result<(Vec<Read>, Crs)> {
+    // Some programs write a byte order mark first.
+    let text = text.trim_start_matches('\u{feff}');
     let parsed: GeoJson = text.parse().map_err(|err: geojson::Error| {
         wrong("not GeoJSON: expected a FeatureCollection, a Feature or a geometry").with_source(err)
     })?;

@@ -8,7 +8,7 @@ use std::{
 use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::{Array2, Array3, s};
 
-use super::cells::{Cell, RowMajor, Tiles, pixels};
+use super::cells::{Cell, RowMajor, Tiles, pixels, shared};
 use crate::{
     apply::{
         cube::ItemImage,
@@ -242,22 +242,6 @@ fn cut(parts: &[(usize, SourceWindow)], level: usize, window: Window) -> Result<
         pixels: Arc::new(pixels),
         band: 0,
         window,
-    })
-}
-
-/// Returns the intersection of two windows.
-fn shared(a: &Window, b: &Window) -> Option<Window> {
-    let (col, row) = (a.col.max(b.col), a.row.max(b.row));
-    let end = |a: u32, a_length: u32, b: u32, b_length: u32| {
-        a.saturating_add(a_length).min(b.saturating_add(b_length))
-    };
-    let right = end(a.col, a.width, b.col, b.width);
-    let bottom = end(a.row, a.height, b.row, b.height);
-    (col < right && row < bottom).then(|| Window {
-        col,
-        row,
-        width: right - col,
-        height: bottom - row,
     })
 }
 

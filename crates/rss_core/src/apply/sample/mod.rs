@@ -33,6 +33,7 @@ mod cover;
 mod features;
 mod fraction;
 mod masks;
+mod nearest;
 mod points;
 mod run;
 mod save;
@@ -58,14 +59,17 @@ pub use self::{
 #[deprecated(since = "0.1.0", note = "renamed to `SampleRow`")]
 pub type Row<'a> = SampleRow<'a>;
 
-use self::{run::Sampled, zones::Counted};
+use self::{nearest::Nearest, run::Sampled, zones::Counted};
+use serde_json::{Value, json};
+
 use super::{
     options::{ImageCubeOptions, OnFailure, Values},
+    provenance::{SOFTWARE, mask_json, sources_json, time_json, values_json},
     report::MissingInput,
     time::{Duplicates, Grouping},
 };
 use crate::{
-    error::Result,
+    error::{Error, ErrorKind, Result},
     mask::{Cleanup, MaskClasses},
     products::Manifest,
     query::QueryResult,
@@ -108,6 +112,9 @@ pub struct SampleOptions {
     pub duplicates: Duplicates,
     /// What happens with geometries outside of an image.
     pub outside: Outside,
+    /// Within which distance of a point, in metres on the ground, the nearest valid pixel stands in for one without a
+    /// value; none takes the point's own pixel alone.
+    pub nearest: Option<f64>,
     /// What happens when a file cannot be read.
     pub on_failure: OnFailure,
     /// The names and scales of the product's bands; none is the built-in manifest that fits each item.
@@ -123,6 +130,7 @@ impl fmt::Debug for SampleOptions {
             .field("cleanup", &self.cleanup)
             .field("duplicates", &self.duplicates)
             .field("outside", &self.outside)
+            .field("nearest", &self.nearest)
             .field("on_failure", &self.on_failure)
             .finish_non_exhaustive()
     }
@@ -160,6 +168,16 @@ impl SampleOptions {
     #[must_use]
     pub fn with_outside(mut self, outside: Outside) -> Self {
         self.outside = outside;
+        self
+    }
+
+    /// Takes the nearest valid pixel of each image and band, where that of a point has no data, is masked or lies outside
+    /// of the image, if its centre lies within a distance of the point: in metres on the ground, along the ellipsoid of WGS
+    /// 84. Of pixels that are equally near, to a millimetre, the one with the smallest row is taken, then the one with the
+    /// smallest column. The table has a column `distance`, which is 0 where the point's own pixel is taken.
+    #[must_use]
+    pub fn with_nearest(mut self, metres: f64) -> Self {
+        self.nearest = Some(metres);
         self
     }
 
@@ -215,12 +233,16 @@ pub struct SampleReport {
     pub nowhere: Vec<String>,
     /// The ids of zones that lie on an image, and to which no pixel belongs: no centre lies in them.
     pub between: Vec<String>,
+    /// Where the table comes from, as JSON: `software`, `items` with times and addresses (without query strings, which may
+    /// hold signatures), `time`, `bands`, `values`, `mask`, and what is `computed`. Parquet and Arrow files hold it as
+    /// `rss:provenance`.
+    pub provenance: Value,
 }
 
 /// Samples each band of each item at each point: the value of the pixel that holds the point.
 ///
-/// A pixel owns its edges towards row 0 and column 0. A row's only number is `value`, which is none for a nodata or
-/// masked pixel. 64-bit integers above 2^53 are rounded. Of an asset with several bands the first is read.
+/// A pixel owns its edges towards row 0 and column 0. A row's number is `value`, which is none for a nodata or
+/// masked pixel; with [`SampleOptions::with_nearest`] also `distance`. 64-bit integers above 2^53 are rounded.
 ///
 /// Costs a header of each file, and the tiles that hold points, each once: adjacent ones in one request, as
 /// far as [`fetch_bytes`](crate::SessionBuilder::fetch_bytes) allows. The table is held in memory. Dropping the
@@ -229,7 +251,8 @@ pub struct SampleReport {
 /// # Errors
 ///
 /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if nothing was found, an item has no date, a mask
-/// class or a scale is not known, or an image does not fit the budget; errors of the files' stores, with item
+/// class or a scale is not known, an image does not fit the budget, or the distance of the nearest pixel is not positive
+/// or above 1000 km; errors of the files' stores, with item
 /// and asset, if [`OnFailure::Fail`] is chosen.
 pub async fn points(
     found: &QueryResult,
@@ -237,9 +260,16 @@ pub async fn points(
     options: &SampleOptions,
 ) -> Result<(Table, SampleReport)> {
     let names: Arc<[Named]> = points.named().into();
-    let sampled = run::sample(found, points, options).await?;
-    let columns = vec![Column::new("value", false)];
-    Ok(made(sampled, names, columns, options.outside))
+    let mut columns = vec![Column::new("value", false)];
+    let how = json!({"computed": "values at points", "nearest_m": options.nearest});
+    let sampled = match options.nearest {
+        None => run::sample(found, points, options).await?,
+        Some(metres) => {
+            columns.push(Column::new("distance", false));
+            run::sample(found, Nearest::new(points, metres)?, options).await?
+        }
+    };
+    Ok(made(sampled, names, columns, options, how))
 }
 
 /// Computes statistics of the pixels of each zone in each band of each item.
@@ -261,7 +291,8 @@ pub async fn points(
 ///
 /// # Errors
 ///
-/// As of [`points`]; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a part of a zone cannot be
+/// As of [`points`]; [`ErrorKind::InvalidInput`] if a distance of the nearest pixel is set, which points have;
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a part of a zone cannot be
 /// projected to the CRS of an image that it may overlap.
 pub async fn zones(
     found: &QueryResult,
@@ -269,9 +300,17 @@ pub async fn zones(
     statistics: &Statistics,
     options: &SampleOptions,
 ) -> Result<(Table, SampleReport)> {
+    if options.nearest.is_some() {
+        let message = "the nearest pixel is of points: zones have all of theirs";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
     let names: Arc<[Named]> = zones.named().into();
     let always = ["pixels", "nodata", "masked"].map(|name| (name.to_owned(), true));
     let wanted = statistics.columns().into_iter();
+    let how = json!({
+        "computed": "statistics of zones",
+        "coverage": format!("{:?}", zones.coverage()).to_lowercase(),
+    });
     let is_whole = zones.coverage() != Coverage::Fraction;
     let columns: Vec<Column> = always
         .into_iter()
@@ -286,7 +325,7 @@ pub async fn zones(
         statistics: statistics.clone(),
     };
     let sampled = run::sample(found, counted, options).await?;
-    let (table, mut report) = made(sampled, names, columns, options.outside);
+    let (table, mut report) = made(sampled, names, columns, options, how);
     report.between = table.without_pixels(&report.nowhere);
     Ok((table, report))
 }
@@ -295,8 +334,10 @@ fn made(
     sampled: Sampled,
     names: Arc<[Named]>,
     columns: Vec<Column>,
-    outside: Outside,
+    options: &SampleOptions,
+    how: Value,
 ) -> (Table, SampleReport) {
+    let provenance = provenance(&sampled, options, how);
     let (table, nowhere) = Table::of(
         table::Parts {
             geometries: names,
@@ -305,8 +346,9 @@ fn made(
             rows: sampled.rows,
             columns,
         },
-        outside,
+        options.outside,
     );
+    let table = table.with_metadata("rss:provenance", provenance.to_string());
     let report = SampleReport {
         images: table.images(),
         missing_inputs: sampled.missing_inputs,
@@ -314,6 +356,32 @@ fn made(
         notes: sampled.notes,
         nowhere,
         between: Vec::new(),
+        provenance,
     };
     (table, report)
+}
+
+/// Returns where a table comes from, as JSON.
+fn provenance(sampled: &Sampled, options: &SampleOptions, how: Value) -> Value {
+    let bands = sampled.bands.iter();
+    let bands = bands.map(|band| json!({"name": band.name, "asset": band.asset}));
+    let mask = options.mask.as_ref();
+    let manifest = options.manifest.as_ref();
+    let mut all = json!({
+        "software": SOFTWARE,
+        "time": time_json(&sampled.sources),
+        "bands": bands.collect::<Value>(),
+        "items": sources_json(&sampled.sources),
+        "values": values_json(options.values),
+        "mask": mask.map(|classes| mask_json(classes, &options.cleanup)),
+        "duplicates": options.duplicates.name(),
+        "manifest": manifest.map(|one| format!("{} {}", one.source, one.collection)),
+    });
+    if !sampled.left_out.is_empty() {
+        all["left_out"] = json!(sampled.left_out);
+    }
+    if let (Some(all), Value::Object(how)) = (all.as_object_mut(), how) {
+        all.extend(how);
+    }
+    all
 }

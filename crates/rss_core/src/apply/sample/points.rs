@@ -103,6 +103,11 @@ impl Points {
         &self.named
     }
 
+    /// Returns the coordinates of the points.
+    pub(super) fn places(&self) -> &[[f64; 2]] {
+        &self.places
+    }
+
     /// Returns the CRS of the points.
     pub fn crs(&self) -> &Crs {
         &self.crs
@@ -124,10 +129,17 @@ impl Points {
 }
 
 /// A point's pixel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pixel {
-    col: u32,
-    row: u32,
+    pub(super) col: u32,
+    pub(super) row: u32,
+}
+
+impl Pixel {
+    /// Returns the first pixel of a window.
+    pub(super) fn of(Window { col, row, .. }: Window) -> Self {
+        Self { col, row }
+    }
 }
 
 impl Shapes for Points {
@@ -148,9 +160,7 @@ impl Shapes for Points {
         let mut needs = Needs::of(tiles);
         let mut layout = Vec::with_capacity(self.places.len());
         for (place, number) in self.places.iter().zip(0_u32..) {
-            let pixel = world_to_pixel
-                .pixel(*place)
-                .map(|Window { col, row, .. }| Pixel { col, row });
+            let pixel = world_to_pixel.pixel(*place).map(Pixel::of);
             if let Some(Pixel { col, row }) = pixel {
                 needs.add_row(row, col, col.saturating_add(1), number);
             }

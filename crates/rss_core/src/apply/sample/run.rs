@@ -24,6 +24,7 @@ use crate::{
         axes::ImageCubeBand,
         cube::{Images, ItemImage},
         options::OnFailure,
+        provenance::SourceItem,
         report::{MissingInput, named},
         source::{BandSource, Meaning},
     },
@@ -53,6 +54,8 @@ pub(super) struct Sampled {
     pub(super) missing_inputs: Vec<MissingInput>,
     pub(super) left_out: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// The items, with the addresses of their bands and masks.
+    pub(super) sources: Vec<SourceItem>,
 }
 
 /// Samples all images of a search at the shapes.
@@ -77,11 +80,15 @@ pub(super) async fn sample<S: Shapes>(
     };
     let mut names = Vec::new();
     let mut kept = Vec::new();
+    let mut sources = Vec::new();
     for group in &grouped.groups {
         for &member in &group.members {
             let image = images.get_mut(member).and_then(Option::take);
             if let (Some(item), Some(image)) = (found.items().items.get(member), image) {
                 names.push((item.id.clone(), group.time));
+                let masks = image.masks.iter().map(|(_, mask)| mask.asset());
+                let keys = bands.iter().map(|band| band.asset.as_str());
+                sources.push(SourceItem::of(item, keys.chain(masks)));
                 kept.push(image);
             }
         }
@@ -118,6 +125,7 @@ pub(super) async fn sample<S: Shapes>(
         missing_inputs,
         left_out,
         notes: notes.all(),
+        sources,
     })
 }
 

@@ -1,6 +1,10 @@
 //! The result of sampling: a table with a row for each geometry, item and band.
 
-use std::{collections::HashSet, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use chrono::{DateTime, Utc};
 
@@ -50,6 +54,7 @@ pub struct Table {
     keys: Vec<Key>,
     /// The numbers of all rows, as many for each as there are columns; NaN is none.
     numbers: Vec<f64>,
+    metadata: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,6 +145,7 @@ impl Table {
             columns: parts.columns,
             keys: order.into_iter().map(|(key, _)| key).collect(),
             numbers,
+            metadata: BTreeMap::new(),
         };
         (table, nowhere)
     }
@@ -170,6 +176,18 @@ impl Table {
     /// Returns true if there is no row.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// Adds a text to the metadata of the table, which Parquet and Arrow files hold as pairs of keys and values.
+    #[must_use]
+    pub fn with_metadata(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.metadata.insert(name.into(), text.into());
+        self
+    }
+
+    /// Returns the metadata: `rss:provenance` is where the table comes from, as JSON.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
     }
 
     /// Returns the columns of numbers.

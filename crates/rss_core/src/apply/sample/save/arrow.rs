@@ -1,17 +1,21 @@
 //! Columnar formats: Parquet, and the Arrow IPC file.
 
-use std::{io::Write, sync::Arc};
+use std::{collections::BTreeMap, fs::File, io::Write, sync::Arc};
 
 use arrow_array::{
     ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use arrow_ipc::writer::FileWriter;
+use arrow_ipc::{reader::FileReader, writer::FileWriter};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::{
     arrow::ArrowWriter,
     basic::{Compression, ZstdLevel},
     errors::ParquetError,
-    file::properties::WriterProperties,
+    file::{
+        metadata::KeyValue,
+        properties::WriterProperties,
+        reader::{FileReader as _, SerializedFileReader},
+    },
 };
 
 use super::{SampleRow, Table, count_of};
@@ -40,7 +44,10 @@ pub(super) fn parquet(table: &Table, out: &mut (impl Write + Send)) -> Result<()
         Error::new(ErrorKind::Unavailable, "the table cannot be written").with_source(err)
     };
     let schema = schema_of(table);
+    let pairs = table.metadata().iter();
+    let pairs = pairs.map(|(name, text)| KeyValue::new(name.clone(), text.clone()));
     let properties = WriterProperties::builder()
+        .set_key_value_metadata(Some(pairs.collect()))
         .set_created_by(concat!("rss_core ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .build();
@@ -58,12 +65,34 @@ pub(super) fn arrow(table: &Table, out: &mut impl Write) -> Result<()> {
     let wrong = |err: ArrowError| {
         Error::new(ErrorKind::Unavailable, "the table cannot be written").with_source(err)
     };
-    let schema = schema_of(table);
+    let schema = (*schema_of(table)).clone();
+    let schema = Arc::new(schema.with_metadata(table.metadata().clone()));
     let mut writer = FileWriter::try_new(out, &schema).map_err(wrong)?;
     for batch in batches(table, &schema) {
         writer.write(&batch?).map_err(wrong)?;
     }
     writer.finish().map_err(wrong)
+}
+
+/// Returns the pairs of keys and values of a Parquet file.
+pub(super) fn parquet_metadata(file: File) -> Result<BTreeMap<String, String>> {
+    let wrong = |err: ParquetError| Error::new(ErrorKind::Corrupt, "not Parquet").with_source(err);
+    let reader = SerializedFileReader::new(file).map_err(wrong)?;
+    let pairs = reader.metadata().file_metadata().key_value_metadata();
+    let pairs = pairs.into_iter().flatten();
+    let known = pairs.filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)));
+    Ok(known.collect())
+}
+
+/// Returns the metadata of the schema of an Arrow file.
+pub(super) fn arrow_metadata(file: File) -> Result<BTreeMap<String, String>> {
+    let wrong = |err: ArrowError| Error::new(ErrorKind::Corrupt, "not Arrow").with_source(err);
+    let reader = FileReader::try_new(file, None).map_err(wrong)?;
+    let schema = reader.schema();
+    let pairs = schema.metadata().iter();
+    Ok(pairs
+        .map(|(name, text)| (name.clone(), text.clone()))
+        .collect())
 }
 
 fn schema_of(table: &Table) -> SchemaRef {
@@ -145,7 +174,35 @@ mod tests {
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     use super::*;
-    use crate::apply::sample::{Outside, TableFormat, save::tests::table};
+    use crate::apply::sample::{Outside, Table, TableFormat, save::tests::table};
+
+    #[test]
+    fn parquet_and_arrow_hold_metadata() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = table(Outside::NoRow)
+            .with_metadata("b", "second")
+            .with_metadata("a", "first");
+        for name in ["table.parquet", "table.arrow"] {
+            let path = folder.path().join(name);
+            table.save(&path).unwrap();
+            let found = Table::metadata_of(&path).unwrap();
+            assert_eq!(
+                (found["a"].as_str(), found["b"].as_str()),
+                ("first", "second")
+            );
+            std::fs::write(&path, "not a table").unwrap();
+            assert_eq!(
+                Table::metadata_of(&path).unwrap_err().kind(),
+                ErrorKind::Corrupt
+            );
+        }
+        let csv = folder.path().join("table.csv");
+        table.save(&csv).unwrap();
+        assert_eq!(
+            Table::metadata_of(&csv).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    }
 
     #[test]
     fn parquet_and_arrow_hold_the_rows() {

@@ -6,6 +6,7 @@
 mod arrow;
 
 use std::{
+    collections::BTreeMap,
     io::{self, BufWriter, Write},
     path::Path,
 };
@@ -95,6 +96,27 @@ impl Table {
         Ok(())
     }
 
+    /// Returns the [metadata](Self::metadata) of a file of Parquet or Arrow, by its ending.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] for other formats, which hold none, and if this build lacks the feature `arrow`;
+    /// [`ErrorKind::Corrupt`] for another file; as [`save`](Self::save) for one that cannot be read.
+    pub fn metadata_of(path: &Path) -> Result<BTreeMap<String, String>> {
+        let format = TableFormat::of_path(path)?;
+        let found = match format {
+            #[cfg(feature = "arrow")]
+            TableFormat::Parquet => arrow::parquet_metadata(opened(path)?),
+            #[cfg(feature = "arrow")]
+            TableFormat::Arrow => arrow::arrow_metadata(opened(path)?),
+            TableFormat::Csv | TableFormat::JsonLines => {
+                let message = "CSV and JSON lines hold no metadata: expected Parquet or Arrow";
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+        };
+        found.map_err(|err| err.at(path.display()))
+    }
+
     /// Writes this table to `out` in a format.
     ///
     /// # Errors
@@ -182,6 +204,11 @@ impl Table {
         }
         Value::Object(object)
     }
+}
+
+#[cfg(feature = "arrow")]
+fn opened(path: &Path) -> Result<std::fs::File> {
+    std::fs::File::open(path).map_err(|err| io_error(err).at(path.display()))
 }
 
 /// Returns a count as a whole number.
