@@ -23,7 +23,8 @@ pub enum Resampling {
     Cubic,
     /// The cubic B-spline over the 4 x 4 neighbours. It smooths, also where both grids have the same pixels.
     CubicSpline,
-    /// The windowed sinc with three lobes, over the 6 x 6 neighbours. It overshoots at sharp edges.
+    /// The windowed sinc with three lobes, over the 6 x 6 neighbours. It overshoots at sharp edges. Half of the neighbours
+    /// must be valid.
     Lanczos,
     /// The mean of the [area](Self#areas), weighted by the fraction of each pixel that is covered.
     Average,

@@ -201,6 +201,8 @@ impl Kernel {
         let cols = self.taps(0, position[0], plane.size.width);
         let rows = self.taps(1, position[1], plane.size.height);
         let first = cols.start;
+        let all = cols.clone().count() * rows.clone().count();
+        let mut count = 0;
         // The column weights are the same in each row.
         let weights: Vec<f64> = cols.map(|col| self.weight(0, position[0], col)).collect();
         let (mut sum, mut total) = (0.0, 0.0);
@@ -211,12 +213,15 @@ impl Kernel {
                 if let Some(sample) = plane.get(col, row) {
                     line += sample.f64() * weight;
                     line_total += weight;
+                    count += 1;
                 }
             }
             sum += line * down;
             total += line_total * down;
         }
-        (total > MIN_WEIGHT).then(|| sum / total)
+        // Negative lobes without what they balance extrapolate: as in gdalwarp half of the pixels must be valid.
+        let is_enough = self.resampling != Resampling::Lanczos || count * 2 >= all;
+        (is_enough && total > MIN_WEIGHT).then(|| sum / total)
     }
 
     /// Aggregates the samples of an area.
