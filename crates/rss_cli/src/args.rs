@@ -402,7 +402,7 @@ pub(crate) struct ZarrWriteArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) overviews: usize,
     /// The resampling of overviews: auto (nearest for bands of classes, average for all others), average, nearest,
-    /// bilinear, mode, min or max.
+    /// bilinear, rms, mode, min or max.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) overview_resampling: String,
     /// The nodata value. Default: that of the files; NaN with --reflectance.
