@@ -67,7 +67,7 @@ fn a_table_is_made_once_more_with_the_same_bytes() {
     let stage = Stage::new();
     let plots = r#"{"type": "Feature", "id": "a", "properties": {},
         "geometry": {"type": "Point", "coordinates": [153.05, -25.35]}}"#;
-    stage.write("plots.json", plots.to_owned());
+    stage.write("plots.json", plots);
     let mut made = vec!["plots.csv", "plots.jsonl"];
     if cfg!(feature = "arrow") {
         made.extend(["plots.parquet", "plots.arrow"]);
