@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use indicatif::ProgressStyle;
 use rss_core::{
     Bbox, Crs, Location, Manifest, QueryResult, Session,
