@@ -60,8 +60,12 @@ pub(super) fn nodata_of(
 ) -> Option<Number> {
     let stated = stated.map(|nodata| dtype.rounded(nodata));
     if let Some(nodata) = stated.filter(|&nodata| !dtype.holds(nodata)) {
+        let value = match nodata.as_integer() {
+            Some(integer) => integer.to_string(),
+            None => format!("{:?}", nodata.as_f64()),
+        };
         notes.push(format!(
-            "its nodata value {nodata} is none, for no sample of {} can be it",
+            "its nodata value {value} is none, for no sample of {} can be it",
             dtype.name()
         ));
         return None;

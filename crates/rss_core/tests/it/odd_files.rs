@@ -123,6 +123,13 @@ fn a_nodata_value_that_no_sample_can_be_is_none_and_noted() {
             assert!(pixels(&raster, 0).into_iter().eq(1..=16));
         }
     }
+    let mut tags = image(4, 8);
+    tags.push((42113, TEXT, u32::from_le_bytes(*b"no!\0")));
+    std::fs::write(&path, file(&[directory(&tags, 0)])).unwrap();
+    let raster = open(&session, &path, Backend::Cog).unwrap();
+    assert_eq!(raster.profile().nodata, None);
+    let note = "its nodata value \"no!\" is no number, so it is none";
+    assert_eq!(raster.profile().notes, [note]);
     let noted = session.notes();
     let of_two = noted.iter().find(|note| note.contains("nodata value 300"));
     assert!(of_two.unwrap().contains("nodata.tif"), "{noted:?}");

@@ -19,6 +19,9 @@ use crate::{
 /// Colours of a palette: one for each value of 16 bits.
 const MOST_COLORS: usize = 1 << 16;
 
+/// Characters of a nodata value that is quoted.
+const MOST_NODATA: usize = 40;
+
 /// The properties of the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
@@ -56,9 +59,14 @@ impl Reader<'_> {
             item.tell(&mut bands, &mut metadata);
         }
         let mut notes = Vec::new();
-        let nodata = self
-            .text(entries, 42113)?
-            .and_then(|text| parse_number(&text));
+        let stated = self.text(entries, 42113)?.unwrap_or_default();
+        let nodata = parse_number(&stated);
+        if nodata.is_none() && !stated.trim().is_empty() {
+            let stated: String = stated.chars().take(MOST_NODATA).collect();
+            notes.push(format!(
+                "its nodata value {stated:?} is no number, so it is none"
+            ));
+        }
         let nodata = nodata_of(level.dtype, nodata, &mut notes);
         let transform = self.transform(entries, is_point)?;
         let gcps = match transform {

@@ -226,7 +226,7 @@ impl Worker {
             None => Open {
                 reader,
                 path: path.to_owned(),
-                dataset: open_samples(path)?,
+                dataset: open(path)?,
             },
         };
         if self.open.len() >= MOST_OPEN {
@@ -249,17 +249,16 @@ impl Worker {
 
 /// Opens a raster on this thread, with its samples as the file stores them: where GDAL makes RGBA of CMYK or CIELAB, as
 /// its TIFF driver does for bytes, it is opened again without.
-fn open_samples(path: &str) -> Result<Dataset> {
-    let dataset = open(path)?;
+pub(super) fn open(path: &str) -> Result<Dataset> {
+    let dataset = open_as(path)?;
     let space = dataset.metadata_item("SOURCE_COLOR_SPACE", "IMAGE_STRUCTURE");
     match space.as_deref() {
-        Some("CMYK" | "CIELAB") => open(&format!("GTIFF_RAW:{path}")),
+        Some("CMYK" | "CIELAB") => open_as(&format!("GTIFF_RAW:{path}")),
         _ => Ok(dataset),
     }
 }
 
-/// Opens a raster on this thread.
-pub(super) fn open(path: &str) -> Result<Dataset> {
+fn open_as(path: &str) -> Result<Dataset> {
     // A VRT names other files: only a local one, whose extension the user names, is trusted to do so.
     let is_vrt = !path.starts_with("/vsi") && path.to_ascii_lowercase().ends_with(".vrt");
     let drivers: &[&str] = if is_vrt { &["VRT"] } else { DRIVERS };
