@@ -382,6 +382,8 @@ impl ImageBuilder<'_> {
             let resampling = match (chosen, def.map(|def| def.kind)) {
                 (Some(chosen), _) => chosen,
                 (None, Some(Kind::Qa)) => Resampling::Nearest,
+                // Without a manifest the item says so, or the name of a usual band of classes.
+                (None, None) if slot.band.is_class => Resampling::Nearest,
                 (None, _) => self.options.resampling,
             };
             let nodata = match &said {

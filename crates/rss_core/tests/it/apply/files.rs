@@ -5,9 +5,9 @@ use std::path::Path;
 use ndarray::{Array2, Array3, ArrayView3, s};
 use rss_core::{
     Crs, DataType, ErrorKind, GeoBox, GeoTransform, Location, Manifest, Pixels, QueryResult,
-    Raster, Sample, Session, Size, Trust,
+    Raster, Resampling, Sample, Session, Size, Trust,
     apply::{
-        ApplyOptions, Block, BlockSample, ImageCube, ImageCubeOptions, OnFailure, TypedApply,
+        ApplyOptions, Block, BlockSample, Grid, ImageCube, ImageCubeOptions, OnFailure, TypedApply,
         mosaic::Mosaic, reduce::Reducer, time::Grouping,
     },
     writer::CogOptions,
@@ -526,4 +526,42 @@ fn typed_results_are_computed_without_async() {
     assert_eq!(layers.dtype(), DataType::I16);
     let (raster, _) = session.compute_typed(layers).unwrap();
     assert_eq!(raster.pixels.shape()[0], 2);
+}
+
+#[test]
+fn classes_are_resampled_by_nearest_without_a_manifest() {
+    let mut files = Files::new();
+    // Every other pixel is 4 or 8: their mean is no class.
+    let classes = Array2::from_shape_fn((SIDE, SIDE), |(_, col)| 4 + 4 * (col as i16 % 2));
+    files.add(classes, Some(0.0));
+    let asset = files.items[0]["assets"]["red"].clone();
+    let stated = json!([{"value": 4, "name": "plants"}, {"value": 8, "name": "cloud"}]);
+    for (key, fields) in [
+        ("scl", json!({})),
+        ("ground", json!({"classification:classes": stated})),
+        ("red", json!({})),
+    ] {
+        let mut asset = asset.clone();
+        let all = asset.as_object_mut().unwrap();
+        all.extend(fields.as_object().unwrap().clone());
+        files.items[0]["assets"] = json!({key: asset});
+        let resampled = |options: ImageCubeOptions| {
+            let options = options
+                .with_grid(Grid::Resolution(20.0.into()))
+                .with_resampling(Resampling::Average);
+            let session = session();
+            let found = files.found(&session).with_bands([key]);
+            let cube = session.cube(&found, &options).unwrap();
+            let work = cube.reduce(Reducer::First, ApplyOptions::new());
+            let (raster, _) = session.compute(work).unwrap();
+            raster.pixels.view::<f32>().unwrap()[(0, 9, 9)]
+        };
+        let found = resampled(ImageCubeOptions::new());
+        match key {
+            "red" => assert_eq!(found, 6.0),
+            _ => assert!([4.0, 8.0].contains(&found), "{key}: {found}"),
+        }
+        let named = ImageCubeOptions::new().with_band_resampling(key, Resampling::Average);
+        assert_eq!(resampled(named), 6.0, "{key}");
+    }
 }
