@@ -18,7 +18,7 @@ use rss_bench::{
     site::{self, BLOCK, Site, agree, open_and_read},
     ways::{self, Way},
 };
-use rss_core::{Backend, Location, Pixels, Window};
+use rss_core::{Backend, GdalReads, Location, Pixels, Window};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -61,7 +61,11 @@ impl Run {
     /// Finds the files, and checks that all ways read the same pixels.
     fn check(site: &Site) -> Result<Self> {
         let cache = TempDir::new()?;
-        let session = || site.session(cache.path()).gdal_threads(AT_ONCE);
+        let session = || {
+            site.session(cache.path())
+                .gdal_reads(GdalReads::Vsi)
+                .gdal_threads(AT_ONCE)
+        };
         let found = site.search(&session().build()?)?;
         site::check_report(found.report())?;
         let items = &found.items().items;

@@ -22,7 +22,7 @@ use rss_bench::{
     tiles::{TileTable, Tiles},
     ways::Way,
 };
-use rss_core::{Backend, Location, Pixels, Size, Window};
+use rss_core::{Backend, GdalReads, Location, Pixels, Size, Window};
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     site.clear_log();
     site.s3_endpoint = servers.as_ref().map(|servers| servers.s3_endpoint.clone());
 
-    let session = || site.session(cache.path());
+    let session = || site.session(cache.path()).gdal_reads(GdalReads::Vsi);
     let file = site::first_asset(found.items())?;
     let truth = open_and_read(&session().build()?, found.items(), Backend::Cog)?;
     site.check_truth(&found.items().items[0].id, &truth)?;

@@ -21,7 +21,7 @@ use rss_bench::{
     site::{self, BLOCK, Site, agree, first_asset, open_and_read},
     ways::Way,
 };
-use rss_core::{Backend, Entry, Location, RasterReader};
+use rss_core::{Backend, Entry, GdalReads, Location, RasterReader};
 use rss_testbed::{BUCKET, Band};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -41,7 +41,11 @@ fn main() -> Result<()> {
         .configure_from_args();
     let cache = TempDir::new()?;
     // GDAL opens a file per thread.
-    let session = || site.session(cache.path()).gdal_threads(MANY);
+    let session = || {
+        site.session(cache.path())
+            .gdal_reads(GdalReads::Vsi)
+            .gdal_threads(MANY)
+    };
     let found = site.search(&session().build()?)?;
     site::check_report(found.report())?;
     let file = first_asset(found.items())?;

@@ -45,7 +45,7 @@ fn main() -> Result<()> {
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
     let cache = TempDir::new()?;
-    let session = || site.session(cache.path());
+    let session = || site.session(cache.path()).gdal_reads(GdalReads::Vsi);
     let found = site.search(&session().build()?)?;
     site::check_report(found.report())?;
     let file = first_asset(found.items())?;

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use rss_core::parse_duration;
+use rss_core::{GdalReads, parse_duration};
 
 mod apply;
 mod logging;
@@ -44,6 +44,14 @@ pub(crate) struct NetworkArgs {
     /// Ends the command after this time, with exit code 75 [default: never]
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Network")]
     pub(crate) timeout: Option<Duration>,
+    /// How GDAL reaches the network, where it reads: stores, as all else does (retries, redirects, one version of a file);
+    /// vsi, by file systems of its own [default: stores, or RSS_GDAL_READS]
+    #[arg(long, global = true, value_name = "stores|vsi", value_parser = gdal_reads, help_heading = "Network")]
+    pub(crate) gdal_reads: Option<GdalReads>,
+}
+
+fn gdal_reads(text: &str) -> Result<GdalReads, rss_core::Error> {
+    text.parse()
 }
 
 #[derive(Debug, Subcommand)]

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt};
 use rss_core::{
-    Backend as Core, Location, Pixels, ReadRequest, Session, SessionBuilder, Window,
+    Backend as Core, GdalReads, Location, Pixels, ReadRequest, Session, SessionBuilder, Window,
     gather::{Concurrency, Request},
     reader::{self, Entry},
 };
@@ -128,6 +128,8 @@ impl Backend {
             .s3_endpoint(endpoint)
             .cpu_threads(settings.threads)
             .gdal_threads(1)
+            // GDAL as a program over GDAL has it.
+            .gdal_reads(GdalReads::Vsi)
             .requests_per_host(at_once);
         let gathering = |session: SessionBuilder, requests, concurrency| {
             Ok(vec![Reader::Gather(Gathering {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{args::Items, output};
 
 /// Options with a value that say where to and how fast, and not what is made.
-const LEFT_OUT: [&str; 13] = [
+const LEFT_OUT: [&str; 14] = [
     "--output",
     "-o",
     "--to",
@@ -23,6 +23,7 @@ const LEFT_OUT: [&str; 13] = [
     "--threads",
     "--trace",
     "--retry-for",
+    "--gdal-reads",
     "--timeout",
     "--requests-per-host",
     "--index",

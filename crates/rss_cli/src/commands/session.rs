@@ -19,8 +19,13 @@ pub(crate) async fn with_network<T>(args: NetworkArgs, command: impl Future<Outp
 pub(super) fn builder() -> Result<SessionBuilder> {
     let builder = SessionBuilder::from_env()?.notify(|line| output::say(&format!("note: {line}")));
     let retry_for = NETWORK.try_with(|args| args.retry_for);
-    Ok(match retry_for.ok().flatten() {
+    let builder = match retry_for.ok().flatten() {
         Some(time) => builder.retry_for(time),
+        None => builder,
+    };
+    let gdal_reads = NETWORK.try_with(|args| args.gdal_reads);
+    Ok(match gdal_reads.ok().flatten() {
+        Some(reads) => builder.gdal_reads(reads),
         None => builder,
     })
 }

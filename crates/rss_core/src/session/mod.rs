@@ -11,6 +11,7 @@ use std::{
     any::Any,
     collections::BTreeMap,
     path::{Path, PathBuf},
+    str::FromStr,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
@@ -83,6 +84,7 @@ pub(crate) struct Settings {
     pub(crate) gdal_threads: usize,
     pub(crate) gdal_options: Vec<(String, String)>,
     pub(crate) gdal_reads: GdalReads,
+    pub(crate) gdal_block_bytes: u64,
     pub(crate) connect_timeout: Duration,
     pub(crate) read_timeout: Duration,
     pub(crate) retry_for: Duration,
@@ -111,12 +113,29 @@ impl Settings {
 #[non_exhaustive]
 pub enum GdalReads {
     /// By its own file systems: `/vsis3/`, `/vsigs/`, `/vsiaz/`, `/vsicurl/`. Their settings and
-    /// caches belong to the process.
-    #[default]
+    /// caches belong to the process. They follow every redirect, also to a private host, repeat few of
+    /// the requests that fail, and may mix the pixels of two versions of a file that is replaced while it
+    /// is read.
     Vsi,
-    /// Through the session's stores, as the COG backend does: their connections, limits, retries and
-    /// signatures; no listing, and an error where a file is replaced while it is read.
+    /// Through the session's stores, as the COG backend does: their connections, limits, retries,
+    /// redirects and signatures; no listing, and an error where a file is replaced while it is read.
+    #[default]
     Stores,
+}
+
+impl FromStr for GdalReads {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "stores" => Ok(Self::Stores),
+            "vsi" => Ok(Self::Vsi),
+            _ => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("`{text}` is not one of stores, vsi"),
+            )),
+        }
+    }
 }
 
 /// Builds a [`Session`].
@@ -146,6 +165,7 @@ impl Default for SessionBuilder {
                 gdal_threads: cores.max(4),
                 gdal_options: Vec::new(),
                 gdal_reads: GdalReads::default(),
+                gdal_block_bytes: 512 << 20,
                 connect_timeout: Duration::from_secs(5),
                 read_timeout: Duration::from_secs(30),
                 retry_for: Duration::from_secs(300),
@@ -162,7 +182,8 @@ impl Default for SessionBuilder {
 
 impl SessionBuilder {
     /// Starts from the environment: `RSS_CACHE_DIR`, `RSS_CACHE_TTL` (a time as of [`parse_duration`]),
-    /// `RSS_CACHE_MAX_BYTES`, `RSS_DOWNLOADS`, `RSS_RETRY_FOR` (a time), and every `AWS_*`, `AZURE_*` and `GOOGLE_*`
+    /// `RSS_CACHE_MAX_BYTES`, `RSS_DOWNLOADS`, `RSS_RETRY_FOR` (a time), `RSS_GDAL_READS` (`stores` or `vsi`),
+    /// `RSS_GDAL_BLOCK_BYTES`, and every `AWS_*`, `AZURE_*` and `GOOGLE_*`
     /// variable that `object_store` knows, with GDAL's `AWS_NO_SIGN_REQUEST`, `AWS_S3_ENDPOINT`,
     /// `AWS_HTTPS` and `AWS_VIRTUAL_HOSTING` understood too. `XDG_CACHE_HOME` and `HOME` say where the
     /// file cache is; `PC_SDK_SUBSCRIPTION_KEY` goes with requests for Planetary Computer tokens.
@@ -205,6 +226,11 @@ impl SessionBuilder {
                     let n = number(name, value)?;
                     builder.downloads(usize::try_from(n).unwrap_or(usize::MAX))
                 }
+                "RSS_GDAL_READS" => {
+                    let reads = value.parse();
+                    builder.gdal_reads(reads.map_err(|err: Error| err.at(name))?)
+                }
+                "RSS_GDAL_BLOCK_BYTES" => builder.gdal_block_bytes(number(name, value)?),
                 _ if ["AWS_", "AZURE_", "GOOGLE_"]
                     .iter()
                     .any(|prefix| name.starts_with(prefix)) =>
@@ -313,9 +339,17 @@ impl SessionBuilder {
     }
 
     /// Sets how [`Backend::Gdal`](crate::Backend::Gdal) and `get()` reach the network. Default:
-    /// GDAL's own file systems.
+    /// through the session's stores.
     pub fn gdal_reads(mut self, reads: GdalReads) -> Self {
         self.settings.gdal_reads = reads;
+        self
+    }
+
+    /// Bounds the decoded bytes of one block (a tile or a strip, with all bands that lie in it side by side) that GDAL
+    /// reads: it holds one whole, whatever window is asked for. A larger one is [`ErrorKind::Unsupported`]. The COG
+    /// reader has the same bound, which cannot be changed. Default: 512 MiB.
+    pub fn gdal_block_bytes(mut self, bytes: u64) -> Self {
+        self.settings.gdal_block_bytes = bytes;
         self
     }
 

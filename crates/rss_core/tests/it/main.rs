@@ -16,6 +16,8 @@ mod gather;
 #[cfg(feature = "gdal")]
 mod gdal;
 #[cfg(feature = "gdal")]
+mod gdal_bounds;
+#[cfg(feature = "gdal")]
 #[expect(clippy::duplicate_mod, reason = "the same stories, by another way")]
 #[path = "gdal.rs"]
 mod gdal_by_stores;

@@ -2,8 +2,8 @@
 
 use gdal::Dataset;
 use rss_core::{
-    Backend, ErrorKind, GdalReads, Location, OpenRaster, Origin, ReadRequest, RemoteVariant,
-    Session, SessionBuilder, Window,
+    Backend, ErrorKind, GdalReads, GetOptions, Location, OpenRaster, Origin, ReadRequest,
+    RemoteVariant, Session, SessionBuilder, Window,
 };
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Service, Testbed};
 
@@ -97,6 +97,56 @@ fn gdal_alone_opens_what_is_handed_out_in_two_requests() {
     let log = stage.bed.requests(Service::S3);
     let is_tied: Vec<bool> = log.iter().map(|sent| sent.if_match.is_some()).collect();
     assert_eq!(is_tied, [false, true]);
+}
+
+#[test]
+fn gdal_needs_no_more_requests_and_bytes_than_by_its_own_file_systems() {
+    type Work = fn(&Session, &Location);
+    let work: [(&str, Work); 3] = [
+        ("tile", |session, location| {
+            let raster = session.open(location, Backend::Gdal).unwrap();
+            raster.read(&window("512,512,512,512")).unwrap();
+        }),
+        ("window", |session, location| {
+            let raster = session.open(location, Backend::Gdal).unwrap();
+            raster.read(&window("100,100,900,900")).unwrap();
+        }),
+        ("translate", |session, location| {
+            let (items, dir) = (
+                of_hrefs(&[&location.to_href()]),
+                tempfile::tempdir().unwrap(),
+            );
+            let options = GetOptions::default();
+            let got = session.get(&items, &[], &Origin::default(), dir.path(), &options);
+            got.unwrap();
+        }),
+    ];
+    for (name, work) in work {
+        let cost = |reads| {
+            let _alone = super::alone();
+            let cache = tempfile::tempdir().unwrap();
+            let stage = Stage::with(|builder| builder.gdal_reads(reads).cache_dir(cache.path()));
+            stage.session.clear_caches().unwrap();
+            work(&stage.session, &stage.scene(Band::Red));
+            let log = stage.bed.requests(Service::S3);
+            (log.len(), log.iter().map(|sent| sent.bytes).sum::<u64>())
+        };
+        let (ours, gdals) = (cost(GdalReads::Stores), cost(GdalReads::Vsi));
+        assert!(ours.0 <= gdals.0, "{name}: {ours:?} and {gdals:?}");
+        // Gaps between tiles are fetched, as one request is cheaper than two.
+        assert!(
+            ours.1 <= gdals.1 + gdals.1 / 10 + 65_536,
+            "{name}: {ours:?} and {gdals:?}"
+        );
+    }
+}
+
+#[test]
+fn stores_are_gdals_way_unless_another_is_chosen() {
+    assert_eq!(GdalReads::default(), GdalReads::Stores);
+    assert_eq!("vsi".parse::<GdalReads>().unwrap(), GdalReads::Vsi);
+    let err = "curl".parse::<GdalReads>().unwrap_err();
+    assert_eq!(err.message(), "`curl` is not one of stores, vsi");
 }
 
 #[test]

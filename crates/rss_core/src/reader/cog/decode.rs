@@ -55,8 +55,8 @@ pub(super) fn tile_bytes(level: &Level) -> Result<usize> {
             last_word(
                 ErrorKind::Unsupported,
                 format!(
-                    "tiles of {} x {} x {samples} samples are past the limit of {} MiB; `--backend gdal` has no such \
-                     limit",
+                    "tiles of {} x {} x {samples} samples are past the limit of {} MiB; `--backend gdal` reads \
+                     larger ones where RSS_GDAL_BLOCK_BYTES allows them",
                     level.tile.width,
                     level.tile.height,
                     MOST_TILE_BYTES >> 20

@@ -8,6 +8,7 @@
 use std::{
     cell::RefCell,
     ffi::{CStr, CString, c_char, c_int},
+    panic::catch_unwind,
 };
 
 use crate::error::{Error, ErrorKind};
@@ -57,15 +58,18 @@ pub(super) fn listen() {
         }
         // SAFETY: GDAL passes a NUL-terminated text that is valid during this call.
         let text = unsafe { CStr::from_ptr(text) };
-        let message = Message {
-            is_failure: class >= gdal_sys::CPLErr::CE_Failure,
-            number,
-            text: redact_all(&text.to_string_lossy()),
-        };
-        MESSAGES.with_borrow_mut(|messages| {
-            if messages.len() < MOST_MESSAGES {
-                messages.push(message);
-            }
+        // A panic must not unwind through C: the message is lost.
+        let _ = catch_unwind(|| {
+            let message = Message {
+                is_failure: class >= gdal_sys::CPLErr::CE_Failure,
+                number,
+                text: redact_all(&text.to_string_lossy()),
+            };
+            MESSAGES.with_borrow_mut(|messages| {
+                if messages.len() < MOST_MESSAGES {
+                    messages.push(message);
+                }
+            });
         });
     }
     // SAFETY: the handler is a plain function and takes no data; it stays installed for the life of

@@ -2,8 +2,10 @@
 //!
 //! GDAL's calls block and its datasets belong to one thread, so all of them run on [`workers`]. GDAL's
 //! error messages become errors in [`diagnostics`], and the session's store options become GDAL's in
-//! [`options`]. With `GdalReads::Stores`, GDAL reads through the session's stores: [`vsi`].
+//! [`options`]. Unless the session has `GdalReads::Vsi`, GDAL reads through the session's stores: [`vsi`]. What a
+//! header states is bounded in [`bounds`].
 
+mod bounds;
 mod diagnostics;
 mod options;
 mod raw;

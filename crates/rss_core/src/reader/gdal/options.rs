@@ -200,6 +200,11 @@ pub(super) fn thread_options(session: &Session) -> Pairs {
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
+    // GDAL keeps 5 % of the memory for blocks by default, whatever else runs. The option is read once, by the first
+    // thread that reads, so the environment's choice stays.
+    if gdal::config::get_config_option("GDAL_CACHEMAX", "").is_ok_and(|chosen| chosen.is_empty()) {
+        options.push(("GDAL_CACHEMAX".to_owned(), "256".to_owned()));
+    }
     // Last, so that the user's options override the session's.
     options.extend(settings.gdal_options.iter().cloned());
     options

@@ -96,6 +96,119 @@ pub(super) fn traffic() -> Traffic {
     total
 }
 
+/// A file that is open for reading through GDAL's file systems.
+pub(super) struct VsiFile(*mut gdal_sys::VSILFILE);
+
+impl VsiFile {
+    /// Opens a file; none if GDAL does not say why it cannot be opened.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    pub(super) fn open(path: &str) -> Result<Option<Self>> {
+        let path = text(path)?;
+        // SAFETY: both texts end with NUL and are not kept.
+        let file = unsafe { gdal_sys::VSIFOpenL(path.as_ptr(), c"rb".as_ptr()) };
+        if file.is_null() {
+            return match diagnostics::failure(Doing::Open) {
+                Some(err) => Err(err),
+                None => Ok(None),
+            };
+        }
+        Ok(Some(Self(file)))
+    }
+
+    /// Reads bytes from an offset on; none if the file ends before.
+    pub(super) fn read<const N: usize>(&mut self, at: u64) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        self.fill(at, &mut bytes).then_some(bytes)
+    }
+
+    /// As [`read`](Self::read). The caller bounds `length`.
+    pub(super) fn read_vec(&mut self, at: u64, length: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.fill(at, &mut bytes).then_some(bytes)
+    }
+
+    fn fill(&mut self, at: u64, bytes: &mut [u8]) -> bool {
+        // SAFETY: the handle is open until `drop`; as many bytes are written as the buffer has; 0 is `SEEK_SET`.
+        unsafe {
+            gdal_sys::VSIFSeekL(self.0, at, 0) == 0
+                && gdal_sys::VSIFReadL(bytes.as_mut_ptr().cast(), 1, bytes.len(), self.0)
+                    == bytes.len()
+        }
+    }
+}
+
+impl Drop for VsiFile {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from `VSIFOpenL` and is closed once.
+        unsafe { gdal_sys::VSIFCloseL(self.0) };
+    }
+}
+
+/// What GDAL decodes at once to read one pixel of a band.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) width: u64,
+    pub(super) height: u64,
+    pub(super) bands: u64,
+    pub(super) sample_bytes: u64,
+}
+
+impl Block {
+    pub(super) fn bytes(&self) -> u64 {
+        self.width
+            .saturating_mul(self.height)
+            .saturating_mul(self.bands)
+            .saturating_mul(self.sample_bytes)
+    }
+}
+
+/// Returns the block of a band: with all bands of its file, unless the file says that each has blocks of its own.
+pub(super) fn block(band: &RasterBand<'_>) -> Block {
+    let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let (code, _) = type_of(band);
+    // SAFETY: takes any number.
+    let sample_bytes = unsafe { gdal_sys::GDALGetDataTypeSizeBytes(code) };
+    // SAFETY: the handle is good while `band` lives; a band has a dataset, or none (null).
+    let dataset = unsafe { gdal_sys::GDALGetBandDataset(band.c_rasterband()) };
+    let mut bands = 1;
+    let (mut width, mut height) = band.block_size();
+    if !dataset.is_null() {
+        // SAFETY: the dataset lives as long as its band; the texts end with NUL. What comes back is null, or a text that
+        // lives until the next call.
+        let (count, is_apart, is_whole) = unsafe {
+            let said = gdal_sys::GDALGetMetadataItem(
+                dataset,
+                c"INTERLEAVE".as_ptr(),
+                c"IMAGE_STRUCTURE".as_ptr(),
+            );
+            let is_apart = !said.is_null() && CStr::from_ptr(said) == c"BAND";
+            let driver = gdal_sys::GDALGetDatasetDriver(dataset);
+            let name = match driver.is_null() {
+                true => ptr::null(),
+                false => gdal_sys::GDALGetDriverShortName(driver),
+            };
+            let is_whole = !name.is_null() && CStr::from_ptr(name) == c"WEBP";
+            (gdal_sys::GDALGetRasterCount(dataset), is_apart, is_whole)
+        };
+        if !is_apart {
+            bands = u64::try_from(count).unwrap_or(1).max(1);
+        }
+        // This driver decodes all of an image for any block of it.
+        if is_whole {
+            (width, height) = band.size();
+        }
+    }
+    Block {
+        width: number(width),
+        height: number(height),
+        bands,
+        sample_bytes: u64::try_from(sample_bytes).unwrap_or(0),
+    }
+}
+
 /// Returns the code of a band's GDAL data type and its name, such as `UInt16`.
 pub(super) fn type_of(band: &RasterBand<'_>) -> (u32, String) {
     // SAFETY: the handle is good while `band` lives.

@@ -16,6 +16,7 @@ use ndarray::Array3;
 use object_store::ObjectStoreExt;
 
 use super::{
+    bounds,
     diagnostics::{self, Doing},
     options, raw, vsi,
     workers::Pool,
@@ -44,7 +45,10 @@ pub(crate) async fn open(session: &Session, location: &Location) -> Result<Arc<d
     let path = way.path(session, location).await?;
     let home = pool.home();
     let described = pool
-        .call(home, move |worker| describe(worker.dataset(id, &path)?))
+        .call(home, move |worker| {
+            let most = worker.most_block_bytes;
+            describe(worker.dataset(id, &path)?, most)
+        })
         .await;
     let (profile, layout) = match described {
         Ok(described) => described,
@@ -253,6 +257,7 @@ impl Reader {
         let done = inner
             .pool
             .call(inner.home, move |worker| {
+                let most_block_bytes = worker.most_block_bytes;
                 let dataset = worker.dataset(id, &path)?;
                 let overview = level.checked_sub(1);
                 read(LevelWindow {
@@ -261,6 +266,7 @@ impl Reader {
                     window: resolved.window,
                     bands: &resolved.bands,
                     code: layout.code,
+                    most_block_bytes,
                 })
             })
             .await;
@@ -282,6 +288,7 @@ struct LevelWindow<'a> {
     /// Counted from 0.
     bands: &'a [usize],
     code: u32,
+    most_block_bytes: u64,
 }
 
 impl LevelWindow<'_> {
@@ -293,10 +300,12 @@ impl LevelWindow<'_> {
     fn band(&self, band: usize) -> Result<RasterBand<'_>> {
         let wrong = |_| diagnostics::error(Doing::Read);
         let band = self.dataset.rasterband(band + 1).map_err(wrong)?;
-        match self.overview {
-            Some(overview) => band.overview(overview).map_err(wrong),
-            None => Ok(band),
-        }
+        let band = match self.overview {
+            Some(overview) => band.overview(overview).map_err(wrong)?,
+            None => band,
+        };
+        bounds::check_block(&band, self.most_block_bytes)?;
+        Ok(band)
     }
 
     /// Reads the mask that the file stores.
@@ -307,6 +316,7 @@ impl LevelWindow<'_> {
         let mask = band
             .open_mask_band()
             .map_err(|_| diagnostics::error(Doing::Read))?;
+        bounds::check_block(&mask, self.most_block_bytes)?;
         let code = gdal_sys::GDALDataType::GDT_Byte;
         raw::read(&mask, &self.window, code, &mut samples)?;
         // GDAL scales a mask of 1 bit to 0 and 255 if all bands share it, and not if each has its own.
@@ -381,7 +391,7 @@ impl LevelWindow<'_> {
 }
 
 /// Returns the properties of a dataset.
-fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
+fn describe(dataset: &Dataset, most_block_bytes: u64) -> Result<(Profile, BlockLayout)> {
     let unsupported = |message: String| Error::new(ErrorKind::Unsupported, message);
     let count = dataset.raster_count();
     if count == 0 {
@@ -392,6 +402,7 @@ fn describe(dataset: &Dataset) -> Result<(Profile, BlockLayout)> {
     let band = dataset
         .rasterband(1)
         .map_err(|_| diagnostics::error(Doing::Open))?;
+    bounds::check_block(&band, most_block_bytes)?;
     let (dtype, code) = type_of(&band)?;
     for number in 2..=count {
         let other = dataset

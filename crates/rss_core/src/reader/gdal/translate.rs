@@ -17,7 +17,7 @@ use gdal::{
 use tokio::sync::watch;
 
 use super::{
-    raw,
+    bounds, raw,
     workers::{Pool, open},
 };
 use crate::{
@@ -51,13 +51,14 @@ pub(super) async fn translate(
     let stop = Arc::new(AtomicBool::new(false));
     let _cancel = Cancel(Arc::clone(&stop));
     let (sender, mut receiver) = watch::channel(0.0);
-    let work = pool.call(pool.home(), move |_| {
+    let work = pool.call(pool.home(), move |worker| {
+        let most = worker.most_block_bytes;
         let name = target
             .to_str()
             .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a path that is not UTF-8"))?;
         let done = (|| {
-            let dataset = open(&from)?;
-            let arguments = arguments(&dataset, crop.as_ref())?;
+            let dataset = open(&from, most)?;
+            let arguments = arguments(&dataset, crop.as_ref(), most)?;
             raw::translate(&dataset, name, &arguments, &mut |part| {
                 // Fails if the caller's future was dropped; then `stop` is set, too.
                 let _ = sender.send(part);
@@ -82,10 +83,11 @@ pub(super) async fn translate(
 
 /// Returns the arguments of `gdal_translate`, which copies all they do not name: nodata, scale, offset,
 /// metadata, colours.
-fn arguments(dataset: &Dataset, crop: Option<&Crop>) -> Result<Vec<String>> {
+fn arguments(dataset: &Dataset, crop: Option<&Crop>, most_bytes: u64) -> Result<Vec<String>> {
     let band = dataset
         .rasterband(1)
         .map_err(|_| Error::new(ErrorKind::Corrupt, "it has no image"))?;
+    bounds::check_block(&band, most_bytes)?;
     let structure = |name: &str| dataset.metadata_item(name, "IMAGE_STRUCTURE");
     let (width, height) = dataset.raster_size();
     let (tile_width, tile_height) = band.block_size();
@@ -120,7 +122,16 @@ fn arguments(dataset: &Dataset, crop: Option<&Crop>) -> Result<Vec<String>> {
     if let Some(predictor) = predictor {
         create("PREDICTOR", &predictor.to_string());
     }
-    if let Some(interleave) = structure("INTERLEAVE") {
+    // Tiles of very many bands would be as large as what is refused to be read.
+    let block = raw::block(&band);
+    let bytes = [tile_width, tile_height, dataset.raster_count()]
+        .iter()
+        .fold(block.sample_bytes, |bytes, &n| {
+            bytes.saturating_mul(n as u64)
+        });
+    if bytes > most_bytes {
+        create("INTERLEAVE", "BAND");
+    } else if let Some(interleave) = structure("INTERLEAVE") {
         create("INTERLEAVE", &interleave);
     }
     create("BIGTIFF", "IF_SAFER");

@@ -15,6 +15,7 @@ use gdal::{Dataset, DatasetOptions, GdalOpenFlags, Metadata};
 use tokio::sync::oneshot;
 
 use super::{
+    bounds,
     diagnostics::{self, Doing},
     options, raw, vsi,
 };
@@ -28,17 +29,11 @@ const MOST_OPEN: usize = 32;
 
 /// Drivers of formats that contain their pixels. Others, such as VRT, name files to read, and a file from
 /// a catalogue must not choose those.
-const DRIVERS: &[&str] = &[
-    "GTiff",
-    "JP2OpenJPEG",
-    "JPEG",
-    "PNG",
-    "WEBP",
-    "HFA",
-    "ENVI",
-    "netCDF",
-    "HDF5",
-];
+const DRIVERS: &[&str] = &["GTiff", "JP2OpenJPEG", "JPEG", "PNG", "WEBP", "HFA", "ENVI"];
+
+/// Drivers for files of this machine only: an HDF5 file may keep its samples in any other file, which the HDF5 library
+/// opens by itself.
+const LOCAL_DRIVERS: &[&str] = &["netCDF", "HDF5"];
 
 type Call = Box<dyn FnOnce(&mut Worker) + Send>;
 
@@ -64,8 +59,9 @@ impl Pool {
     fn start(session: &Session) -> Result<Self> {
         vsi::install();
         let options = Arc::new(options::thread_options(session));
+        let most_block_bytes = session.settings().gdal_block_bytes;
         let threads = (0..session.settings().gdal_threads.max(1))
-            .map(|n| Thread::start(n, Arc::clone(&options)))
+            .map(|n| Thread::start(n, Arc::clone(&options), most_block_bytes))
             .collect::<Result<Vec<_>>>()?;
         let before = raw::traffic();
         session.meter().count_also(move || raw::traffic() - before);
@@ -126,7 +122,11 @@ impl Pool {
 }
 
 impl Thread {
-    fn start(number: usize, options: Arc<Vec<(String, String)>>) -> Result<Self> {
+    fn start(
+        number: usize,
+        options: Arc<Vec<(String, String)>>,
+        most_block_bytes: u64,
+    ) -> Result<Self> {
         let (jobs, queue) = mpsc::channel::<Call>();
         thread::Builder::new()
             .name(format!("rss-gdal-{number}"))
@@ -137,7 +137,10 @@ impl Thread {
                     let _ = gdal::config::set_thread_local_config_option(name, value);
                 }
                 raw::reset_traffic_once();
-                let mut worker = Worker { open: Vec::new() };
+                let mut worker = Worker {
+                    open: Vec::new(),
+                    most_block_bytes,
+                };
                 while let Ok(job) = queue.recv() {
                     diagnostics::forget();
                     // A panic must not end the thread: its caller gets an error.
@@ -205,6 +208,8 @@ fn lost() -> Error {
 pub(super) struct Worker {
     /// The most recently used is last.
     open: Vec<Open>,
+    /// The limit on the bytes of a block.
+    pub(super) most_block_bytes: u64,
 }
 
 struct Open {
@@ -226,7 +231,7 @@ impl Worker {
             None => Open {
                 reader,
                 path: path.to_owned(),
-                dataset: open(path)?,
+                dataset: open(path, self.most_block_bytes)?,
             },
         };
         if self.open.len() >= MOST_OPEN {
@@ -249,19 +254,41 @@ impl Worker {
 
 /// Opens a raster on this thread, with its samples as the file stores them: where GDAL makes RGBA of CMYK or CIELAB, as
 /// its TIFF driver does for bytes, it is opened again without.
-pub(super) fn open(path: &str) -> Result<Dataset> {
-    let dataset = open_as(path)?;
+pub(super) fn open(path: &str, most_bytes: u64) -> Result<Dataset> {
+    let dataset = open_checked(path, most_bytes)?;
     let space = dataset.metadata_item("SOURCE_COLOR_SPACE", "IMAGE_STRUCTURE");
     match space.as_deref() {
-        Some("CMYK" | "CIELAB") => open_as(&format!("GTIFF_RAW:{path}")),
+        Some("CMYK" | "CIELAB") => open_as(&format!("GTIFF_RAW:{path}"), &["GTiff"]),
         _ => Ok(dataset),
     }
 }
 
-fn open_as(path: &str) -> Result<Dataset> {
+/// Opens a raster whose header states no more than fits `most_bytes`.
+fn open_checked(path: &str, most_bytes: u64) -> Result<Dataset> {
+    bounds::check_file(path, most_bytes)?;
     // A VRT names other files: only a local one, whose extension the user names, is trusted to do so.
-    let is_vrt = !path.starts_with("/vsi") && path.to_ascii_lowercase().ends_with(".vrt");
-    let drivers: &[&str] = if is_vrt { &["VRT"] } else { DRIVERS };
+    let is_local = !path.starts_with("/vsi");
+    let is_vrt = is_local && path.to_ascii_lowercase().ends_with(".vrt");
+    let local = [DRIVERS, LOCAL_DRIVERS].concat();
+    let drivers: &[&str] = match (is_vrt, is_local) {
+        (true, _) => &["VRT"],
+        (false, true) => &local,
+        (false, false) => DRIVERS,
+    };
+    let dataset = open_as(path, drivers)?;
+    // GDAL opens the file that this item names as the overviews, whatever it is and wherever: a file must not choose it.
+    let other = dataset.metadata_item("OVERVIEW_FILE", "OVERVIEWS");
+    if !is_vrt && other.is_some() {
+        return Err(Error::new(
+            ErrorKind::Denied,
+            "its metadata names another file for its overviews, which it may not",
+        ));
+    }
+    Ok(dataset)
+}
+
+/// Opens a raster by one of these drivers.
+fn open_as(path: &str, drivers: &[&str]) -> Result<Dataset> {
     let options = DatasetOptions {
         open_flags: GdalOpenFlags::GDAL_OF_READONLY
             | GdalOpenFlags::GDAL_OF_RASTER

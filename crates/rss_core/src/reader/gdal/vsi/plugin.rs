@@ -62,16 +62,24 @@ struct Handle {
 
 /// Runs a callback's work; after an error or a panic, which is raised in GDAL, it returns `otherwise`.
 fn answer<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
-    let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            "a read of a file panicked",
-        ))
-    });
-    done.unwrap_or_else(|err| {
-        diagnostics::tell(&err);
-        otherwise
-    })
+    let answered = catch_unwind(AssertUnwindSafe(|| {
+        work().map_err(|err| diagnostics::tell(&err)).ok()
+    }));
+    let panicked = |_| {
+        quiet((), || {
+            diagnostics::tell(&Error::new(
+                ErrorKind::Unavailable,
+                "a read of a file panicked",
+            ));
+        });
+        None
+    };
+    answered.unwrap_or_else(panicked).unwrap_or(otherwise)
+}
+
+/// Runs a callback's work that has no error; after a panic it returns `otherwise`.
+fn quiet<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
 }
 
 /// Returns a text of GDAL's; one that is not UTF-8 is none of our paths.
@@ -127,6 +135,9 @@ unsafe extern "C" fn stat(
     // SAFETY: GDAL passes a text that ends with NUL and lives as long as this call.
     let name = unsafe { text(name) };
     answer(-1, || {
+        if buffer.is_null() {
+            return Ok(-1);
+        }
         let Some((session, entry)) = super::find(name)? else {
             return Ok(-1);
         };
@@ -148,35 +159,43 @@ unsafe extern "C" fn stat(
 
 /// Returns an empty list of side-car files, so that GDAL probes for none.
 unsafe extern "C" fn sibling_files(_: *mut c_void, _: *const c_char) -> *mut *mut c_char {
-    // SAFETY: a list of one null, from the allocator with which GDAL frees it.
-    unsafe { gdal_sys::VSICalloc(1, size_of::<*mut c_char>()) }.cast::<*mut c_char>()
+    quiet(ptr::null_mut(), || {
+        // SAFETY: a list of one null, from the allocator with which GDAL frees it.
+        unsafe { gdal_sys::VSICalloc(1, size_of::<*mut c_char>()) }.cast::<*mut c_char>()
+    })
 }
 
 unsafe extern "C" fn seek(file: *mut c_void, offset: u64, whence: c_int) -> c_int {
-    // SAFETY: GDAL passes a pointer of `open`'s, in use by one thread at a time, until `close`.
-    let Some(handle) = (unsafe { file.cast::<Handle>().as_mut() }) else {
-        return -1;
-    };
-    // As in C's `stdio.h`. A negative offset arrives as an unsigned one that wraps.
-    let at = match whence {
-        0 => offset,
-        1 => handle.at.wrapping_add(offset),
-        2 => handle.file.size().wrapping_add(offset),
-        _ => return -1,
-    };
-    handle.at = at;
-    handle.is_at_end = false;
-    0
+    quiet(-1, || {
+        // SAFETY: GDAL passes a pointer of `open`'s, in use by one thread at a time, until `close`.
+        let Some(handle) = (unsafe { file.cast::<Handle>().as_mut() }) else {
+            return -1;
+        };
+        // As in C's `stdio.h`. A negative offset arrives as an unsigned one that wraps.
+        let at = match whence {
+            0 => offset,
+            1 => handle.at.wrapping_add(offset),
+            2 => handle.file.size().wrapping_add(offset),
+            _ => return -1,
+        };
+        handle.at = at;
+        handle.is_at_end = false;
+        0
+    })
 }
 
 unsafe extern "C" fn tell(file: *mut c_void) -> u64 {
-    // SAFETY: as in `seek`.
-    unsafe { file.cast::<Handle>().as_ref() }.map_or(0, |handle| handle.at)
+    quiet(0, || {
+        // SAFETY: as in `seek`.
+        unsafe { file.cast::<Handle>().as_ref() }.map_or(0, |handle| handle.at)
+    })
 }
 
 unsafe extern "C" fn eof(file: *mut c_void) -> c_int {
-    // SAFETY: as in `seek`.
-    unsafe { file.cast::<Handle>().as_ref() }.map_or(1, |handle| c_int::from(handle.is_at_end))
+    quiet(1, || {
+        // SAFETY: as in `seek`.
+        unsafe { file.cast::<Handle>().as_ref() }.map_or(1, |handle| c_int::from(handle.is_at_end))
+    })
 }
 
 unsafe extern "C" fn read(
@@ -185,17 +204,17 @@ unsafe extern "C" fn read(
     size: usize,
     count: usize,
 ) -> usize {
-    // SAFETY: as in `seek`.
-    let Some(handle) = (unsafe { file.cast::<Handle>().as_mut() }) else {
-        return 0;
-    };
-    let length = size.saturating_mul(count);
-    if length == 0 || buffer.is_null() {
-        return 0;
-    }
-    // Set before the read: a caller that loops until the end of the file must also stop at an error.
-    handle.is_at_end = true;
     answer(0, || {
+        // SAFETY: as in `seek`.
+        let Some(handle) = (unsafe { file.cast::<Handle>().as_mut() }) else {
+            return Ok(0);
+        };
+        let length = size.saturating_mul(count);
+        if length == 0 || buffer.is_null() {
+            return Ok(0);
+        }
+        // Set before the read: a caller that loops until the end of the file must also stop at an error.
+        handle.is_at_end = true;
         let range = handle.at..handle.at.saturating_add(length as u64);
         let buffer = Buffer {
             start: buffer,
@@ -220,23 +239,26 @@ unsafe extern "C" fn read_multi_range(
     offsets: *const u64,
     sizes: *const usize,
 ) -> c_int {
-    // SAFETY: as in `seek`.
-    let Some(handle) = (unsafe { file.cast::<Handle>().as_ref() }) else {
-        return -1;
-    };
-    let count = usize::try_from(count).unwrap_or(0);
-    if count == 0 {
-        return 0;
-    }
-    // SAFETY: GDAL passes three lists of `count` values each, good for this call.
-    let (buffers, offsets, sizes) = unsafe {
-        (
-            slice::from_raw_parts(buffers, count),
-            slice::from_raw_parts(offsets, count),
-            slice::from_raw_parts(sizes, count),
-        )
-    };
     answer(-1, || {
+        // SAFETY: as in `seek`.
+        let Some(handle) = (unsafe { file.cast::<Handle>().as_ref() }) else {
+            return Ok(-1);
+        };
+        let count = usize::try_from(count).unwrap_or(0);
+        if count == 0 {
+            return Ok(0);
+        }
+        if buffers.is_null() || offsets.is_null() || sizes.is_null() {
+            return Ok(-1);
+        }
+        // SAFETY: GDAL passes three lists of `count` values each, good for this call.
+        let (buffers, offsets, sizes) = unsafe {
+            (
+                slice::from_raw_parts(buffers, count),
+                slice::from_raw_parts(offsets, count),
+                slice::from_raw_parts(sizes, count),
+            )
+        };
         let ranges: Vec<Range<u64>> = offsets
             .iter()
             .zip(sizes)
@@ -340,6 +362,37 @@ mod tests {
             assert_eq!(VSIFCloseL(file), 0);
         }
         assert_eq!(sent(&bed), ["GET"]);
+    }
+
+    #[test]
+    fn a_callback_takes_null_where_gdal_has_nothing() {
+        let (bed, _session, path) = stage(100);
+        let name = path.to_str().unwrap().strip_prefix("/vsirss/").unwrap();
+        let name = CString::new(name).unwrap();
+        let none = ptr::null_mut();
+        // SAFETY: null is what is tried; the other pointers are good.
+        unsafe {
+            assert_eq!(stat(none, name.as_ptr(), ptr::null_mut(), 0), -1);
+            assert_eq!(stat(none, ptr::null(), ptr::null_mut(), 0), -1);
+            assert!(open(none, ptr::null(), ptr::null()).is_null());
+            assert_eq!(seek(none, 0, 0), -1);
+            assert_eq!((tell(none), eof(none)), (0, 1));
+            assert_eq!(read(none, none, 1, 1), 0);
+            assert_eq!(close(none), -1);
+            let file = open(none, name.as_ptr(), c"rb".as_ptr());
+            assert!(!file.is_null());
+            assert_eq!(read(file, none, 1, 1), 0);
+            let lists = (ptr::null_mut(), ptr::null(), ptr::null());
+            assert_eq!(read_multi_range(file, 2, lists.0, lists.1, lists.2), -1);
+            assert_eq!(close(file), 0);
+        }
+        assert_eq!(sent(&bed), ["GET"]);
+    }
+
+    #[test]
+    fn a_panic_stays_in_the_callback() {
+        assert_eq!(answer(7, || panic!("on purpose")), 7);
+        assert_eq!(quiet(7, || panic!("on purpose")), 7);
     }
 
     #[test]
