@@ -208,6 +208,10 @@ pub(crate) struct Items {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "scene", "bbox",
         "start", "end", "cloud_below", "platform", "limit", "like"])]
     pub(crate) items: Option<String>,
+    /// Let items of a file or a pipe name any file of this machine. Without it: those beside or below the file of items,
+    /// and links that rss get made.
+    #[arg(long)]
+    pub(crate) trust_items: bool,
     /// The record of a result that is made once more: its items, in place of a search.
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) recorded: Option<PathBuf>,
@@ -556,6 +560,10 @@ pub(crate) struct IndexBuildArgs {
     /// A STAC Item, ItemCollection or catalogue: a file, a URL, or `-` for stdin.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prefix", "parquet"])]
     pub(crate) items: Option<String>,
+    /// Let items of a file or a pipe name any file of this machine. Without it: those beside or below the file of items,
+    /// and links that rss get made.
+    #[arg(long, requires = "items")]
+    pub(crate) trust_items: bool,
     /// All TIFFs below a prefix of a bucket, or below a folder.
     #[arg(long, value_name = "URL", conflicts_with = "parquet")]
     pub(crate) prefix: Option<String>,

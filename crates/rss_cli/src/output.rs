@@ -39,8 +39,15 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 
 /// Writes to stdout and flushes it.
 pub(crate) fn stdout(bytes: &[u8]) -> Result<(), Stdout> {
+    stdout_by(|out| out.write_all(bytes))
+}
+
+/// Has `write` write to stdout, and flushes it.
+pub(crate) fn stdout_by(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Stdout> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(bytes).and_then(|()| out.flush());
+    let written = write(&mut out).and_then(|()| out.flush());
     written.map_err(Stdout)
 }
 

@@ -9,6 +9,7 @@ mod cli {
     pub(crate) mod apply;
     pub(crate) mod bench;
     pub(crate) mod cache;
+    pub(crate) mod canary;
     #[cfg(feature = "index")]
     pub(crate) mod export;
     pub(crate) mod gather;
@@ -23,6 +24,7 @@ mod cli {
     pub(crate) mod sample;
     pub(crate) mod search;
     pub(crate) mod stage;
+    pub(crate) mod trust;
     #[cfg(feature = "zarr")]
     pub(crate) mod zarr;
 }

@@ -5,7 +5,7 @@
 
 use std::{
     fmt,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -56,8 +56,9 @@ pub enum Trust {
     User,
     /// A catalogue on the public network: object stores and `https` on public hosts.
     Network,
-    /// A catalogue on this machine or a private network, reached by `http` or on a private host:
-    /// as `Network`, and also plain `http` and private hosts.
+    /// A catalogue on a public host that was reached by plain `http`: as `Network`, and also plain `http`.
+    PlainNetwork,
+    /// A catalogue on this machine or a private network: as `Network`, and also plain `http` and private hosts.
     PrivateNetwork,
 }
 
@@ -66,8 +67,8 @@ impl Trust {
     pub fn of_catalogue(url: &Url) -> Self {
         match url.scheme() {
             "file" => Self::User,
-            "http" => Self::PrivateNetwork,
             _ if is_private(url) => Self::PrivateNetwork,
+            "http" => Self::PlainNetwork,
             _ => Self::Network,
         }
     }
@@ -136,7 +137,7 @@ impl Location {
     }
 
     /// Parses an href within the limits of `trust`: a catalogue on the network may not refer to a local file, a VSI
-    /// path, plain `http` or a private host.
+    /// path, a VRT (which names other files), plain `http` or a private host.
     ///
     /// # Errors
     ///
@@ -161,10 +162,38 @@ impl Location {
             Self::Http(url) if trust == Trust::Network && url.scheme() == "http" => {
                 denied("a plain http address")
             }
-            Self::Http(url) if trust == Trust::Network && is_private(&url) => {
+            Self::Http(url) if trust != Trust::PrivateNetwork && is_private(&url) => {
                 denied("a private host")
             }
+            Self::Http(url) if is_link_local(&url) => denied("a link-local host"),
+            // As a copy on this machine it would name any other file.
+            location if location.file_name().to_ascii_lowercase().ends_with(".vrt") => {
+                denied("a VRT, which names other files")
+            }
             location => Ok(location),
+        }
+    }
+
+    /// Parses an href of items that were handed over in a file or by a pipe: whoever made them, they name no file of this
+    /// machine but those of which `is_own` is true, no link-local host and no VRT elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// As [`Location::parse_from`].
+    pub(crate) fn parse_handed_over(href: &str, is_own: impl Fn(&Path) -> bool) -> Result<Self> {
+        let location = Self::parse(href)?;
+        let denied = |what: &str| {
+            let message = format!("items of a file or a pipe may not name {what}");
+            Err(Error::new(ErrorKind::Denied, message).at(redact(href)))
+        };
+        match &location {
+            Self::Local(path) if is_own(path) => Ok(location),
+            Self::Local(_) => denied("a local file elsewhere"),
+            Self::Http(url) if is_link_local(url) => denied("a link-local host"),
+            other if other.file_name().to_ascii_lowercase().ends_with(".vrt") => {
+                denied("a VRT, which names other files")
+            }
+            _ => Ok(location),
         }
     }
 
@@ -274,6 +303,23 @@ impl Location {
                 Self::Http(url)
             }
         }
+    }
+
+    /// Returns the location of the file whose name has an ending more than this one's.
+    #[cfg(feature = "gdal")]
+    pub(crate) fn with_ending(&self, ending: &str) -> Self {
+        let mut other = self.clone();
+        match &mut other {
+            Self::Local(path) => path.as_mut_os_string().push(ending),
+            Self::S3 { key, .. } | Self::Gcs { key, .. } | Self::Azure { key, .. } => {
+                key.push_str(ending);
+            }
+            Self::Http(url) => {
+                let path = format!("{}{ending}", url.path());
+                url.set_path(&path);
+            }
+        }
+        other
     }
 
     /// Returns the local path, if the file is on this machine.
@@ -406,40 +452,96 @@ pub(crate) fn is_private(url: &Url) -> bool {
         Some(Host::Ipv6(ip)) => is_private_ip(ip.into()),
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
-            // The metadata servers of some clouds have names in `.internal`.
-            name == "localhost" || name.ends_with(".localhost") || name.ends_with(".internal")
+            // The metadata servers of some clouds have names in `.internal`. A name without a dot is of the local
+            // network; the other endings are reserved for local names.
+            !name.contains('.')
+                || [
+                    ".localhost",
+                    ".internal",
+                    ".local",
+                    ".lan",
+                    ".home.arpa",
+                    ".intranet",
+                    ".corp",
+                    ".private",
+                ]
+                .iter()
+                .any(|ending| name.ends_with(ending))
         }
         None => true,
     }
 }
 
-pub(crate) fn is_private_ip(ip: IpAddr) -> bool {
-    // An IPv4-mapped IPv6 address must not bypass the check.
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => {
-            ip.is_private()
-                || ip.is_loopback()
-                // Includes 169.254.169.254, the metadata server of the large clouds.
-                || ip.is_link_local()
-                || ip.is_unspecified()
-                || ip.is_broadcast()
-                // This network, and addresses shared behind a provider's translation: some clouds serve metadata there.
-                || ip.octets()[0] == 0
-                || (ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64)
-        }
-        IpAddr::V6(ip) => {
-            // An IPv4 address behind the well-known prefix of NAT64 (RFC 6052) is reached as itself.
-            if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = ip.segments() {
-                let [a, b] = high.to_be_bytes();
-                let [c, d] = low.to_be_bytes();
-                return is_private_ip(IpAddr::from([a, b, c, d]));
+/// Returns true if the host is a link-local address, as that of the metadata server of the large clouds, which hands out
+/// keys: no file is there.
+pub(crate) fn is_link_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_link_local(),
+        Some(Host::Ipv6(ip)) => match embedded(ip) {
+            Some(ip) => ip.is_link_local(),
+            // Also the address of Amazon's metadata server.
+            None => {
+                ip.is_unicast_link_local() || ip.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]
             }
-            ip.is_loopback()
-                || ip.is_unspecified()
-                || ip.is_unique_local()
-                || ip.is_unicast_link_local()
+        },
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.').to_ascii_lowercase();
+            matches!(
+                &*name,
+                "metadata"
+                    | "metadata.google.internal"
+                    | "instance-data"
+                    | "instance-data.ec2.internal"
+            )
         }
+        None => false,
     }
+}
+
+/// Returns the IPv4 address inside an IPv6 address that stands for one: mapped, compatible, translated (NAT64), 6to4.
+fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [a, b, c, d, e, f, g, h] = ip.segments();
+    let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match [a, b, c, d, e, f] {
+        [0, 0, 0, 0, 0, 0xffff] | [0, 0, 0, 0, 0xffff, 0] | [0x64, 0xff9b, 0, 0, 0, 0] => {
+            Some(of(g, h))
+        }
+        [0, 0, 0, 0, 0, 0] if g != 0 => Some(of(g, h)),
+        [0x2002, high, low, ..] => Some(of(high, low)),
+        _ => None,
+    }
+}
+
+pub(crate) fn is_private_ip(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => is_private_v4(ip),
+        IpAddr::V6(ip) => match embedded(ip) {
+            Some(ip) => is_private_v4(ip),
+            None => {
+                ip.is_loopback()
+                    || ip.is_unspecified()
+                    || ip.is_unique_local()
+                    || ip.is_unicast_link_local()
+                    || ip.is_multicast()
+            }
+        },
+    }
+}
+
+fn is_private_v4(ip: Ipv4Addr) -> bool {
+    let [a, b, c, _] = ip.octets();
+    ip.is_private()
+        || ip.is_loopback()
+        // Includes 169.254.169.254, the metadata server of the large clouds.
+        || ip.is_link_local()
+        || ip.is_broadcast()
+        || ip.is_multicast()
+        // This host, the address space of carriers, of protocols, of benchmarks, reserved.
+        || a == 0
+        || a == 100 && (64..128).contains(&b)
+        || a == 192 && b == 0 && c == 0
+        || a == 198 && (b == 18 || b == 19)
+        || a >= 240
 }
 
 fn bucket_and_key(text: &str, path: &str) -> Result<(String, String)> {
@@ -551,6 +653,39 @@ mod tests {
     }
 
     #[test]
+    fn items_that_were_handed_over_name_no_file_but_the_users_own() {
+        let own = |path: &Path| path.starts_with("/own");
+        for href in [
+            "/own/x.tif",
+            "file:///own/x.tif",
+            "s3://b/x.tif",
+            "/vsis3/b/x.tif",
+            "http://127.0.0.1/x.tif",
+            "https://h/x.tif?sig=1",
+            "/vsicurl/http://10.0.0.1/x.tif",
+        ] {
+            assert!(Location::parse_handed_over(href, own).is_ok(), "{href}");
+        }
+        for href in [
+            "/etc/passwd",
+            "file:///etc/passwd",
+            "FILE:///etc/passwd",
+            "/vsicurl/file:///etc/passwd",
+            "x.tif",
+            "/vsicurl//etc/passwd",
+            "/vsizip//own/x.zip",
+            "/vsigzip//etc/x",
+            "http://169.254.169.254/x.tif",
+            "https://h/x.vrt",
+            "GTIFF_DIR:1:/own/x.tif",
+            "//host/x",
+            "/vsirss/1/s3/b",
+        ] {
+            assert!(Location::parse_handed_over(href, own).is_err(), "{href}");
+        }
+    }
+
+    #[test]
     fn a_catalogue_on_the_network_names_no_local_thing() {
         for href in [
             "/etc/passwd",
@@ -565,6 +700,37 @@ mod tests {
             "https://[::ffff:10.0.0.1]/x.tif",
             "https://169.254.169.254/latest/meta-data",
             "https://localhost/x.tif",
+            "https://localhost./x.tif",
+            "https://LOCALHOST:8443/x.tif",
+            "https://a.localhost/x.tif",
+            "https://2130706433/x.tif",
+            "https://0x7f.1/x.tif",
+            "https://017700000001/x.tif",
+            "https://127.1/x.tif",
+            "https://0.0.0.0/x.tif",
+            "https://100.64.0.1/x.tif",
+            "https://198.18.0.1/x.tif",
+            "https://[::127.0.0.1]/x.tif",
+            "https://[64:ff9b::7f00:1]/x.tif",
+            "https://[2002:7f00:1::]/x.tif",
+            "https://[fe80::1]/x.tif",
+            "https://[fd00:ec2::254]/latest",
+            "https://minio/x.tif",
+            "https://nas.local/x.tif",
+            "https://metadata.google.internal/x.tif",
+            "FILE:///etc/passwd",
+            "File:/etc/passwd",
+            "file:etc/passwd",
+            "//host/x.tif",
+            "\\\\host\\share\\x.tif",
+            "C:\\x.tif",
+            "/vsizip//vsicurl/https://h/x.zip/x.tif",
+            "/vsisubfile/0_10,/etc/passwd",
+            "%2Fvsizip%2Fetc",
+            "https:\\\\127.0.0.1\\x.tif",
+            "https://h/evil.vrt",
+            "s3://b/evil.VRT",
+            "https://h/evil.vrt?x=1",
             "GTIFF_DIR:1:/etc/x.tif",
             "ftp://h/x.tif",
         ] {
@@ -573,8 +739,25 @@ mod tests {
                 "{href}"
             );
         }
-        assert!(Location::parse_from("https://h/x.tif", Trust::Network).is_ok());
+        assert!(Location::parse_from("https://h.org/x.tif", Trust::Network).is_ok());
         assert!(Location::parse_from("http://127.0.0.1/x.tif", Trust::PrivateNetwork).is_ok());
+        // A catalogue of the local network may name its own, but nothing where only keys are.
+        for href in [
+            "http://169.254.169.254/x.tif",
+            "http://[::ffff:169.254.169.254]/x.tif",
+            "/d/x.tif",
+        ] {
+            assert!(
+                Location::parse_from(href, Trust::PrivateNetwork).is_err(),
+                "{href}"
+            );
+        }
+        let of = |url: &str| Trust::of_catalogue(&Url::parse(url).unwrap());
+        assert_eq!(of("http://stac.example.org/"), Trust::PlainNetwork);
+        assert_eq!(of("http://127.0.0.1:9/"), Trust::PrivateNetwork);
+        assert_eq!(of("https://catalogue/"), Trust::PrivateNetwork);
+        assert!(Location::parse_from("http://h.org/x.tif", Trust::PlainNetwork).is_ok());
+        assert!(Location::parse_from("http://10.0.0.1/x.tif", Trust::PlainNetwork).is_err());
         assert!(Location::parse_from("/d/x.tif", Trust::PrivateNetwork).is_err());
         assert!(Location::parse_from("/d/x.tif", Trust::User).is_ok());
     }

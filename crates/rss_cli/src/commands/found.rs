@@ -1,6 +1,9 @@
 //! From arguments to items: a search, or items of a file, a URL or stdin.
 
-use std::io::{IsTerminal, Read};
+use std::{
+    io::{IsTerminal, Read},
+    path::Path,
+};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rss_core::{
@@ -144,9 +147,9 @@ pub(super) async fn items_of(
         None if args.selection.source.is_some() => {
             return search_bands(session, &args.selection, formulas).await;
         }
-        None if stdin_waits() => from_stdin(session)?,
+        None if stdin_waits() => read(session, "-", args.trust_items).await?,
         None => bail!("no SOURCE and no --items; name one of them, or pipe items in"),
-        Some(text) => read(session, text).await?,
+        Some(text) => read(session, text, args.trust_items).await?,
     };
     notes(&found);
     let wanted = &args.selection;
@@ -227,13 +230,68 @@ fn unlisted(found: &QueryResult, own: &Manifest) {
     }
 }
 
-/// Reads items from a file, a URL or stdin.
-pub(super) async fn read(session: &Session, text: &str) -> Result<QueryResult> {
-    Ok(match text {
-        "-" => from_stdin(session)?,
-        url if url.contains("://") => QueryResult::from_url_async(session, url).await?,
-        path => QueryResult::from_file_async(session, path).await?,
-    })
+/// Reads items from a file, a URL or stdin. Nobody knows who made those of a file and of stdin: they may name no file of
+/// this machine but what lies beside or below the file, and links that `rss get` made, unless the user trusts them.
+pub(super) async fn read(session: &Session, text: &str, is_trusted: bool) -> Result<QueryResult> {
+    let (found, folder) = match text {
+        "-" => (from_stdin(session)?, None),
+        url if url.contains("://") => return Ok(QueryResult::from_url_async(session, url).await?),
+        path => {
+            let found = QueryResult::from_file_async(session, path).await?;
+            let path = std::path::absolute(path)?;
+            (found, path.parent().map(Path::to_path_buf))
+        }
+    };
+    if is_trusted {
+        return Ok(found);
+    }
+    let (items, skipped) = (found.len(), found.report().skipped.len());
+    let assets = |found: &QueryResult| -> usize {
+        let items = found.items().items.iter();
+        items.map(|item| item.assets.len()).sum()
+    };
+    let before = assets(&found);
+    let cache = session.cache().root().ok().map(Path::to_path_buf);
+    let found = found.as_handed_over(|path| {
+        folder
+            .as_deref()
+            .is_some_and(|folder| is_below(path, folder))
+            || cache
+                .as_deref()
+                .is_some_and(|cache| is_link_into(path, cache))
+    });
+    if let Some(first) = found.report().skipped.get(skipped) {
+        let hint = "--trust-items allows it";
+        ensure!(
+            assets(&found) > 0,
+            "{}, asset {}: {}; {hint}",
+            first.item.escape_debug(),
+            first.asset.as_deref().unwrap_or_default().escape_debug(),
+            first.reason
+        );
+        output::say(&format!(
+            "note: {} of {before} assets of {items} items name what items of a file or a pipe may not, and are skipped; \
+             {hint}",
+            before - assets(&found)
+        ));
+    }
+    Ok(found)
+}
+
+/// Returns true if a path lies in a folder or below it, by name: `..` leads nowhere else.
+fn is_below(path: &Path, folder: &Path) -> bool {
+    let Ok(path) = std::path::absolute(path) else {
+        return false;
+    };
+    path.components()
+        .all(|part| part != std::path::Component::ParentDir)
+        && path.starts_with(folder)
+}
+
+/// Returns true if a path is a link into the file cache: only `rss get` makes those.
+fn is_link_into(path: &Path, cache: &Path) -> bool {
+    let target = std::fs::read_link(path);
+    target.is_ok_and(|target| is_below(&target, cache))
 }
 
 fn from_stdin(session: &Session) -> Result<QueryResult> {
@@ -279,6 +337,13 @@ pub(super) fn notes(found: &QueryResult) {
     }
     if report.skipped.len() > 10 {
         output::say(&format!("note: skipped {} more", report.skipped.len() - 10));
+    }
+}
+
+/// Notes on stderr which assets are left out for want of a role.
+pub(super) fn unselected(found: &QueryResult) {
+    for note in found.unselected().iter().take(10) {
+        output::say(&format!("note: {note}; --bands selects it"));
     }
 }
 

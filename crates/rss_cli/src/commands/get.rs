@@ -33,6 +33,7 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
     }
     found::without_geometry(&args.items)?;
     let found = found::items(&session, &args.items).await?;
+    found::unselected(&found);
     if found.is_empty() {
         if args.json {
             output::json(found.items())?;

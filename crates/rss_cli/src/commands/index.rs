@@ -121,6 +121,9 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
             HumanBytes(report.output_bytes)
         )])?;
     }
+    for note in &report.notes {
+        output::say(&format!("note: {note}"));
+    }
     for one in &report.failed {
         output::error(&failure(&one.location, &one.error));
     }
@@ -154,6 +157,7 @@ fn facts(report: &BuildReport, wall_s: f64) -> Value {
         "output": report.output.to_string_lossy(),
         "output_bytes": report.output_bytes,
         "resumed": report.resumed,
+        "notes": report.notes,
     })
 }
 
@@ -168,7 +172,7 @@ async fn source(session: &Session, args: &IndexBuildArgs) -> Result<BuildSource>
         return Ok(BuildSource::locations(found::locations(list)?));
     }
     if let Some(items) = &args.items {
-        let found = found::read(session, items).await?;
+        let found = found::read(session, items, args.trust_items).await?;
         found::notes(&found);
         found::complete(&found)?;
         return Ok(BuildSource::from(&found));

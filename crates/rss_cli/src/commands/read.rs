@@ -1,6 +1,10 @@
 //! `rss read`: pixels into a file or to stdout.
 
-use std::{path::Path, time::Instant};
+use std::{
+    io::{self, Write},
+    path::Path,
+    time::Instant,
+};
 
 use anyhow::Result;
 use rss_core::{Backend, Format, Location, ReadRequest, Window, reader};
@@ -39,11 +43,13 @@ pub(crate) async fn run(args: &ReadArgs) -> Result<Found> {
 
     match to_file {
         Some(path) => pixels.save(path)?,
-        None => output::stdout(&pixels.pixels.to_le_bytes())?,
+        None => output::stdout_by(|out| pixels.pixels.write_le(out))?,
     }
     if args.json {
         let [count, height, width] = pixels.pixels.shape();
-        let digest = Sha256::digest(pixels.pixels.to_le_bytes());
+        let mut digest = Digested(Sha256::new());
+        pixels.pixels.write_le(&mut digest)?;
+        let digest = digest.0.finalize();
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         output::json(&json!({
             "width": width,
@@ -60,4 +66,18 @@ pub(crate) async fn run(args: &ReadArgs) -> Result<Found> {
         }))?;
     }
     Ok(Found::Something)
+}
+
+/// Takes bytes into a digest, and keeps none.
+struct Digested(Sha256);
+
+impl Write for Digested {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -30,7 +30,7 @@ const LEFT_OUT: [&str; 14] = [
     "--stac-to",
 ];
 /// The same without a value.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 11] = [
     "--json",
     "--overwrite",
     "--quiet",
@@ -41,6 +41,7 @@ const FLAGS: [&str; 10] = [
     "--log-json",
     "--stac",
     "--record",
+    "--trust-items",
 ];
 /// Options that name a file of which the result depends, and whose content is recorded.
 const FILES: [&str; 4] = ["--manifest", "--geometry", "--points", "--zones"];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use rss_core::RemoteVariant;
+use rss_core::{Location, RemoteVariant};
 
 use super::found;
 use crate::{
@@ -19,6 +19,7 @@ pub(crate) async fn run(args: &RemoteArgs) -> Result<Found> {
     let session = super::session::open()?;
     found::without_geometry(&args.items)?;
     let found = found::items(&session, &args.items).await?;
+    found::unselected(&found);
     let items = found
         .get_remote_as_async(match args.variant {
             VariantArg::Vsi => RemoteVariant::Vsi,
@@ -26,6 +27,20 @@ pub(crate) async fn run(args: &RemoteArgs) -> Result<Found> {
             VariantArg::Presigned => RemoteVariant::Presigned { expires: EXPIRES },
         })
         .await?;
+    for (before, after) in found.items().items.iter().zip(&items.items) {
+        for (key, asset) in found.assets(before) {
+            if !after.assets.contains_key(key)
+                && let Err(err) = Location::parse(&asset.href)
+            {
+                output::say(&format!(
+                    "note: left out {} {}: {}",
+                    before.id.escape_debug(),
+                    key.escape_debug(),
+                    err.message()
+                ));
+            }
+        }
+    }
     let rows: Vec<Vec<String>> = items
         .items
         .iter()

@@ -16,6 +16,21 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<Found> {
         Found::Something
     };
     if args.json {
+        // Whoever reads them next does not know of which catalogue they are.
+        let known = found.report().skipped.len();
+        let allowed = found.clone().without_refused();
+        for one in allowed.report().skipped.iter().skip(known).take(10) {
+            output::say(&format!(
+                "note: left out {} {}: {}",
+                one.item.escape_debug(),
+                one.asset.as_deref().unwrap_or_default().escape_debug(),
+                one.reason
+            ));
+        }
+        if let more @ 1.. = allowed.report().skipped.len().saturating_sub(known + 10) {
+            output::say(&format!("note: left out {more} more assets"));
+        }
+        let found = allowed;
         let mut items = found.items().clone();
         if is_named {
             for (item, from) in items.items.iter_mut().zip(&found.items().items) {

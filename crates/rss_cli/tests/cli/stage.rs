@@ -2,6 +2,7 @@
 
 use std::{
     fmt, fs,
+    io::Write,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -121,6 +122,14 @@ impl Stage {
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran::of(self.rss().args(args).output().unwrap())
+    }
+
+    /// Runs a command with bytes on its stdin.
+    pub(crate) fn piped(&self, args: &[&str], stdin: &[u8]) -> Ran {
+        let mut command = self.rss();
+        let mut child = command.args(args).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(stdin).unwrap();
+        Ran::of(child.wait_with_output().unwrap())
     }
 
     /// Runs a subcommand on the seed query: `rss <command> <url> sentinel2 .. <more>`.

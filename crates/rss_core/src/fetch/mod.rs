@@ -33,7 +33,7 @@ use crate::{
     reader::gdal,
     session::Session,
     stac::Selection,
-    store::{CachedFile, FillRequest, Made, Mode, check_file},
+    store::{self, CachedFile, FillRequest, Made, Mode, check_file},
 };
 
 /// How files are fetched.
@@ -161,7 +161,7 @@ impl Session {
     ///
     /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Denied`] for a folder that is a file or cannot
     /// be written, for a crop of a copy and for hrefs that their catalogue may not name. Under
-    /// [`Policy::FailFast`] the first error of a file; under [`Policy::KeepGoing`] such errors
+    /// [`Policy::FailFast`] the first error of a file, but for hrefs of an unknown scheme, which are in the rows; under [`Policy::KeepGoing`] such errors
     /// are in the rows.
     pub async fn get_async(
         &self,
@@ -327,11 +327,22 @@ pub(crate) async fn get(
                 chosen.push((one, Some(location)));
                 errors.push(None);
             }
-            Err(err) if options.policy == Policy::FailFast => return Err(err),
+            // An href of a scheme that nothing here reads ends no other download.
+            Err(err)
+                if options.policy == Policy::FailFast && err.kind() != ErrorKind::InvalidInput =>
+            {
+                return Err(err);
+            }
             Err(err) => {
                 chosen.push((one, None));
                 errors.push(Some(err));
             }
+        }
+    }
+    if options.policy == Policy::FailFast && errors.iter().all(Option::is_some) {
+        // None of them can be fetched.
+        if let Some(err) = errors.iter_mut().find_map(Option::take) {
+            return Err(err);
         }
     }
     let targets = targets(&chosen, options.mode);
@@ -369,7 +380,11 @@ pub(crate) async fn get(
     let mut outcomes: Vec<Option<Result<Linked>>> = Vec::new();
     outcomes.resize_with(chosen.len(), || None);
     while let Some((i, done)) = running.next().await {
+        let has_location = chosen
+            .get(i)
+            .is_some_and(|(_, location)| location.is_some());
         if options.policy == Policy::FailFast
+            && has_location
             && let Err(err) = done
         {
             // Returning drops the stream, which cancels the others.
@@ -380,7 +395,24 @@ pub(crate) async fn get(
         }
     }
     drop(running);
-    Ok(assemble(items, &chosen, outcomes))
+    let mut fetched = assemble(items, &chosen, outcomes);
+    for item in &mut fetched.items.items {
+        share(item);
+    }
+    Ok(fetched)
+}
+
+/// Removes what may be a secret from an item whose files are local now: its links and alternates still hold the addresses
+/// by which they were found.
+fn share(item: &mut stac::Item) {
+    let Ok(mut json) = serde_json::to_value(&*item) else {
+        return;
+    };
+    store::shareable_json(&mut json);
+    // What has lost a field that it needs stays as it was: no catalogue has one by such a name.
+    if let Ok(shared) = serde_json::from_value(json) {
+        *item = shared;
+    }
 }
 
 /// Returns the outcomes in the order of the selected assets.

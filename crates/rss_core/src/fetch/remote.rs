@@ -5,7 +5,13 @@ use std::time::Duration;
 use stac::ItemCollection;
 
 use super::{Origin, select::choose};
-use crate::{error::Result, location::Location, reader::gdal, session::Session, stac::Selection};
+use crate::{
+    error::{ErrorKind, Result},
+    location::Location,
+    reader::gdal,
+    session::Session,
+    stac::Selection,
+};
 
 /// The form of the hrefs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +35,8 @@ pub enum RemoteVariant {
     },
 }
 
-/// Returns the items with hrefs for remote reads of the selected assets; other assets are left out.
+/// Returns the items with hrefs for remote reads of the selected assets; other assets are left out, as are those whose hrefs
+/// are of no scheme that is known, unless all are.
 ///
 /// Costs no request, except for tokens: one per container of the Planetary Computer.
 ///
@@ -50,6 +57,7 @@ pub(crate) async fn remote(
     for item in &mut found.items {
         item.assets.clear();
     }
+    let mut refused = None;
     for chosen in choose(items, assets) {
         let Some(asset) = chosen.asset else {
             // An item may lack an asset that others have; if all lack it, the key is misspelt.
@@ -63,7 +71,14 @@ pub(crate) async fn remote(
             chosen.locate(session, origin)?;
             continue;
         };
-        let location = chosen.locate(session, origin)?;
+        let location = match chosen.locate(session, origin) {
+            // What nothing here can read is no reason to keep the others back.
+            Err(err) if err.kind() == ErrorKind::InvalidInput => {
+                refused.get_or_insert(err);
+                continue;
+            }
+            located => located?,
+        };
         let href = href_of(session, &location, variant).await?;
         if let Some(item) = found.items.get_mut(chosen.index) {
             let mut asset = asset.clone();
@@ -71,7 +86,10 @@ pub(crate) async fn remote(
             item.assets.insert(chosen.key, asset);
         }
     }
-    Ok(found)
+    match refused {
+        Some(err) if found.items.iter().all(|item| item.assets.is_empty()) => Err(err),
+        _ => Ok(found),
+    }
 }
 
 async fn href_of(session: &Session, location: &Location, variant: RemoteVariant) -> Result<String> {

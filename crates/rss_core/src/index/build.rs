@@ -4,6 +4,7 @@
 //! is removed last, after the index is synced to disk, so a crash at any point loses no more than a few headers.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -73,6 +74,25 @@ pub struct BuildReport {
     pub output: PathBuf,
     /// Bytes of the index.
     pub output_bytes: u64,
+    /// What is left out of addresses though it may have selected the file, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Says which parameters of addresses an index does not hold.
+fn notes(left_out: &BTreeSet<String>) -> Vec<String> {
+    match left_out
+        .iter()
+        .take(10)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ")
+    {
+        none if none.is_empty() => Vec::new(),
+        names => vec![format!(
+            "the index holds no parameter of an address that may be a secret, and not these: {names}; files that differ in \
+             them alone are one to it"
+        )],
+    }
 }
 
 /// A file that could not be read.
@@ -208,6 +228,7 @@ impl Builder {
             None => Known::default(),
         };
         let mut plan = BuildPlan::of(&self.session, source.0, self.assets.clone(), known).await?;
+        let notes = notes(&plan.left_out);
         if plan.is_empty() && self.append_to.is_none() {
             return Err(Error::new(ErrorKind::NotFound, "nothing to index"));
         }
@@ -266,6 +287,7 @@ impl Builder {
             bytes: after.bytes.saturating_sub(before.bytes),
             output: output.to_owned(),
             output_bytes,
+            notes,
         })
     }
 

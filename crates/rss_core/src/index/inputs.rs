@@ -1,7 +1,10 @@
 //! The inputs of a build (items, locations, a prefix of a bucket, or a stac-geoparquet file), and the plan: which
 //! rows the index has, and which files are to be read.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::{BTreeSet, HashSet},
+    path::PathBuf,
+};
 
 use arrow_array::{Array, ListArray, RecordBatch, StringArray, StructArray, cast::AsArray};
 use futures::TryStreamExt;
@@ -57,6 +60,8 @@ pub(super) struct BuildPlan {
     pub(super) jobs: Vec<HeaderJob>,
     /// Files whose href is invalid or not allowed.
     pub(super) refused: Vec<(String, Error)>,
+    /// Parameters of addresses that the index leaves out, and that nothing says to be secret.
+    pub(super) left_out: BTreeSet<String>,
     /// The assets that get a column, sorted.
     pub(super) assets: Vec<String>,
     /// The digest of all files of the plan, which identifies its journal.
@@ -167,6 +172,7 @@ struct Planner<'a> {
     jobs: Vec<HeaderJob>,
     seen: HashSet<Name>,
     refused: Vec<(String, Error)>,
+    left_out: BTreeSet<String>,
     assets: HashSet<String>,
     hash: Sha256,
 }
@@ -187,6 +193,9 @@ impl Planner<'_> {
         self.hash.update(file.name(name).bytes());
         if !self.assets.contains(file.asset) {
             self.assets.insert(file.asset.to_owned());
+        }
+        if let Location::Http(url) = &location {
+            self.left_out.extend(store::left_out(url));
         }
         if self.seen.insert(name) {
             let checksum = more.and_then(|asset| {
@@ -257,6 +266,7 @@ impl BuildPlan {
             jobs: Vec::new(),
             seen: HashSet::new(),
             refused: Vec::new(),
+            left_out: BTreeSet::new(),
             assets: HashSet::new(),
             hash: Sha256::new(),
         };
@@ -274,6 +284,7 @@ impl BuildPlan {
             rows,
             jobs: planner.jobs,
             refused: planner.refused,
+            left_out: planner.left_out,
             assets,
             digest: planner.hash.finalize().into(),
         })
@@ -288,13 +299,13 @@ impl Planner<'_> {
         trust: Trust,
         chosen: &Chosen<'_>,
     ) -> IndexRows {
-        let retained = items.into_iter().filter(|item| {
+        let retained = items.into_iter().filter_map(|mut item| {
             let (mut files, mut fresh) = (0, 0);
-            for (key, asset) in chosen.of_item(item) {
+            for (key, asset) in chosen.of_item(&item) {
                 files += 1;
                 let location = Location::parse_from(&asset.href, trust);
                 let stores = session.stores();
-                match location.map(|named| stores.reach(item, asset, named, trust, None)) {
+                match location.map(|named| stores.reach(&item, asset, named, trust, None)) {
                     Ok(location) => {
                         let file = ItemFile {
                             item: &item.id,
@@ -310,7 +321,13 @@ impl Planner<'_> {
                 }
             }
             // An item without files to index is added too, unless the index already holds it.
-            fresh > 0 || (files == 0 && !self.known.ids.contains(&item.id))
+            let is_new = fresh > 0 || (files == 0 && !self.known.ids.contains(&item.id));
+            // Who reads the index does not know whose items it holds: it names nothing that they may not.
+            item.assets.retain(|_, asset| {
+                let parsed = Location::parse_from(&asset.href, trust);
+                !parsed.is_err_and(|err| err.kind() == ErrorKind::Denied)
+            });
+            is_new.then_some(item)
         });
         IndexRows::Items(retained.collect(), trust)
     }

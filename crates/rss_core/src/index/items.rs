@@ -14,12 +14,11 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use url::Url;
 
 use super::{schema, wkb};
 use crate::{
     error::{Error, ErrorKind, Result},
-    store::{has_secrets, without_secrets},
+    store::{is_secret_field, shareable_json, shareable_text},
 };
 
 /// Properties that hold times.
@@ -182,44 +181,15 @@ impl Row {
             }
         }
         // A property of a catalogue must not pass for a column of headers.
-        item.retain(|name, _| !name.starts_with(schema::PREFIX));
-        item.values_mut().for_each(strip);
+        item.retain(|name, _| !name.starts_with(schema::PREFIX) && !is_secret_field(name));
+        item.values_mut().for_each(shareable_json);
         Self(item)
-    }
-}
-
-/// Removes signatures, tokens and passwords from every address.
-fn strip(value: &mut Value) {
-    match value {
-        Value::String(text) => {
-            if let Some(plain) = stripped(text) {
-                *text = plain;
-            }
-        }
-        Value::Array(list) => list.iter_mut().for_each(strip),
-        Value::Object(fields) => fields.values_mut().for_each(strip),
-        _ => {}
     }
 }
 
 /// Returns an address, or text that holds JSON with addresses, without its secrets, if it has any.
 pub(super) fn stripped(text: &str) -> Option<String> {
-    // Secrets are in a query (`?`) or in user information (`@`): most texts need no parsing.
-    if !text.contains(['?', '@']) {
-        return None;
-    }
-    if text.starts_with(['{', '[']) {
-        let json: Value = serde_json::from_str(text).ok()?;
-        let mut plain = json.clone();
-        strip(&mut plain);
-        return (plain != json).then(|| plain.to_string());
-    }
-    let (prefix, address) = match text.strip_prefix("/vsicurl/") {
-        Some(address) => ("/vsicurl/", address),
-        None => ("", text),
-    };
-    let url = Url::parse(address).ok()?;
-    has_secrets(&url).then(|| format!("{prefix}{}", without_secrets(&url)))
+    shareable_text(text)
 }
 
 /// The columns of some items.
@@ -467,6 +437,7 @@ mod tests {
         for (text, plain) in [
             ("https://h/a.tif?sig=CANARY&st=1&v=2", "https://h/a.tif?v=2"),
             ("https://me:CANARY@h/a.tif", "https://h/a.tif"),
+            ("s3://b/a?CANARY", "s3://b/a"),
             (
                 "/vsicurl/https://h/a.tif?X-Amz-Signature=CANARY",
                 "/vsicurl/https://h/a.tif",
@@ -486,7 +457,6 @@ mod tests {
             "https://h/a.tif?v=2",
             "what? no",
             "me@example.org",
-            "s3://b/a?b",
             r#"{"a":"https://h/a.tif?v=2"}"#,
             "{what? no",
         ] {

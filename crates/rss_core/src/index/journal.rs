@@ -28,7 +28,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
     reader::Entry,
-    store::{of_io, without_secrets},
+    store::{of_io, shareable},
 };
 
 /// The magic of the file, with the version of its format.
@@ -84,7 +84,7 @@ pub(super) fn address(location: &Location) -> String {
     }
     match location {
         Location::Http(url) => {
-            let plain = without_secrets(url);
+            let plain = shareable(url);
             match Location::Http(plain.clone()).as_s3() {
                 Some(s3) => format!("s3://{}/{}", s3.bucket, s3.key),
                 None => plain.to_string(),

@@ -229,7 +229,8 @@ impl Walk {
             make_absolute(&mut item, base);
             // The result has the trust of the root document, so the hrefs of a less trusted child are checked here.
             if trust != self.root && depth > 0 {
-                self.report.skipped.extend(keep_allowed(&mut item, trust));
+                let allowed = |href: &str| Location::parse_from(href, trust);
+                self.report.skipped.extend(keep_allowed(&mut item, allowed));
             }
             if self.seen.insert((item.collection.clone(), item.id.clone())) {
                 self.items.push(item);

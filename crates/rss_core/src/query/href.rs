@@ -6,9 +6,10 @@ use serde_json::Value;
 use stac::Item;
 use url::Url;
 
+use super::QueryResult;
 use crate::{
-    error::Result,
-    location::{Location, Trust},
+    error::{ErrorKind, Result},
+    location::Location,
     stac::Skipped,
 };
 
@@ -92,23 +93,64 @@ pub(super) fn make_absolute(item: &mut Item, base: &Base) {
     }
 }
 
-/// Removes the assets whose hrefs `trust` does not allow, and returns them as skipped.
-pub(super) fn keep_allowed(item: &mut Item, trust: Trust) -> Vec<Skipped> {
-    let parsed = |href: &str| -> Result<Location> { Location::parse_from(href, trust) };
+/// Removes the assets and alternates whose hrefs are denied, and returns the assets as skipped. What is no location at all
+/// stays: it is an error where it is used.
+pub(super) fn keep_allowed(
+    item: &mut Item,
+    parse: impl Fn(&str) -> Result<Location>,
+) -> Vec<Skipped> {
+    let refusal = |href: &str| {
+        let parsed = parse(href).err();
+        parsed.filter(|err| err.kind() == ErrorKind::Denied)
+    };
     let mut skipped = Vec::new();
     let id = item.id.clone();
-    item.assets.retain(|key, asset| match parsed(&asset.href) {
-        Ok(_) => true,
-        Err(err) => {
-            skipped.push(Skipped {
-                item: id.clone(),
-                asset: Some(key.clone()),
-                reason: err.message().to_owned(),
+    item.assets.retain(|key, asset| {
+        let alternates = asset.additional_fields.get_mut("alternate");
+        if let Some(alternates) = alternates.and_then(Value::as_object_mut) {
+            alternates.retain(|_, alternate| {
+                let href = alternate.get("href").and_then(Value::as_str);
+                href.is_none_or(|href| refusal(href).is_none())
             });
-            false
+        }
+        match refusal(&asset.href) {
+            None => true,
+            Some(err) => {
+                skipped.push(Skipped {
+                    item: id.clone(),
+                    asset: Some(key.clone()),
+                    reason: err.message().to_owned(),
+                });
+                false
+            }
         }
     });
     skipped
+}
+
+impl QueryResult {
+    /// Removes the assets whose hrefs their catalogue may not name (a local file, a private host), and lists them in the
+    /// report's `skipped`: what is printed or written of these items is read later without knowing whose they are.
+    #[must_use]
+    pub fn without_refused(mut self) -> Self {
+        let trust = self.trust;
+        self.retain(|href| Location::parse_from(href, trust));
+        self
+    }
+
+    /// Removes the assets that items of a file or a pipe may not name, whoever made them: files of this machine of which
+    /// `is_own` is not true, link-local hosts, virtual rasters elsewhere. They are listed in the report's `skipped`.
+    #[must_use]
+    pub fn as_handed_over(mut self, is_own: impl Fn(&Path) -> bool) -> Self {
+        self.retain(|href| Location::parse_handed_over(href, &is_own));
+        self
+    }
+
+    fn retain(&mut self, parse: impl Fn(&str) -> Result<Location>) {
+        for item in &mut self.items.items {
+            self.report.skipped.extend(keep_allowed(item, &parse));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     products::{Kind, Manifest},
     session::Session,
     stac::Selection,
-    store::Version,
+    store::{Version, is_secret_field},
 };
 
 /// The field of an asset with the version of its file: size and time where it is on this machine, else what the server says.
@@ -41,6 +41,7 @@ impl QueryResult {
             "trust": match self.trust {
                 Trust::User => "user",
                 Trust::PrivateNetwork => "private_network",
+                Trust::PlainNetwork => "plain_network",
                 Trust::Network => "network",
             },
             "selection": {"kind": kind, "keys": keys},
@@ -91,11 +92,13 @@ impl QueryResult {
         let stated = match record.get("trust").and_then(Value::as_str) {
             Some("user") => Trust::User,
             Some("private_network") => Trust::PrivateNetwork,
+            Some("plain_network") => Trust::PlainNetwork,
             _ => Trust::Network,
         };
         let rank = |trust: Trust| match trust {
-            Trust::User => 2,
-            Trust::PrivateNetwork => 1,
+            Trust::User => 3,
+            Trust::PrivateNetwork => 2,
+            Trust::PlainNetwork => 1,
             Trust::Network => 0,
         };
         let trust = if rank(stated) < rank(trust) {
@@ -178,16 +181,5 @@ fn clean(value: &mut Value) {
 
 /// Removes fields that hold keys of a store or headers of its requests.
 fn remove_secrets(fields: &mut Map<String, Value>) {
-    let secret = [
-        "token",
-        "secret",
-        "password",
-        "signature",
-        "authorization",
-        "credential",
-    ];
-    fields.retain(|name, _| {
-        let name = name.to_ascii_lowercase();
-        !secret.iter().any(|word| name.contains(word))
-    });
+    fields.retain(|name, _| !is_secret_field(name));
 }

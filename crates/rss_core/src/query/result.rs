@@ -9,7 +9,7 @@ use crate::{
     location::Trust,
     products::{Manifest, Naming, Source},
     session::Session,
-    stac::{Selection, Skipped},
+    stac::{Selection, Skipped, without_role},
 };
 
 /// Items, with the selected bands and a report of the search.
@@ -75,6 +75,26 @@ impl QueryResult {
         found
             .filter_map(|(key, asset)| Some((key, asset?)))
             .collect()
+    }
+
+    /// Says which assets are not selected though they look like measurements: they have no role, and others of their item
+    /// have the role `data`. Naming the bands selects them. Empty where bands are named, or a manifest names them.
+    pub fn unselected(&self) -> Vec<String> {
+        if self.selection != Selection::Guess {
+            return Vec::new();
+        }
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for key in self.items.items.iter().flat_map(without_role) {
+            *counts.entry(key).or_default() += 1;
+        }
+        let all = counts.into_iter();
+        all.map(|(key, items)| {
+            format!(
+                "asset {} of {items} items has no role and is left out, as others have the role data",
+                key.escape_debug()
+            )
+        })
+        .collect()
     }
 
     /// Sets the manifest of the user, in place of the built-in ones.

@@ -106,6 +106,20 @@ fn guess(item: &Item) -> Vec<(&str, Option<&Asset>)> {
         .collect()
 }
 
+/// Returns the assets that look like measurements and are not selected, as they have no role and others have `data`.
+pub(crate) fn without_role(item: &Item) -> Vec<&str> {
+    let chosen = guess(item);
+    let is_left = |key: &str, asset: &Asset| {
+        asset.roles.is_empty()
+            && is_data(key, asset)
+            && chosen.iter().all(|(known, _)| *known != key)
+    };
+    let all = item.assets.iter();
+    all.filter(|(key, asset)| is_left(key, asset))
+        .map(|(key, _)| key.as_str())
+        .collect()
+}
+
 fn has_role(asset: &Asset, role: &str) -> bool {
     asset.roles.iter().any(|one| one == role)
 }
@@ -196,5 +210,16 @@ mod tests {
             "odd": { "href": "o.tif" },
         }));
         assert_eq!(keys, ["red"]);
+        let item: Item = serde_json::from_value(json!({
+            "type": "Feature", "stac_version": "1.0.0", "id": "x", "geometry": null,
+            "properties": { "datetime": null }, "links": [],
+            "assets": {
+                "red": { "href": "r", "roles": ["data"] },
+                "odd": { "href": "o.tif" },
+                "doc": { "href": "o.json" },
+            },
+        }))
+        .unwrap();
+        assert_eq!(without_role(&item), ["odd"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Bytes: stores of locations, their access, the HTTP rules of requests, and the file cache.
 
+mod address;
 mod body;
 mod bucket;
 mod cache;
@@ -29,15 +30,16 @@ mod version;
 mod watched;
 mod wire;
 
+#[cfg(feature = "index")]
+pub(crate) use self::address::{left_out, shareable, shareable_text};
 #[cfg(feature = "zarr")]
 pub(crate) use self::body::read_at_most;
 #[cfg(feature = "gdal")]
 pub(crate) use self::bucket::Hosting;
-#[cfg(feature = "index")]
-pub(crate) use self::cache::{has_secrets, without_secrets};
 #[cfg(feature = "cog")]
 pub(crate) use self::object::Disk;
 pub(crate) use self::{
+    address::{is_secret_field, shareable_json},
     cache::{CacheSettings, CachedFile, FillRequest, Made, hex},
     fault::{Fault, check_file, error, of_io, of_status, status_of},
     meter::Meter,

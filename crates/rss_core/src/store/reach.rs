@@ -15,7 +15,7 @@ impl Registry {
     /// Records who named a location: what a catalogue on the network names must not lead into a private network, whatever
     /// its name resolves to.
     pub(crate) fn named_by(&self, named: &Location, trust: Trust) {
-        if trust == Trust::Network
+        if matches!(trust, Trust::Network | Trust::PlainNetwork)
             && let Location::Http(url) = named
             && let Some(host) = url.host_str()
         {

@@ -629,9 +629,9 @@ async fn remote_hrefs_follow_from_what_the_href_says() {
             "https://acc.blob.core.windows.net/c/k.tif",
         ),
         (
-            "https://h/k.tif",
-            "/vsicurl/https://h/k.tif",
-            "https://h/k.tif",
+            "https://h.org/k.tif",
+            "/vsicurl/https://h.org/k.tif",
+            "https://h.org/k.tif",
         ),
     ];
     let wanted = of_hrefs(&hrefs.map(|(href, ..)| href));

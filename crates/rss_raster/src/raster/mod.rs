@@ -11,6 +11,8 @@ mod save;
 mod shrink;
 pub mod tiff;
 
+use std::io;
+
 use ndarray::{Array3, ArrayView3, ArrayViewMut3};
 pub use num_complex::Complex;
 
@@ -142,6 +144,9 @@ macro_rules! with_type {
 }
 pub use crate::with_type;
 
+/// Samples that are written at once.
+const SAMPLES_AT_ONCE: usize = 64 << 10;
+
 impl Pixels {
     /// Creates zeroed pixels of `bands` x `size`.
     ///
@@ -212,6 +217,40 @@ impl Pixels {
             None => Sealed::put_le(array.iter(), &mut bytes),
         });
         bytes
+    }
+
+    /// Writes the samples as [`to_le_bytes`](Self::to_le_bytes) returns them, piece by piece: no second copy is held.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write_le(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut bytes = vec![0; SAMPLES_AT_ONCE.min(self.len()) * self.dtype().size()];
+        let mut put = |wanted: usize, fill: &mut dyn FnMut(&mut [u8])| match bytes.get_mut(..wanted)
+        {
+            Some(part) => {
+                fill(part);
+                out.write_all(part)
+            }
+            None => Ok(()),
+        };
+        each_type!(self, array => match array.as_slice() {
+            Some(samples) => samples.chunks(SAMPLES_AT_ONCE).try_for_each(|part| {
+                put(size_of_val(part), &mut |bytes| Sealed::put_le(part.iter(), bytes))
+            }),
+            None => {
+                let mut left = array.len();
+                let mut samples = array.iter();
+                while left > 0 {
+                    let count = left.min(SAMPLES_AT_ONCE);
+                    left -= count;
+                    put(count * self.dtype().size(), &mut |bytes| {
+                        Sealed::put_le(samples.by_ref().take(count), bytes);
+                    })?;
+                }
+                Ok(())
+            }
+        })
     }
 
     /// Returns the samples as `f64`, band then row then column. 64-bit integers above 2^53 are rounded; a complex

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::unsupported;
-use crate::{error::Result, location::Location, store::without_secrets};
+use crate::{error::Result, location::Location, store::shareable};
 
 /// Returns the address for fsspec: `file://` and the unescaped path, or the href.
 pub(super) fn of_fsspec(location: &Location) -> Result<String> {
     let text = match location {
         Location::Local(path) => format!("file://{}", absolute(path)?),
-        Location::Http(url) => without_secrets(url).to_string(),
+        Location::Http(url) => shareable(url).to_string(),
         other => other.to_href(),
     };
     // Kerchunk readers expand `{{..}}` as a template, and fsspec splits chained URLs at `::`.
@@ -27,7 +27,7 @@ pub(super) fn of_fsspec(location: &Location) -> Result<String> {
 pub(super) fn of_gdal(location: &Location) -> Result<String> {
     let text = match location {
         Location::Local(path) => absolute(path)?,
-        Location::Http(url) => format!("/vsicurl/{}", without_secrets(url)),
+        Location::Http(url) => format!("/vsicurl/{}", shareable(url)),
         other => other.to_vsi(),
     };
     // XML 1.0 cannot represent control characters, not even escaped.

@@ -147,17 +147,9 @@ fn canonical(location: &Location, authority: Option<&str>) -> String {
     }
 }
 
-/// Returns true if a URL carries a signature, a token, a user name or a password.
-#[cfg(feature = "index")]
-pub(crate) fn has_secrets(url: &Url) -> bool {
-    let signed = is_signed(url);
-    !url.username().is_empty()
-        || url.password().is_some()
-        || url.query_pairs().any(|(name, _)| is_secret(&name, signed))
-}
-
-/// Returns a URL without signature, token, user name and fragment: it may be written to disk.
-pub(crate) fn without_secrets(url: &Url) -> Url {
+/// Returns a URL without what is known to sign it, user name and fragment. Other parameters select content: the key is a
+/// hash, which holds no secret that this does not know.
+fn without_secrets(url: &Url) -> Url {
     let mut url = url.clone();
     url.set_fragment(None);
     // Both fail only for URLs without a host; `http` URLs have one.
@@ -182,7 +174,7 @@ pub(crate) fn without_secrets(url: &Url) -> Url {
 
 /// Returns true for a query parameter that signs or authorises a request. The short names of Azure's
 /// SAS count only beside a signature: elsewhere `se` or `expires` may select the content.
-fn is_secret(name: &str, signed: bool) -> bool {
+pub(crate) fn is_secret(name: &str, signed: bool) -> bool {
     let name = name.to_ascii_lowercase();
     let always = [
         "sig",

@@ -30,9 +30,9 @@ use std::{
 };
 
 pub use self::key::Mode;
-pub(crate) use self::key::{CacheKey, hex};
 #[cfg(feature = "index")]
-pub(crate) use self::key::{has_secrets, without_secrets};
+pub(crate) use self::key::is_secret;
+pub(crate) use self::key::{CacheKey, hex};
 use self::{
     entry::{EntryPaths, Found, RECORD_ENDING, Record},
     scratch::{Desk, Pin, Scratch, sessions},

@@ -95,7 +95,7 @@ impl Raster {
         match format {
             Format::GeoTiff => tiff::write(self, out),
             Format::Npy => npy::write(self, out),
-            Format::Bin => out.write_all(&self.pixels.to_le_bytes()).map_err(io_error),
+            Format::Bin => self.pixels.write_le(out).map_err(io_error),
             Format::Png => png::write(self, Stretch::default(), out).map(|_| ()),
         }
     }

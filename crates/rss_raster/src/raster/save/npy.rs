@@ -15,7 +15,7 @@ const ALIGNMENT: usize = 64;
 pub(super) fn write(raster: &Raster, out: &mut impl Write) -> Result<()> {
     let header = header(raster.pixels.dtype(), &raster.pixels.shape());
     out.write_all(&header)
-        .and_then(|()| out.write_all(&raster.pixels.to_le_bytes()))
+        .and_then(|()| raster.pixels.write_le(out))
         .map_err(io_error)
 }
 

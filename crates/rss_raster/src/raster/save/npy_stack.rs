@@ -80,7 +80,10 @@ impl NpyStack {
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         self.done += 1;
-        self.write(&raster.pixels.to_le_bytes())
+        raster
+            .pixels
+            .write_le(&mut self.out)
+            .map_err(|err| io_error(err).at(self.path.display()))
     }
 
     /// Skips the next raster: it is filled with the nodata value of the first one, or zero.
@@ -141,7 +144,10 @@ impl NpyStack {
             filler,
         });
         self.done += 1;
-        self.write(&raster.pixels.to_le_bytes())
+        raster
+            .pixels
+            .write_le(&mut self.out)
+            .map_err(|err| io_error(err).at(self.path.display()))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
