@@ -318,3 +318,28 @@ fn with_an_index_each_tile_is_one_request() {
     );
     assert_eq!(stage.run(&["gather"]).code, Some(2));
 }
+
+#[test]
+fn a_file_past_a_bound_loses_its_row_and_no_other() {
+    let stage = Stage::new();
+    // A codestream of some hundred bytes that states one tile of 30,000 x 30,000 pixels in code-blocks of 4 x 4.
+    let mut huge = b"\xff\x4f\xff\x51\0\x29\0\0".to_vec();
+    for number in [30_000_u32, 30_000, 0, 0, 30_000, 30_000, 0, 0] {
+        huge.extend(number.to_be_bytes());
+    }
+    huge.extend(b"\0\x01\x07\x01\x01\xff\x52\0\x0c\0\0\0\x01\0\x05\0\0\0\x01\xff\x5c\0\x13\x40");
+    huge.extend([0x40; 16]);
+    huge.extend(b"\xff\x90\0\x0a\0\0\0\0\0\0\0\x01\xff\x93");
+    huge.extend([0; 200]);
+    let huge = stage.write("huge.j2k", huge);
+    let fine = stage.image("fine.tif", 64, 32756, [0.0, 10.0, 0.0, 0.0, 0.0, -10.0]);
+    let list = stage.write("list.txt", format!("{huge}\n{fine}\n{huge}\n"));
+    let ran = stage.run(&["gather", &list, "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(report["ok"], 1, "{ran:?}");
+    let failed = report["failed"].as_array().unwrap();
+    assert!(!failed.is_empty());
+    for one in failed {
+        assert!(one["error"].as_str().unwrap().contains("limit"), "{one}");
+    }
+}

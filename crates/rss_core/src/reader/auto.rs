@@ -41,8 +41,13 @@ pub(super) async fn open(
             Ok(Arc::new(Fallback { reader, reason }))
         }
         // Neither reads it. GDAL's `Unsupported` may only mean a build without it, and its word on damage is no better
-        // than ours, so the reason of the COG reader is the one to report.
-        Err(err) if err.kind() == ErrorKind::Unsupported => Err(reason),
+        // than ours, so the reason of the COG reader is the one to report, unless the file is of another format.
+        Err(err)
+            if err.kind() == ErrorKind::Unsupported
+                && !(cfg!(feature = "gdal") && cog::is_other_format(&reason)) =>
+        {
+            Err(reason)
+        }
         Err(err) if err.kind() == ErrorKind::Corrupt && !cog::is_other_format(&reason) => {
             Err(reason)
         }

@@ -130,8 +130,8 @@ fn the_users_options_are_gdals() {
     raster.read(&window("0,0,512,512")).unwrap();
     match reads() {
         GdalReads::Vsi => assert_eq!(stage.requests(), ["LIST", "GET", "GET"]),
-        // There is nothing to list.
-        _ => assert_eq!(stage.requests(), ["GET", "GET"]),
+        // Nothing is listed: side-car files are looked for by name.
+        _ => assert!(stage.requests().len() > 2 && stage.requests().iter().all(|one| one == "GET")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use rss_core::{Backend, ErrorKind, GdalReads, GetOptions, Location, Origin, ReadRequest, Session};
-use rss_testbed::Testbed;
+use rss_testbed::{Fault, Rule, Testbed};
 
 use super::download::of_hrefs;
 
@@ -199,8 +199,8 @@ fn a_header_that_states_more_than_a_block_may_take_is_refused() {
             &to.path().join("to"),
             &options,
         );
-        match path.ends_with("level.tif") {
-            // Its overviews are not read.
+        match path.ends_with("level.tif") || path.ends_with("chain.tif") {
+            // Their overviews are not read.
             true => drop(got),
             false => assert_eq!(got.unwrap_err().kind(), ErrorKind::Unsupported, "{path:?}"),
         }
@@ -280,4 +280,54 @@ fn a_file_names_no_other_file_for_its_overviews() {
         assert_eq!(err.kind(), ErrorKind::Denied, "{err}");
         assert!(err.message().contains("names another file"), "{err}");
     }
+}
+
+#[test]
+fn a_list_of_tiles_that_cannot_be_read_is_an_error_and_never_blank() {
+    // Tiles of 16 x 16 in lists of 64 KiB behind the first bytes: libtiff reads parts of them when it needs them.
+    let mut tags = image(2048, 1, 16, false, false);
+    tags.retain(|(tag, ..)| *tag != 338);
+    for (tag, _, values) in &mut tags {
+        match tag {
+            259 => *values = vec![1],
+            325 => values.fill(200),
+            _ => {}
+        }
+    }
+    tags.iter_mut()
+        .filter(|(tag, ..)| *tag == 325)
+        .for_each(|(_, _, values)| values.fill(256));
+    let mut bytes = tiff(&[&tags]);
+    bytes[8..208].fill(b'x');
+    let bed = Testbed::builder().start().unwrap();
+    let mut right = 0;
+    for k in 1..8 {
+        for (col, row) in [(0, 0), (2000, 992), (16, 2000)] {
+            bed.put("bucket", "x.tif", bytes.clone());
+            bed.clear_faults();
+            // Another object from the k-th request on.
+            bed.fault(Rule::new(Fault::status(412)).skip(k));
+            let session = Session::builder()
+                .s3_endpoint(&bed.s3_endpoint())
+                .retries(0)
+                .build()
+                .unwrap();
+            let location = Location::parse("s3://bucket/x.tif").unwrap();
+            let request =
+                ReadRequest::new().with_window(format!("{col},{row},8,8").parse().unwrap());
+            let opened = session.open(&location, Backend::Gdal);
+            match opened.and_then(|raster| raster.read(&request)) {
+                Ok(raster) => {
+                    right += 1;
+                    let samples = raster.pixels.view::<u8>().unwrap();
+                    assert!(
+                        samples.iter().all(|&sample| sample == b'x'),
+                        "{k} {col},{row}"
+                    );
+                }
+                Err(err) => assert_eq!(err.kind(), ErrorKind::Changed, "{k} {col},{row}: {err}"),
+            }
+        }
+    }
+    assert!(right > 0);
 }

@@ -27,12 +27,20 @@ fn past(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
+/// The directories of a TIFF that GDAL is going to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Directories {
+    /// The image alone: nobody asks for its overviews.
+    First,
+    All,
+}
+
 /// Checks a file that GDAL is about to open. What cannot be read here is left for GDAL to report.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Unsupported`] if it states more than GDAL could hold in `most_bytes`; those of the network.
-pub(super) fn check_file(path: &str, most_bytes: u64) -> Result<()> {
+pub(super) fn check_file(path: &str, most_bytes: u64, directories: Directories) -> Result<()> {
     let Some(mut file) = VsiFile::open(path)? else {
         return Ok(());
     };
@@ -40,7 +48,9 @@ pub(super) fn check_file(path: &str, most_bytes: u64) -> Result<()> {
         return Ok(());
     };
     match head {
-        [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => check_tiff(&mut file, &head),
+        [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => {
+            check_tiff(&mut file, &head, directories)
+        }
         [0, 0, 0, 12, b'j', b'P', b' ', b' ', ..] => check_jp2(&mut file, most_bytes),
         [0xff, 0x4f, 0xff, 0x51, ..] => check_codestream(&mut file, 0, most_bytes),
         _ => Ok(()),
@@ -100,7 +110,7 @@ impl Numbers {
 }
 
 /// Counts the bands of all directories.
-fn check_tiff(file: &mut VsiFile, head: &[u8; 16]) -> Result<()> {
+fn check_tiff(file: &mut VsiFile, head: &[u8; 16], directories: Directories) -> Result<()> {
     let is_little = head.first() == Some(&b'I');
     let numbers = Numbers {
         is_little,
@@ -153,6 +163,9 @@ fn check_tiff(file: &mut VsiFile, head: &[u8; 16]) -> Result<()> {
             return Err(past(format!(
                 "it and its overviews state more than {MOST_BANDS} bands"
             )));
+        }
+        if directories == Directories::First {
+            break;
         }
         next = numbers.long(&body, entries * entry_bytes);
     }

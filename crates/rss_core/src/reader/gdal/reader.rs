@@ -44,10 +44,13 @@ pub(crate) async fn open(session: &Session, location: &Location) -> Result<Arc<d
     let way = Way::of(session, location, id);
     let path = way.path(session, location).await?;
     let home = pool.home();
+    let failures = way.failures();
     let described = pool
         .call(home, move |worker| {
             let most = worker.most_block_bytes;
-            describe(worker.dataset(id, &path)?, most)
+            checked(failures.as_deref(), || {
+                describe(worker.dataset(id, &path)?, most)
+            })
         })
         .await;
     let (profile, layout) = match described {
@@ -76,7 +79,16 @@ pub(crate) async fn translate(
     let pool = Pool::of(session)?;
     let way = Way::of(session, from, READERS.fetch_add(1, Ordering::Relaxed));
     let path = way.path(session, from).await?;
-    match super::translate::translate(&pool, path, to, crop.copied(), progress).await {
+    let failures = way.failures();
+    let before = failures.as_ref().map_or(0, |failures| failures.count());
+    let done = super::translate::translate(&pool, path, to, crop.copied(), progress).await;
+    let failed = failures.and_then(|failures| failures.since(before));
+    match done {
+        Ok(()) if failed.is_some() => {
+            // It may hold pixels that GDAL filled in.
+            let _ = std::fs::remove_file(to);
+            failed.map_or(Ok(()), Err)
+        }
         Ok(()) => Ok(()),
         Err(err) => Err(way.explain(session, from, err).await),
     }
@@ -118,6 +130,14 @@ impl Way {
         }
     }
 
+    /// Returns the failed reads of the file, where they are known.
+    fn failures(&self) -> Option<Arc<vsi::Failures>> {
+        match self {
+            Self::Vsi => None,
+            Self::Stores(loan) => Some(loan.failures()),
+        }
+    }
+
     /// Returns the path for GDAL. For GDAL's own file systems the URL is signed if it must be, and the
     /// bucket's options are set.
     async fn path(&self, session: &Session, location: &Location) -> Result<String> {
@@ -145,6 +165,17 @@ impl Way {
             }
         }
         err.at(location)
+    }
+}
+
+/// Runs calls of GDAL; their answer is none where a read of the file failed meanwhile, whatever GDAL made of it.
+fn checked<T>(failures: Option<&vsi::Failures>, calls: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = failures.map_or(0, vsi::Failures::count);
+    let done = calls();
+    match failures.and_then(|failures| failures.since(before)) {
+        // Ours is the cause of what GDAL says, if it says anything.
+        Some(err) => Err(err),
+        None => done,
     }
 }
 
@@ -254,20 +285,28 @@ impl Reader {
         let inner = &self.0;
         let path = inner.way.path(&inner.session, &inner.location).await?;
         let (id, layout) = (inner.id, inner.layout.clone());
+        let failures = inner.way.failures();
         let done = inner
             .pool
             .call(inner.home, move |worker| {
-                let most_block_bytes = worker.most_block_bytes;
-                let dataset = worker.dataset(id, &path)?;
-                let overview = level.checked_sub(1);
-                read(LevelWindow {
-                    dataset,
-                    overview: overview.and_then(|level| layout.overviews.get(level).copied()),
-                    window: resolved.window,
-                    bands: &resolved.bands,
-                    code: layout.code,
-                    most_block_bytes,
-                })
+                let done = checked(failures.as_deref(), || {
+                    let most_block_bytes = worker.most_block_bytes;
+                    let dataset = worker.dataset(id, &path)?;
+                    let overview = level.checked_sub(1);
+                    read(LevelWindow {
+                        dataset,
+                        overview: overview.and_then(|level| layout.overviews.get(level).copied()),
+                        window: resolved.window,
+                        bands: &resolved.bands,
+                        code: layout.code,
+                        most_block_bytes,
+                    })
+                });
+                if done.is_err() {
+                    // The dataset may hold what it could not read as if it were not there.
+                    worker.close(id);
+                }
+                done
             })
             .await;
         match done {

@@ -17,7 +17,8 @@ use gdal::{
 use tokio::sync::watch;
 
 use super::{
-    bounds, raw,
+    bounds::{self, Directories},
+    raw,
     workers::{Pool, open},
 };
 use crate::{
@@ -57,7 +58,7 @@ pub(super) async fn translate(
             .to_str()
             .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a path that is not UTF-8"))?;
         let done = (|| {
-            let dataset = open(&from, most)?;
+            let dataset = open(&from, most, Directories::First)?;
             let arguments = arguments(&dataset, crop.as_ref(), most)?;
             raw::translate(&dataset, name, &arguments, &mut |part| {
                 // Fails if the caller's future was dropped; then `stop` is set, too.

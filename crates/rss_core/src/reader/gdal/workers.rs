@@ -15,7 +15,7 @@ use gdal::{Dataset, DatasetOptions, GdalOpenFlags, Metadata};
 use tokio::sync::oneshot;
 
 use super::{
-    bounds,
+    bounds::{self, Directories},
     diagnostics::{self, Doing},
     options, raw, vsi,
 };
@@ -231,7 +231,7 @@ impl Worker {
             None => Open {
                 reader,
                 path: path.to_owned(),
-                dataset: open(path, self.most_block_bytes)?,
+                dataset: open(path, self.most_block_bytes, Directories::All)?,
             },
         };
         if self.open.len() >= MOST_OPEN {
@@ -254,8 +254,8 @@ impl Worker {
 
 /// Opens a raster on this thread, with its samples as the file stores them: where GDAL makes RGBA of CMYK or CIELAB, as
 /// its TIFF driver does for bytes, it is opened again without.
-pub(super) fn open(path: &str, most_bytes: u64) -> Result<Dataset> {
-    let dataset = open_checked(path, most_bytes)?;
+pub(super) fn open(path: &str, most_bytes: u64, directories: Directories) -> Result<Dataset> {
+    let dataset = open_checked(path, most_bytes, directories)?;
     let space = dataset.metadata_item("SOURCE_COLOR_SPACE", "IMAGE_STRUCTURE");
     match space.as_deref() {
         Some("CMYK" | "CIELAB") => open_as(&format!("GTIFF_RAW:{path}"), &["GTiff"]),
@@ -264,8 +264,8 @@ pub(super) fn open(path: &str, most_bytes: u64) -> Result<Dataset> {
 }
 
 /// Opens a raster whose header states no more than fits `most_bytes`.
-fn open_checked(path: &str, most_bytes: u64) -> Result<Dataset> {
-    bounds::check_file(path, most_bytes)?;
+fn open_checked(path: &str, most_bytes: u64, directories: Directories) -> Result<Dataset> {
+    bounds::check_file(path, most_bytes, directories)?;
     // A VRT names other files: only a local one, whose extension the user names, is trusted to do so.
     let is_local = !path.starts_with("/vsi");
     let is_vrt = is_local && path.to_ascii_lowercase().ends_with(".vrt");

@@ -26,22 +26,80 @@ use crate::{
 /// The smallest request after the first, and the first read-ahead of a sequential read.
 const READAHEAD_BYTES: u64 = 32 * 1024;
 /// Cached bytes of one file, besides its first ones.
-const MOST_KEPT_BYTES: usize = 4 << 20;
+const MOST_KEPT_BYTES: usize = 8 << 20;
 /// Requests of one call that are under way at once.
 const FETCHES_AT_ONCE: usize = 32;
+/// How many times the session's `fetch_bytes` a request for ranges that GDAL names may be: GDAL's own file systems merge
+/// without a bound.
+const LONGER: u64 = 8;
+/// The same for a request that reads ahead.
+const AHEAD: u64 = 4;
+/// Where a request begins that does not go on from the last one: GDAL reads some bytes before those that it asks for next.
+const ALIGNED: u64 = 4096;
 
 /// A version of an object, shared by all its handles.
 #[derive(Debug)]
 pub(super) struct VsiObject {
     object: Arc<Object>,
     merge: Merge,
+    /// The longest request that reads ahead.
+    ahead_bytes: u64,
     kept: Mutex<ReadBuffer>,
     failed: AtomicBool,
+    failures: Arc<Failures>,
+}
+
+/// The reads of a file that failed. GDAL does not always report them: libtiff takes a list of tiles that it could not read
+/// for one of tiles that are not stored, and GDAL fills them in.
+#[derive(Debug, Default)]
+pub(in crate::reader::gdal) struct Failures(Mutex<(u64, Option<Failure>)>);
+
+#[derive(Clone, Debug)]
+struct Failure {
+    kind: ErrorKind,
+    message: String,
+    location: Option<String>,
+}
+
+impl Failures {
+    /// Returns how many there are so far.
+    pub(in crate::reader::gdal) fn count(&self) -> u64 {
+        self.lock().0
+    }
+
+    /// Returns the last one, if there are more than there were: what GDAL answered meanwhile may be filled in.
+    pub(in crate::reader::gdal) fn since(&self, count: u64) -> Option<Error> {
+        let last = self.lock();
+        let failure = last.1.clone().filter(|_| last.0 > count)?;
+        let err = Error::new(failure.kind, failure.message);
+        Some(match failure.location {
+            Some(location) => err.at(location),
+            None => err,
+        })
+    }
+
+    fn add(&self, err: &Error) {
+        let mut last = self.lock();
+        last.0 += 1;
+        last.1 = Some(Failure {
+            kind: err.kind(),
+            message: err.message().to_owned(),
+            location: err.location().map(str::to_owned),
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (u64, Option<Failure>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl VsiObject {
     /// Fetches the first bytes, and with them size and ETag.
-    pub(super) fn open(session: &Session, location: &Location) -> Result<Self> {
+    pub(super) fn open(
+        session: &Session,
+        location: &Location,
+        failures: &Arc<Failures>,
+    ) -> Result<Self> {
         let (task, from) = (session.clone(), location.clone());
         let (object, header) = wait(session, async move {
             Object::open(task.stores(), &from, task.header_bytes(&from)).await
@@ -51,10 +109,12 @@ impl VsiObject {
             object: Arc::new(object),
             merge: Merge {
                 gap_bytes: settings.gap_bytes,
-                fetch_bytes: settings.fetch_bytes,
+                fetch_bytes: settings.fetch_bytes.saturating_mul(LONGER),
             },
+            ahead_bytes: settings.fetch_bytes.saturating_mul(AHEAD),
             kept: Mutex::new(ReadBuffer::new(header)),
             failed: AtomicBool::new(false),
+            failures: Arc::clone(failures),
         })
     }
 
@@ -89,22 +149,21 @@ impl VsiObject {
                 put(distance(start, at)?, &bytes);
                 at += bytes.len() as u64;
             // A long read goes out as parallel requests, and past the cache, which it would fill.
-            } else if end - at > self.merge.fetch_bytes {
+            } else if end - at > self.ahead_bytes {
                 let from = distance(start, at)?;
                 let mut put = |_, offset, bytes: &[u8]| put(from + offset, bytes);
                 self.read_many(session, std::slice::from_ref(&(at..end)), &mut put)?;
                 at = end;
             } else {
-                let reach = self.kept().reach(at..end, self.merge.fetch_bytes);
+                let reach = self.kept().reach(at..end, self.ahead_bytes);
                 let reach = reach.start..reach.end.min(self.size());
+                let first = reach.start;
                 let object = Arc::clone(&self.object);
                 let bytes = self.noted(wait(session, async move { object.fetch(reach).await }))?;
-                let wanted = distance(at, end)?;
-                put(
-                    distance(start, at)?,
-                    bytes.get(..wanted).unwrap_or(bytes.as_ref()),
-                );
-                self.kept().keep(at, bytes);
+                let wanted = distance(first, at)?..distance(first, end)?;
+                let wanted = bytes.get(wanted).ok_or_else(lost)?;
+                put(distance(start, at)?, wanted);
+                self.kept().keep(first, bytes);
                 at = end;
             }
         }
@@ -145,6 +204,10 @@ impl VsiObject {
             }
         }
         let wanted: Vec<Range<u64>> = pieces.iter().map(|piece| piece.range.clone()).collect();
+        if let Some(end) = wanted.iter().map(|range| range.end).max() {
+            let bytes = wanted.iter().map(|range| range.end - range.start).sum();
+            self.kept().went_on(end, bytes);
+        }
         let fetches = coalesce(&wanted, self.merge);
         self.noted(self.gather(session, fetches, &mut |fetch, bytes| {
             for piece in fetch.wanted.iter().filter_map(|&i| pieces.get(i)) {
@@ -200,8 +263,9 @@ impl VsiObject {
 
     /// Records a failure: the next open of the path requests the object again, which may be replaced.
     fn noted<T>(&self, result: Result<T>) -> Result<T> {
-        if result.is_err() {
+        if let Err(err) = &result {
             self.failed.store(true, Ordering::Relaxed);
+            self.failures.add(err);
         }
         result
     }
@@ -259,29 +323,41 @@ impl ReadBuffer {
         self.bytes += bytes.len();
         self.recent.push_back((start, bytes));
         while self.bytes > MOST_KEPT_BYTES
+            && self.recent.len() > 1
             && let Some((_, old)) = self.recent.pop_front()
         {
             self.bytes -= old.len();
         }
     }
 
-    /// Returns the range to fetch for `wanted`: the read-ahead of a sequential read doubles each time, up
-    /// to `most` bytes.
+    /// Records a read of ranges up to `end`: one who reads on from there reads as much at once.
+    fn went_on(&mut self, end: u64, bytes: u64) {
+        self.next = end;
+        self.ahead = bytes / 16;
+    }
+
+    /// Returns the range to fetch for `wanted`: the read-ahead of a sequential read becomes four times as long each time,
+    /// up to `most` bytes.
     fn reach(&mut self, wanted: Range<u64>, most: u64) -> Range<u64> {
         let reads_on = wanted
             .start
             .checked_sub(self.next)
             .is_some_and(|skipped| skipped <= READAHEAD_BYTES);
-        self.ahead = match reads_on {
-            true => self
-                .ahead
-                .saturating_mul(2)
-                .clamp(READAHEAD_BYTES, most.max(READAHEAD_BYTES)),
-            false => READAHEAD_BYTES,
+        let length = wanted.end.saturating_sub(wanted.start);
+        let (start, ahead) = match reads_on {
+            true => (
+                wanted.start,
+                self.ahead
+                    .max(length)
+                    .saturating_mul(4)
+                    .clamp(READAHEAD_BYTES, most.max(READAHEAD_BYTES)),
+            ),
+            false => (wanted.start - wanted.start % ALIGNED, READAHEAD_BYTES),
         };
-        let end = wanted.end.max(wanted.start.saturating_add(self.ahead));
+        self.ahead = ahead;
+        let end = wanted.end.max(wanted.start.saturating_add(ahead));
         self.next = end;
-        wanted.start..end
+        start..end
     }
 }
 
@@ -331,14 +407,16 @@ mod tests {
         assert_eq!(kept.reach(100..110, most), 100..100 + 32 * 1024);
         let next = kept.next;
         assert_eq!(
-            kept.reach(next + 8..next + 9, most).end,
-            next + 8 + 64 * 1024
+            kept.reach(next + 8..next + 9, most),
+            next + 8..next + 8 + most
         );
-        let next = kept.next;
-        assert_eq!(kept.reach(next..next + 1, most).end, next + most);
-        assert_eq!(kept.reach(5..6, most), 5..5 + 32 * 1024);
+        // A jump begins a little before.
+        assert_eq!(kept.reach(9005..9006, most), 8192..9005 + 32 * 1024);
         // A long read is as long as it is.
         assert_eq!(kept.reach(0..1 << 20, most), 0..1 << 20);
+        // One who reads on after many ranges reads a part of as much.
+        kept.went_on(5000, 320 * 1024);
+        assert_eq!(kept.reach(5000..5010, most).end, 5000 + 80 * 1024);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! belong to the process. Below this prefix a path names a session and one of its registered files,
 //! `/vsirss/1/s3/bucket/key.tif`, so two sessions share no state.
 //!
-//! Only registered files exist. Side-car files that GDAL probes for by name (`.aux.xml`, `.ovr`, `.msk`)
-//! are not found, without a request, and directories have no listing.
+//! Only registered files exist, and directories have no listing. Side-car files that GDAL probes for by name
+//! (`.aux.xml`, `.ovr`, `.msk`) are not found, without a request, unless the user's GDAL options say that GDAL is to look
+//! for them: then those beside a registered file exist too.
 
 mod file;
 mod plugin;
@@ -20,6 +21,7 @@ use std::{
 use sha2::{Digest, Sha256};
 use url::Url;
 
+pub(super) use self::file::Failures;
 use self::file::VsiObject;
 pub(super) use self::plugin::install;
 use crate::{
@@ -53,6 +55,49 @@ struct Mount {
     entries: BTreeMap<String, Arc<SharedFile>>,
 }
 
+/// The endings of side-car files that GDAL adds to a file's name.
+const SIDE_FILES: [&str; 3] = [".aux.xml", ".ovr", ".msk"];
+
+/// Returns true if the user's options have GDAL look for side-car files: by default it does not.
+fn looks_for_side_files(session: &Session) -> bool {
+    let mut options = session.settings().gdal_options.iter().rev();
+    let chosen =
+        options.find(|(name, _)| name.eq_ignore_ascii_case("GDAL_DISABLE_READDIR_ON_OPEN"));
+    chosen.is_some_and(|(_, value)| !value.eq_ignore_ascii_case("EMPTY_DIR"))
+}
+
+/// Returns true if GDAL is to probe for the side-car files of a path below the prefix.
+fn has_side_files(name: &str) -> bool {
+    let id = name
+        .trim_start_matches('/')
+        .split('/')
+        .next()
+        .and_then(|id| id.parse().ok());
+    let session = id.and_then(|id: u64| table().mounts.get(&id)?.session.upgrade());
+    session.is_some_and(|session| looks_for_side_files(&session))
+}
+
+impl Mount {
+    /// Registers a side-car file of a registered file, where GDAL is to look for it.
+    fn side_file(&mut self, name: &str, session: &Session) -> Option<Arc<SharedFile>> {
+        let (of, ending) = SIDE_FILES
+            .iter()
+            .find_map(|ending| Some((name.strip_suffix(ending)?, *ending)))?;
+        let main = self
+            .entries
+            .get(of)
+            .filter(|_| looks_for_side_files(session))?;
+        let file = Arc::new(SharedFile {
+            location: main.location.with_ending(ending),
+            owner: main.owner,
+            known: Mutex::default(),
+            failures: Arc::clone(&main.failures),
+        });
+        self.entries.insert(name.to_owned(), Arc::clone(&file));
+        Some(file)
+    }
+}
+
 /// Registers a file, and returns a path for GDAL that is valid while the session lives. Costs no request.
 /// A local file keeps its own path.
 pub(super) fn hand_out(session: &Session, location: &Location) -> String {
@@ -67,8 +112,15 @@ pub(super) fn hand_out(session: &Session, location: &Location) -> String {
 /// Registers a path for one reader, all of whose datasets read the same version of the file.
 pub(super) fn lend(session: &Session, location: &Location, reader: u64) -> Loan {
     let name = format!("reader-{reader}/{}", location.file_name());
-    let id = add(session, &name, location, Owner::Reader);
-    Loan { id, name }
+    let failures = Arc::default();
+    let id = add_with(
+        session,
+        &name,
+        location,
+        Owner::Reader,
+        Arc::clone(&failures),
+    );
+    Loan { id, name, failures }
 }
 
 /// A path that is valid until this is dropped.
@@ -76,18 +128,27 @@ pub(super) fn lend(session: &Session, location: &Location, reader: u64) -> Loan 
 pub(super) struct Loan {
     id: u64,
     name: String,
+    failures: Arc<Failures>,
 }
 
 impl Loan {
     pub(super) fn path(&self) -> String {
         path(self.id, &self.name)
     }
+
+    /// Returns the failed reads of the file and of its side-car files.
+    pub(super) fn failures(&self) -> Arc<Failures> {
+        Arc::clone(&self.failures)
+    }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
         if let Some(mount) = table().mounts.get_mut(&self.id) {
-            mount.entries.remove(&self.name);
+            // Its side-car files, too.
+            mount
+                .entries
+                .retain(|name, _| !name.starts_with(&self.name));
         }
     }
 }
@@ -123,22 +184,34 @@ fn find(name: &str) -> Result<Option<(Session, Arc<SharedFile>)>> {
             format!("the session of /vsirss/{id}/ was dropped: keep it while its paths are in use"),
         )
     };
-    let table = table();
-    let Some(mount) = table.mounts.get(&id) else {
+    let mut table = table();
+    let last = table.last;
+    let Some(mount) = table.mounts.get_mut(&id) else {
         // Numbers are never reused, so a number up to the last one was a session's.
-        return match (1..=table.last).contains(&id) {
+        return match (1..=last).contains(&id) {
             true => Err(gone()),
             false => Ok(None),
         };
     };
-    let entry = mount.entries.get(rest).cloned();
     let session = mount.session.upgrade().ok_or_else(gone)?;
+    let known = mount.entries.get(rest).cloned();
+    let entry = known.or_else(|| mount.side_file(rest, &session));
     drop(table);
     Ok(entry.map(|entry| (session, entry)))
 }
 
 /// Adds a file to the session's mount, and returns the mount's number.
 fn add(session: &Session, name: &str, location: &Location, owner: Owner) -> u64 {
+    add_with(session, name, location, owner, Arc::default())
+}
+
+fn add_with(
+    session: &Session,
+    name: &str,
+    location: &Location,
+    owner: Owner,
+    failures: Arc<Failures>,
+) -> u64 {
     install();
     let mut table = table();
     table.mounts.retain(|_, mount| mount.session.is_there());
@@ -157,6 +230,7 @@ fn add(session: &Session, name: &str, location: &Location, owner: Owner) -> u64 
             location: location.clone(),
             owner,
             known: Mutex::default(),
+            failures,
         })
     });
     id
@@ -216,6 +290,7 @@ struct SharedFile {
     location: Location,
     owner: Owner,
     known: Mutex<Known>,
+    failures: Arc<Failures>,
 }
 
 /// The state of a registered file.
@@ -268,7 +343,7 @@ impl SharedFile {
         if let Some(file) = known.shared.upgrade().filter(is_usable) {
             return Ok(file);
         }
-        let opened = VsiObject::open(session, &self.location);
+        let opened = VsiObject::open(session, &self.location, &self.failures);
         let is_missing = matches!(&opened, Err(err) if err.kind() == ErrorKind::NotFound);
         known.missed = is_missing.then(Instant::now);
         let file = Arc::new(opened?);
