@@ -5,7 +5,7 @@
 The exact answer of a row is computed here from the definition: positions by PROJ in float64, sums in numpy's
 longdouble, optima by iteration to 1e-13. Ours is what the program rss writes over the same files; the peers are
 rasterio's gdalwarp (with its default error of 0.125 pixels, and with none), odc-stac, xarray, numexpr, GDAL's
-overviews, rasterio's rasterize. A row holds the largest distance over all of its pixels, in the unit of its group. It is
+overviews, rasterio's rasterize, exactextract, scipy's trees. A row holds the largest distance over all of its pixels, in the unit of its group. It is
 marked, and the run ends with 1, where ours is further from the exact answer than the best peer by more than rounding
 (`ROUNDING`), unless the row has a reason, which docs/CORRECTNESS.md lists.
 
@@ -150,6 +150,15 @@ def taps(kernel, position):
     part = start - first
     if kernel == "bilinear":
         return first, [1 - part, part]
+    if kernel == "lanczos":
+        # Three lobes, normalised, as gdalwarp does.
+        weights = [numpy.sinc(part - k) * numpy.sinc((part - k) / 3) for k in range(-2, 4)]
+        total = sum(weights)
+        return first - 2, [weight / total for weight in weights]
+    if kernel == "cubicspline":
+        near = lambda t: (4 - 6 * t**2 + 3 * t**3) / 6
+        far = lambda t: (2 - t) ** 3 / 6
+        return first - 1, [far(1 + part), near(part), near(1 - part), far(2 - part)]
     a = -0.5
     inner = [(a + 2) * t**3 - (a + 3) * t**2 + 1 for t in (part, 1 - part)]
     outer = [a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a for t in (1 + part, 2 - part)]
@@ -170,6 +179,10 @@ def interpolated(samples, valid, cols, rows, kernel):
     return total, whole
 
 
+# Where rasterio and odc-stac have another name for a method of GDAL.
+RASTERIO_NAMES = {"cubicspline": "cubic_spline"}
+
+
 def by_gdalwarp(path, target, kernel, tolerance):
     """rasterio's gdalwarp of a file onto (crs, transform, shape)."""
     import rasterio
@@ -181,7 +194,7 @@ def by_gdalwarp(path, target, kernel, tolerance):
         out = numpy.zeros(target[2], dtype=file.dtypes[0])
         reproject(
             rasterio.band(file, 1), out, dst_crs=f"EPSG:{target[0]}", dst_transform=target[1], src_nodata=nodata,
-            dst_nodata=nodata, resampling=Resampling[kernel], tolerance=tolerance,
+            dst_nodata=nodata, resampling=Resampling[RASTERIO_NAMES.get(kernel, kernel)], tolerance=tolerance,
         )
     made = out.astype("float64")
     return numpy.where(made == nodata, numpy.nan, made) if nodata is not None else made
@@ -194,7 +207,7 @@ def by_odc(items, names, target, kernel):
 
     found = pystac.ItemCollection.from_dict(json.loads(pathlib.Path(items).read_text()))
     box = GeoBox(target[2], target[1], f"EPSG:{target[0]}")
-    loaded = odc.stac.load(found.items, bands=names, geobox=box, resampling=kernel)
+    loaded = odc.stac.load(found.items, bands=names, geobox=box, resampling=RASTERIO_NAMES.get(kernel, kernel))
     made = {}
     for name in names:
         band = loaded[name]
@@ -232,7 +245,7 @@ def warps(work):
         there = target_transform * (cols, rows)
         back = Transformer.from_crs(target_crs, source, always_xy=True).transform(*there)
         at = ~transform * (numpy.asarray(back[0]), numpy.asarray(back[1]))
-        for kernel in ("nearest", "bilinear", "cubic"):
+        for kernel in work.some(["nearest", "bilinear", "cubic", "cubicspline", "lanczos"], 3):
             names = list(assets)
             ours = work.apply(items, "--bands", ",".join(names), "--raw", "--by", "item", "--grid", grid, "--resampling", kernel)
             odc = by_odc(items, names, target, kernel)
@@ -259,43 +272,102 @@ def share(made, exact, where):
     return float(differs.sum() / where.sum())
 
 
+def parts(first, ratio, size, side):
+    """How much of each of `side` pixels each of `size` pixels covers, along an axis: (size, side)."""
+    low = first + ratio * numpy.arange(size, dtype="longdouble")[:, None]
+    at = numpy.arange(side, dtype="longdouble")[None]
+    return numpy.clip(numpy.minimum(low + ratio, at + 1) - numpy.maximum(low, at), 0, 1)
+
+
+QUARTERS = {"q1": 1, "med": 2, "q3": 3}
+
+
+def over_area(kernel, samples, valid, rows, cols):
+    """A statistic of the part of the source that each pixel covers, by its definition."""
+    values = numpy.where(valid, samples.astype("longdouble"), 0)
+    weigh = lambda array: rows @ array @ cols.T
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        if kernel in ("average", "rms", "sum"):
+            weight = weigh(valid.astype("longdouble"))
+            sums = weigh(values**2 if kernel == "rms" else values)
+            made = {"average": sums / weight, "rms": numpy.sqrt(sums / weight), "sum": sums}[kernel]
+            return numpy.where(weight > 0, made, numpy.nan)
+    # Each pixel of which a part is covered counts whole.
+    exact = numpy.full((len(rows), len(cols)), numpy.nan, dtype="longdouble")
+    ends = lambda weights: [(numpy.flatnonzero(line > 1e-9)[0], numpy.flatnonzero(line > 1e-9)[-1] + 1) for line in weights]
+    rows, cols = ends(rows), ends(cols)
+    for y, (top, bottom) in enumerate(rows):
+        for x, (left, right) in enumerate(cols):
+            window = numpy.sort(values[top:bottom, left:right][valid[top:bottom, left:right]])
+            if not len(window):
+                continue
+            if kernel in QUARTERS:
+                exact[y, x] = window[-(-len(window) * QUARTERS[kernel] // 4) - 1]
+            else:
+                exact[y, x] = window[0] if kernel == "min" else window[-1]
+    return exact
+
+
+def less_frequent(made, samples, valid, rows, cols):
+    """The share of pixels that are not among the most frequent samples that they cover; of several each is as right."""
+    wrong = 0
+    best = numpy.zeros(made.shape)
+    of_made = numpy.zeros(made.shape)
+    for value in numpy.unique(samples[valid]):
+        count = (rows > 1e-9) @ ((samples == value) & valid).astype(float) @ (cols > 1e-9).T
+        best = numpy.maximum(best, count)
+        of_made = numpy.where(made == value, count, of_made)
+    wrong = (of_made < best) | (numpy.isfinite(made) & (best == 0))
+    return float(wrong.mean())
+
+
 def areas(work):
-    """Kernels over the area of a pixel, by whole factors: each pixel is a block of the source's."""
+    """Statistics of the area of a pixel: of whole blocks of the source's, and of parts of its pixels."""
     from rasterio.transform import Affine, from_origin
 
     side = 180
     transform = from_origin(500_000, 6_000_000, 10, 10)
     assets, data = {}, {}
-    for number, (dtype, gaps) in enumerate(work.some(TYPES, 2)):
+    for number, (dtype, gaps) in enumerate(work.some(TYPES[1:4] + TYPES[5:], 2)):
         name = f"{dtype}{'_gaps' if gaps else ''}"
         samples, nodata, valid = scene((side, side), dtype, number, gaps)
-        # Few values, so that the most frequent is one.
         assets[name] = (work.tiff(samples, "EPSG:32755", transform, nodata), dtype, nodata)
         data[name] = samples, nodata, valid
+    classes = {}
+    for gaps in (False, True):
+        # Few values, so that one is the most frequent. 0 is no class.
+        samples, nodata, valid = scene((side, side), "uint8", 9, gaps)
+        samples = numpy.where(valid, samples // 25 + 1, 0).astype("uint8")
+        name = f"classes{'_gaps' if gaps else ''}"
+        classes[name] = samples, nodata, valid
+        assets[name] = (work.tiff(samples, "EPSG:32755", transform, nodata), "uint8", nodata)
+        data[name] = classes[name]
     items = work.items(32755, transform, (side, side), [assets])
-    for factor in work.some([2, 3, 5, 10], 1):
-        size = side // factor
-        target = (32755, transform * Affine.scale(factor), (size, size))
+    # The ratio of the pixels, and where the first one begins, in pixels of the source.
+    for ratio, first in work.some([(2, 0), (3.7, 10.2), (5, 0), (10, 0), (1.6, 3.3), (2.5, 0)], 2):
+        size = int((side - first) // ratio)
+        target = (32755, transform * Affine.translation(first, first) * Affine.scale(ratio), (size, size))
         grid = work.tiff(numpy.zeros((size, size), dtype="uint8"), "EPSG:32755", target[1])
-        for kernel in ("average", "min", "max"):
-            names = list(assets)
-            ours = work.apply(items, "--bands", ",".join(names), "--raw", "--by", "item", "--grid", grid, "--resampling", kernel)
+        weights = parts(numpy.longdouble(first), numpy.longdouble(ratio), size, side)
+        for kernel in ("average", "rms", "sum", "min", "max", "q1", "med", "q3", "mode"):
+            names = list(classes if kernel == "mode" else [name for name in assets if name not in classes])
+            ours = work.apply(items, "--bands", ",".join(names), "--raw", "--by", "item", "--grid", grid, "--resampling", ",".join([kernel, *(f"{name}={kernel}" for name in names)]))
             odc = by_odc(items, names, target, kernel)
             for band, name in enumerate(names):
                 samples, nodata, valid = data[name]
-                blocks = numpy.where(valid, samples.astype("longdouble"), numpy.nan)
-                blocks = blocks.reshape(size, factor, size, factor).transpose(0, 2, 1, 3).reshape(size, size, -1)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", RuntimeWarning)
-                    exact = {"average": numpy.nanmean, "min": numpy.nanmin, "max": numpy.nanmax}[kernel](blocks, axis=2)
+                if kernel == "mode":
+                    made = numpy.where(ours[band] == 0, numpy.nan, ours[band])
+                    apart = lambda found: less_frequent(found, samples, valid, weights, weights)
+                    scale = 1.0
+                else:
+                    made, exact = ours[band], over_area(kernel, samples, valid, weights, weights)
+                    apart = lambda found: farthest(found, exact)
+                    scale = float(numpy.nanmax(numpy.abs(exact)))
                 yield Row(
-                    f"{kernel} of {factor} x {factor}, {name.replace('_', ' with ')}",
-                    farthest(ours[band], exact),
-                    {
-                        "gdalwarp": farthest(by_gdalwarp(assets[name][0], target, kernel, 0.125), exact),
-                        "odc-stac": farthest(odc[name], exact),
-                    },
-                    scale=float(numpy.abs(samples[valid].astype("float64")).max()),
+                    f"{kernel} of {ratio} x {ratio}, {name.replace('_', ' with ')}",
+                    apart(made),
+                    {"gdalwarp": apart(by_gdalwarp(assets[name][0], target, kernel, 0.125)), "odc-stac": apart(odc[name])},
+                    scale=scale,
                 )
 
 
@@ -397,6 +469,27 @@ def reducers(work):
             peer[:, y, x] = weiszfeld(stack[:, :, y, x])
         scale = float(numpy.nanmax(numpy.abs(exact)))
         yield Row(f"geomedian of {count} bands", farthest(made, exact), {"Weiszfeld in float32, eps 1e-7": farthest(peer, exact)}, scale=scale)
+    if work.small:
+        return
+    # Past 2^24, where float32 has no odd numbers.
+    base, days, stacks = 1_000_000_000, [], []
+    for day in range(dates):
+        assets, bands = {}, []
+        for number in range(2):
+            samples, _, valid = (part[:10, :10] if hasattr(part, "shape") else part for part in scene((80, 80), "int16", 300 + 100 * number + day, True))
+            wide = numpy.where(valid, base + samples.astype("int64"), -999).astype("int32")
+            bands.append(numpy.where(valid, samples.astype("longdouble"), numpy.nan))
+            assets[f"b{number}"] = (work.tiff(wide, "EPSG:32755", transform, -999), "int32", -999)
+        days.append(assets)
+        stacks.append(bands)
+    made = work.apply(work.items(32755, transform, (10, 10), days), "--bands", "b0,b1", "--raw", "--by", "item", "--reduce", "geomedian")
+    stack = numpy.array(stacks)
+    exact, peer = numpy.zeros(made.shape, dtype="longdouble"), numpy.zeros(made.shape)
+    for y, x in numpy.ndindex(made.shape[1:]):
+        exact[:, y, x] = optimum(stack[:, :, y, x]) + base
+        peer[:, y, x] = weiszfeld(stack[:, :, y, x] + base)
+    # Of float64 beside 10^9.
+    yield Row("geomedian of 2 bands of int32 past 10^9", farthest(made, exact), {"Weiszfeld in float32, eps 1e-7": farthest(peer, exact)})
 
 
 # ---- formulas
@@ -553,6 +646,122 @@ def zones(work):
                 )
 
 
+def weighed(work):
+    """Statistics of the pixels that a polygon covers, each by the part of it that is covered: beside exactextract."""
+    import exactextract
+    import shapely
+    from rasterio.transform import from_origin
+
+    side = 90
+    transform = from_origin(500_000, 6_000_000, 10, 10)
+    y, x = numpy.mgrid[:side, :side]
+    cells = shapely.box(500_000 + 10 * x, 5_999_990 - 10 * y, 500_010 + 10 * x, 6_000_000 - 10 * y)
+    shapes = {
+        "triangle": shapely.Polygon([(500_101, 5_999_803), (500_603, 5_999_507), (500_207, 5_999_309)]),
+        "hole": shapely.Point(500_451, 5_999_553).buffer(333).difference(shapely.Point(500_401, 5_999_503).buffer(101)),
+        "two parts": shapely.MultiPolygon([shapely.Point(500_203, 5_999_703).buffer(77), shapely.box(500_503, 5_999_203, 500_707, 5_999_404)]),
+        "sliver": shapely.Polygon([(500_100, 5_999_900), (500_800, 5_999_203), (500_803, 5_999_200), (500_103, 5_999_903)]),
+        "within a pixel": shapely.Point(500_333, 5_999_555).buffer(1.5),
+        "across the edge": shapely.box(499_803, 5_999_803, 500_156, 6_000_204),
+    }
+    columns = ["count", "mean", "min", "max", "std", "sum", "median"]
+    for dtype, gaps in work.some([("uint16", False), ("uint16", True), ("float32", True)], 1):
+        samples, nodata, valid = scene((side, side), dtype, 5, gaps)
+        path = work.tiff(samples, "EPSG:32755", transform, nodata)
+        items = work.items(32755, transform, (side, side), [{"b": (path, dtype, nodata)}])
+        features = [{"type": "Feature", "id": name, "properties": {"zone": name}, "geometry": json.loads(shapely.to_geojson(shape))} for name, shape in shapes.items()]
+        given = work.path(".geojson")
+        given.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+        table = json.loads(work.run(
+            "sample", "--items", items, "--bands", "b", "--raw", "--zones", given, "--crs", 32755, "--json", "--weights",
+            "--stats", ",".join(columns),
+        ))
+        rows = {row["id"]: row for row in table["rows"]}
+        theirs = exactextract.exact_extract(str(path), features, ["stdev" if name == "std" else name for name in columns], include_cols=["zone"])
+        theirs = {one["properties"]["zone"]: one["properties"] for one in theirs}
+        for name, shape in shapes.items():
+            part = numpy.where(valid, shapely.area(shapely.intersection(cells, shape)) / 100, 0)
+            chosen, weight = samples[part > 0].astype("longdouble"), part[part > 0].astype("longdouble")
+            if not len(chosen):
+                # Without a valid pixel the count is 0, and there is no mean.
+                empty = lambda row: 0.0 if row["count"] == 0 and not numpy.isfinite(numpy.float64(row["mean"] or numpy.nan)) else numpy.inf
+                yield Row(f"{name}, {dtype}{' with gaps' if gaps else ''}", empty(rows[name]), {"exactextract": empty(theirs[name])})
+                continue
+            mean = (chosen * weight).sum() / weight.sum()
+            # The rule of exactextract for quantiles (docs/SAMPLE.md).
+            distinct, index = numpy.unique(chosen, return_inverse=True)
+            sums = numpy.bincount(index, weights=weight.astype(float)).astype("longdouble")
+            count = len(distinct)
+            stands = numpy.arange(count) * sums + (count - 1) * (numpy.cumsum(sums) - sums)
+            median = distinct[0] if count == 1 else numpy.interp(float(stands[-1] / 2), stands.astype(float), distinct.astype(float))
+            exact = [weight.sum(), mean, chosen.min(), chosen.max(), numpy.sqrt((weight * (chosen - mean) ** 2).sum() / weight.sum()), (chosen * weight).sum(), median]
+
+            def apart(values):
+                # Of counts and sums a share, as they grow with the zone.
+                known = zip(values, exact, strict=True)
+                return float(max(abs(a - b) / max(abs(b), 1e-12) if a is not None else numpy.inf for a, b in known))
+
+            ours = [rows[name][key] for key in columns]
+            peer = [theirs[name]["stdev" if key == "std" else key] for key in columns]
+            yield Row(f"{name}, {dtype}{' with gaps' if gaps else ''}", apart(ours), {"exactextract": apart(peer)}, scale=5.0)
+
+
+def nearest(work):
+    """The nearest valid pixel within a distance on the ground, beside a tree of the pixels on the map."""
+    import scipy.spatial
+    from pyproj import Geod, Transformer
+    from rasterio.transform import from_origin
+
+    side, geod = 120, Geod(ellps="WGS84")
+    for crs, place, metres in work.some([(32755, (149.1, -35.3), 60.0), (3577, (145.2, -17.1), 60.0), (3857, (10.7, 59.9), 40.0), (4326, (13.4, 52.5), 60.0)], 2):
+        to_degrees = Transformer.from_crs(crs, 4326, always_xy=True)
+        x, y = Transformer.from_crs(4326, crs, always_xy=True).transform(*place)
+        step = 1e-4 if crs == 4326 else 10
+        transform = from_origin(x - side / 2 * step, y + side / 2 * step, step, step)
+        random = numpy.random.default_rng(21)
+        samples = numpy.arange(side * side, dtype="float32").reshape(side, side)
+        rows, cols = numpy.mgrid[:side, :side]
+        valid = (random.random((side, side)) > 0.5) & (numpy.hypot(rows - 40, cols - 70) > 25)
+        samples[~valid] = -9999
+        path = work.tiff(samples, f"EPSG:{crs}", transform, -9999)
+        items = work.items(crs, transform, (side, side), [{"b": (path, "float32", -9999)}])
+        # Some lie beside the image.
+        given = numpy.array(transform * tuple(random.random((2, 400)) * (side + 8) - 4)).T
+        features = [{"type": "Feature", "id": number, "properties": {}, "geometry": {"type": "Point", "coordinates": list(map(float, point))}} for number, point in enumerate(given)]
+        shapes = work.path(".geojson")
+        shapes.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+        table = json.loads(work.run(
+            "sample", "--items", items, "--bands", "b", "--raw", "--points", shapes, "--crs", crs, "--json", "--nearest", metres,
+        ))
+        ours = {int(row["id"]): (row["value"], row["distance"]) for row in table["rows"]}
+        centres = numpy.array(transform * (cols[valid] + 0.5, rows[valid] + 0.5)).T
+        values = samples[valid]
+        lon, lat = to_degrees.transform(*centres.T)
+        tree = scipy.spatial.cKDTree(centres)
+        exact, theirs = [], []
+        for point in given:
+            col, row = (int(numpy.floor(part)) for part in ~transform * tuple(point))
+            if 0 <= col < side and 0 <= row < side and valid[row, col]:
+                own = float(samples[row, col]), 0.0
+                exact.append(own)
+                theirs.append(own)
+                continue
+            at = to_degrees.transform(*point)
+            apart = geod.inv(numpy.full(len(lon), at[0]), numpy.full(len(lon), at[1]), lon, lat)[2]
+            best = int(apart.argmin())
+            exact.append((float(values[best]), float(apart[best])) if apart[best] <= metres else (None, None))
+            # A metre of the map for one of the ground, and a degree for 111.32 km.
+            unit = 111_320.0 if crs == 4326 else 1.0
+            distance, best = tree.query(point, distance_upper_bound=metres / unit)
+            theirs.append((float(values[best]), float(distance * unit)) if numpy.isfinite(distance) else (None, None))
+        made = [ours.get(number, (None, None)) for number in range(len(given))]
+        share = lambda found: float(numpy.mean([a[0] != b[0] for a, b in zip(found, exact, strict=True)]))
+        off = lambda found: max((abs(a[1] - b[1]) for a, b in zip(found, exact, strict=True) if None not in (a[1], b[1])), default=0.0)
+        name = f"within {metres:.0f} m, {crs}"
+        yield Row(f"{name}: points with another sample", share(made), {"scipy's cKDTree on the map": share(theirs)})
+        yield Row(f"{name}: the distance, in metres", off(made), {"scipy's cKDTree on the map": off(theirs)}, scale=100.0)
+
+
 def points(work):
     """Points of other CRSs: the share that has another pixel's sample."""
     import rasterio
@@ -629,11 +838,13 @@ def overviews(work):
 
 GROUPS = {
     "warps": (warps, "Warps at one pixel of the source a pixel, onto 700 x 700 pixels", "units of the samples; of nearest, the share of pixels with another sample"),
-    "areas": (areas, "Warps over the area of a pixel", "units of the samples"),
+    "areas": (areas, "Warps over the area of a pixel", "units of the samples; of mode, the share of pixels with a sample that is not the most frequent"),
     "reducers": (reducers, "Reducers over nine dates", "units of the samples"),
     "formulas": (formulas, "Formulas", "a share of the largest value"),
     "masks": (masks, "Masks", "pixels that differ, of 14,400"),
     "zones": (zones, "Zones", "the worst of count, mean, min, max, std, median, p90, as a share of the largest sample"),
+    "weighed": (weighed, "Zones by the fractions of pixels (`--weights`)", "the worst of count, mean, min, max, std, sum and median, as a share of each"),
+    "nearest": (nearest, "The nearest valid pixel of a point (`--nearest`)", "the share of points with another pixel's sample; metres"),
     "points": (points, "Points", "the share of points with another pixel's sample"),
     "overviews": (overviews, "Overviews of the COGs that are written", "pixels of the level"),
 }
@@ -682,7 +893,7 @@ def main():
         import rasterio
 
         version_of = subprocess.run([args.rss, "--version"], capture_output=True, text=True).stdout.strip()
-        names = ("numpy", "scipy", "pyproj", "odc-stac", "numexpr", "rasterio")
+        names = ("numpy", "scipy", "pyproj", "odc-stac", "numexpr", "exactextract", "rasterio")
         versions = ", ".join(f"{name} {version(name)}" for name in names)
         head = f"{count} rows, {len(worse)} marked; {version_of}; {versions} with GDAL {rasterio.__gdal_version__}.\n\n"
         page = args.write.read_text()
