@@ -10,6 +10,7 @@ use tokio::{
     io::{AsyncSeekExt, AsyncWriteExt, BufWriter},
 };
 
+use super::partial::{Partial, Record};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
@@ -25,6 +26,10 @@ const ROUND_BYTES: u64 = 1 << 20;
 /// Attempts of a copy: it restarts if the object changed or arrived damaged.
 const MOST_STARTS: usize = 2;
 const BUFFER_BYTES: usize = 1 << 20;
+/// A copy of fewer bytes starts anew if its process ends.
+const KEPT_BYTES: u64 = 1 << 20;
+/// Bytes after which those so far are synced and recorded.
+const SYNCED_BYTES: u64 = 16 << 20;
 
 /// The size and checksum that a catalogue states for a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,9 +103,45 @@ async fn attempt(
     expected: &Expected,
     arrived: &(dyn Fn(u64) + Sync),
 ) -> std::result::Result<Made, Interrupted> {
+    let (mut sink, left) = Sink::open(order).await?;
+    arrived(sink.written);
+    match fill(session, from, order, expected, arrived, &mut sink, left).await {
+        Ok(None) => Ok(Made::Unchanged),
+        Ok(Some(first)) => {
+            let sha256 = sink.finish(&order.path).await?;
+            if let Some(wanted) = &expected.sha256
+                && *wanted != sha256
+            {
+                let err = corrupt(from, "its SHA-256 is not the one its item states");
+                return Err(Interrupted::StartAnew(err));
+            }
+            Ok(Made::Written {
+                etag: first.etag,
+                sha256: Some(sha256),
+            })
+        }
+        Err(Interrupted::GiveUp(err)) if err.is_retryable() => {
+            sink.leave().await;
+            Err(Interrupted::GiveUp(err))
+        }
+        Err(err) => {
+            sink.discard();
+            Err(err)
+        }
+    }
+}
+
+/// Fills the file. Returns the object's version; none if it is still that of the order's ETag.
+async fn fill(
+    session: &Session,
+    from: &Location,
+    order: &FillRequest,
+    expected: &Expected,
+    arrived: &(dyn Fn(u64) + Sync),
+    sink: &mut Sink,
+    mut first: Option<First>,
+) -> std::result::Result<Option<First>, Interrupted> {
     let (store, path) = session.stores().store(from)?;
-    let mut sink = Sink::create(&order.path).await?;
-    let mut first: Option<First> = None;
     let retries = session.network().limits().retries;
     let (mut small_rounds, mut is_empty) = (0, false);
     let mut last = None;
@@ -121,7 +162,7 @@ async fn attempt(
             },
         };
         let failure = match store.get_opts(&path, options).await {
-            Err(object_store::Error::NotModified { .. }) => return Ok(Made::Unchanged),
+            Err(object_store::Error::NotModified { .. }) => return Ok(None),
             // No range of an empty object is satisfiable: it is requested again without one.
             Err(err) if status_of(&err) == Some(416) && first.is_none() && !is_empty => {
                 is_empty = true;
@@ -165,6 +206,9 @@ async fn attempt(
                 if expected.is_image && kind.is_some_and(|kind| kind.starts_with("text/html")) {
                     return Err(corrupt(from, "an HTML page, expected an image").into());
                 }
+                if sink.written == 0 {
+                    sink.keep(order, this.clone()).await;
+                }
                 match sink.fill(answer, arrived).await? {
                     // Every byte is here, whatever the end of the body was like.
                     Some(_) if sink.written == this.bytes => break,
@@ -200,17 +244,7 @@ async fn attempt(
         let often = || corrupt(from, "the body was interrupted too often");
         return Err(last.unwrap_or_else(often).into());
     }
-    let sha256 = sink.finish(&order.path).await?;
-    if let Some(wanted) = &expected.sha256
-        && *wanted != sha256
-    {
-        let err = corrupt(from, "its SHA-256 is not the one its item states");
-        return Err(Interrupted::StartAnew(err));
-    }
-    Ok(Made::Written {
-        etag: first.etag,
-        sha256: Some(sha256),
-    })
+    Ok(Some(first))
 }
 
 /// The version in the first response; later ones must have the same.
@@ -233,16 +267,117 @@ struct Sink {
     file: BufWriter<File>,
     hash: Sha256,
     written: u64,
+    /// Where the bytes stay if the copy is interrupted.
+    kept: Option<Kept>,
+}
+
+struct Kept {
+    partial: Partial,
+    etag: String,
+    bytes: u64,
+    /// Bytes that are on the disk for sure.
+    synced: u64,
 }
 
 impl Sink {
-    async fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).await.map_err(|err| cache_error(&err))?;
-        Ok(Self {
+    /// Opens what an earlier copy left, with its version, or an empty file.
+    async fn open(order: &FillRequest) -> Result<(Self, Option<First>)> {
+        let place = order.partial.clone();
+        let left = tokio::task::spawn_blocking(move || {
+            // Nothing is made where nothing was left: small copies leave nothing.
+            let mut partial = place.exists().then(|| Partial::take(&place)).flatten()?;
+            match partial.left() {
+                Some((record, hash)) => Some((partial.file().ok()?, partial, record, hash)),
+                None => {
+                    partial.remove();
+                    None
+                }
+            }
+        });
+        if let Ok(Some((file, partial, record, hash))) = left.await {
+            let first = First {
+                bytes: record.bytes,
+                etag: Some(record.etag.clone()),
+            };
+            let sink = Self {
+                file: BufWriter::with_capacity(BUFFER_BYTES, File::from_std(file)),
+                hash,
+                written: record.written,
+                kept: Some(Kept {
+                    partial,
+                    etag: record.etag,
+                    bytes: record.bytes,
+                    synced: record.written,
+                }),
+            };
+            return Ok((sink, Some(first)));
+        }
+        let file = File::create(&order.path)
+            .await
+            .map_err(|err| cache_error(&err))?;
+        let sink = Self {
             file: BufWriter::with_capacity(BUFFER_BYTES, file),
             hash: Sha256::new(),
             written: 0,
-        })
+            kept: None,
+        };
+        Ok((sink, None))
+    }
+
+    /// Writes where the next copy finds it, if the object is large and its version can be asked for. Where that fails,
+    /// the copy goes on as it is: it starts anew if it is interrupted.
+    async fn keep(&mut self, order: &FillRequest, first: First) {
+        let (Some(etag), None) = (first.etag, &self.kept) else {
+            return;
+        };
+        if first.bytes < KEPT_BYTES {
+            return;
+        }
+        let place = order.partial.clone();
+        let taken = tokio::task::spawn_blocking(move || {
+            let partial = Partial::take(&place)?;
+            partial.clear().ok()?;
+            Some((partial.file().ok()?, partial))
+        });
+        if let Ok(Some((file, partial))) = taken.await {
+            self.file = BufWriter::with_capacity(BUFFER_BYTES, File::from_std(file));
+            self.kept = Some(Kept {
+                partial,
+                etag,
+                bytes: first.bytes,
+                synced: 0,
+            });
+        }
+    }
+
+    /// Has the bytes so far on the disk, and records that.
+    async fn settle(&mut self) -> io::Result<()> {
+        let Some(kept) = &mut self.kept else {
+            return Ok(());
+        };
+        self.file.flush().await?;
+        self.file.get_ref().sync_data().await?;
+        kept.partial.record(&Record {
+            etag: kept.etag.clone(),
+            bytes: kept.bytes,
+            written: self.written,
+        })?;
+        kept.synced = self.written;
+        Ok(())
+    }
+
+    /// Leaves the bytes so far to the next copy, if they are worth it.
+    async fn leave(mut self) {
+        let is_worth_it = self.written > 0 && self.settle().await.is_ok();
+        if !is_worth_it {
+            self.discard();
+        }
+    }
+
+    fn discard(self) {
+        if let Some(kept) = &self.kept {
+            kept.partial.remove();
+        }
     }
 
     /// Writes a response's body. Returns the error that interrupted it, if one did.
@@ -265,12 +400,22 @@ impl Sink {
             let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
             self.written += bytes;
             arrived(bytes);
+            if let Some(kept) = &self.kept
+                && self.written - kept.synced >= SYNCED_BYTES
+            {
+                self.settle().await.map_err(|err| cache_error(&err))?;
+            }
         }
         Ok(None)
     }
 
     async fn finish(mut self, path: &Path) -> Result<String> {
         self.file.flush().await.map_err(|err| cache_error(&err))?;
+        if let Some(kept) = &self.kept {
+            kept.partial
+                .publish(path)
+                .map_err(|err| cache_error(&err))?;
+        }
         // The record describes the file as complete, so its length must be that of the bytes received.
         let end = self
             .file

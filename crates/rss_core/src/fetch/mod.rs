@@ -4,6 +4,7 @@
 mod copy;
 mod link;
 mod origin;
+mod partial;
 mod progress;
 mod remote;
 mod select;

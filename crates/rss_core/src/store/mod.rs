@@ -40,7 +40,7 @@ pub(crate) use self::bucket::Hosting;
 pub(crate) use self::object::Disk;
 pub(crate) use self::{
     address::{is_secret_field, shareable_json},
-    cache::{CacheSettings, CachedFile, FillRequest, Made, hex},
+    cache::{CacheSettings, CachedFile, FillRequest, Made, hex, is_same},
     fault::{Fault, check_file, error, of_io, of_status, status_of},
     meter::Meter,
     network::{Network, Notices, retry_after},

@@ -5,6 +5,7 @@
 //! root/entries/ab/<sha256>.record  its length, checksum, age; written last
 //! root/locks/<sha256>              held by the process that writes the file
 //! root/tmp/<session>/              unfinished files, and the names of those in use
+//! root/partial/<sha256>            a copy that was interrupted, and its record; the next one goes on
 //! root/lock                        held for moments: shared to use, alone to evict
 //! ```
 //!
@@ -47,6 +48,9 @@ use crate::{
 // Pauses between two attempts to take a lock that another process holds.
 const FIRST_POLL: Duration = Duration::from_millis(10);
 const SLOWEST_POLL: Duration = Duration::from_millis(200);
+
+/// How long an unfinished copy waits to be gone on with.
+const PARTIAL_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Settings of a cache.
 #[derive(Clone, Debug, Default)]
@@ -130,6 +134,8 @@ pub(crate) struct FillRequest {
     pub(crate) path: PathBuf,
     /// The ETag of an expired file, for a conditional request.
     pub(crate) etag: Option<String>,
+    /// Where an unfinished copy is left, to go on from.
+    pub(crate) partial: PathBuf,
 }
 
 /// The result of a [`FillRequest`].
@@ -269,6 +275,7 @@ impl FileCache {
         let order = FillRequest {
             path: desk.path().join(key.file_name()),
             etag: stale.as_ref().and_then(|record| record.etag.clone()),
+            partial: self.partial()?.join(key.digest()),
         };
         let path = order.path.clone();
         let made = match make(order).await {
@@ -376,6 +383,10 @@ impl FileCache {
             stats.leftovers += files;
             stats.leftover_bytes += bytes;
         }
+        for path in abandoned(&self.partial()?) {
+            stats.leftovers += 1;
+            stats.leftover_bytes += path.metadata().map_or(0, |meta| meta.len());
+        }
         Ok(stats)
     }
 
@@ -431,6 +442,32 @@ impl FileCache {
         }
     }
 
+    fn partial(&self) -> Result<PathBuf> {
+        Ok(self.root()?.join("partial"))
+    }
+
+    /// Removes unfinished copies that nobody works on and that are older than `age`. Returns files and bytes.
+    fn drop_partial(&self, age: Duration) -> Result<(u64, u64)> {
+        let (mut files, mut bytes) = (0, 0);
+        for path in abandoned(&self.partial()?) {
+            let meta = path.metadata().ok();
+            let is_old = meta.as_ref().is_some_and(|meta| {
+                let changed = meta.modified().ok();
+                changed.and_then(|time| time.elapsed().ok()).is_none_or(|past| past >= age)
+            });
+            // The lock is taken again: a copy may have begun since.
+            let file = File::open(&path).ok().filter(|file| is_old && file.try_lock().is_ok());
+            if file.is_some() && fs::remove_file(&path).is_ok() {
+                let mut record = path.into_os_string();
+                record.push(".json");
+                let _ = fs::remove_file(record);
+                files += 1;
+                bytes += meta.map_or(0, |meta| meta.len());
+            }
+        }
+        Ok((files, bytes))
+    }
+
     fn tmp(&self) -> Result<PathBuf> {
         Ok(self.root()?.join("tmp"))
     }
@@ -484,6 +521,9 @@ impl FileCache {
             removed.leftovers += files;
             removed.bytes += bytes;
         }
+        let (files, bytes) = self.drop_partial(Duration::ZERO)?;
+        removed.leftovers += files;
+        removed.bytes += bytes;
         for path in self.files()? {
             let digest = path.file_stem().and_then(|stem| stem.to_str());
             // A live session that pins the key may be between the two renames of `publish`.
@@ -600,6 +640,7 @@ impl FileCache {
             // The folder may belong to another user, who alone may remove it.
             let _ = fs::remove_dir_all(dead);
         }
+        self.drop_partial(PARTIAL_AGE)?;
         let made = Arc::new(Scratch::create(&tmp).map_err(|err| self.io_error(&err))?);
         *scratch = Some(Arc::clone(&made));
         Ok(made)
@@ -764,8 +805,18 @@ impl Drop for MakeLock {
     }
 }
 
+/// Returns the unfinished copies that nobody works on.
+fn abandoned(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_none())
+        .filter(|path| File::open(path).is_ok_and(|file| file.try_lock().is_ok()))
+        .collect()
+}
+
 #[cfg(unix)]
-fn is_same(file: &File, path: &Path) -> bool {
+pub(crate) fn is_same(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
 
     match (file.metadata(), fs::metadata(path)) {
@@ -775,7 +826,7 @@ fn is_same(file: &File, path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_same(_: &File, _: &Path) -> bool {
+pub(crate) fn is_same(_: &File, _: &Path) -> bool {
     true
 }
 
