@@ -104,7 +104,9 @@ async fn attempt(
     arrived: &(dyn Fn(u64) + Sync),
 ) -> std::result::Result<Made, Interrupted> {
     let (mut sink, left) = Sink::open(order).await?;
-    arrived(sink.written);
+    if sink.written > 0 {
+        arrived(sink.written);
+    }
     match fill(session, from, order, expected, arrived, &mut sink, left).await {
         Ok(None) => Ok(Made::Unchanged),
         Ok(Some(first)) => {
