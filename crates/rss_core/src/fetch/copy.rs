@@ -281,6 +281,15 @@ struct Kept {
     synced: u64,
 }
 
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // A call that was dropped before anything was recorded: nobody can go on from here.
+        if self.synced == 0 {
+            self.partial.remove();
+        }
+    }
+}
+
 impl Sink {
     /// Opens what an earlier copy left, with its version, or an empty file.
     async fn open(order: &FillRequest) -> Result<(Self, Option<First>)> {
