@@ -218,7 +218,11 @@ async fn a_copy_goes_on_after_its_session_ended() {
     let stage = Stage::new();
     let session = || {
         let builder = Session::builder().s3_endpoint(&stage.bed.s3_endpoint());
-        builder.cache_dir(stage.cache.path()).retries(0).build().unwrap()
+        builder
+            .cache_dir(stage.cache.path())
+            .retries(0)
+            .build()
+            .unwrap()
     };
     let wanted = of_hrefs(&["s3://bucket/a.tif"]);
     let old = noise(3 << 20);
@@ -228,19 +232,31 @@ async fn a_copy_goes_on_after_its_session_ended() {
         stage.bed.fault(Rule::new(Fault::Cut).times(2));
         let broken = download(&session(), &wanted, stage.dir.path()).await;
         assert_eq!(broken.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert_eq!(fs::read_dir(stage.cache.path().join("partial")).unwrap().count(), 2);
+        assert_eq!(
+            fs::read_dir(stage.cache.path().join("partial"))
+                .unwrap()
+                .count(),
+            2
+        );
         if replaced {
             stage.bed.put("bucket", "a.tif", new.clone());
         }
         stage.bed.clear_log();
-        let fetched = download(&session(), &wanted, stage.dir.path()).await.unwrap();
+        let fetched = download(&session(), &wanted, stage.dir.path())
+            .await
+            .unwrap();
         let got = fs::read(fetched.assets[0].path.as_ref().unwrap()).unwrap();
         assert!(got == if replaced { &new[..] } else { &old[..] });
         let log = stage.bed.log();
         let range = log[0].range.as_deref().unwrap();
         assert!(log[0].if_match.is_some() && range != "bytes=0-", "{range}");
         assert_eq!(log.len(), 1 + usize::from(replaced));
-        assert_eq!(fs::read_dir(stage.cache.path().join("partial")).unwrap().count(), 0);
+        assert_eq!(
+            fs::read_dir(stage.cache.path().join("partial"))
+                .unwrap()
+                .count(),
+            0
+        );
         session().cache().clear().unwrap();
     }
     // What nobody goes on with is removed with the rest.
@@ -250,7 +266,12 @@ async fn a_copy_goes_on_after_its_session_ended() {
     let session = session();
     assert_eq!(session.cache().stats().unwrap().leftovers, 1);
     assert_eq!(session.cache().clear().unwrap().leftovers, 1);
-    assert_eq!(fs::read_dir(stage.cache.path().join("partial")).unwrap().count(), 0);
+    assert_eq!(
+        fs::read_dir(stage.cache.path().join("partial"))
+            .unwrap()
+            .count(),
+        0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -453,10 +453,14 @@ impl FileCache {
             let meta = path.metadata().ok();
             let is_old = meta.as_ref().is_some_and(|meta| {
                 let changed = meta.modified().ok();
-                changed.and_then(|time| time.elapsed().ok()).is_none_or(|past| past >= age)
+                changed
+                    .and_then(|time| time.elapsed().ok())
+                    .is_none_or(|past| past >= age)
             });
             // The lock is taken again: a copy may have begun since.
-            let file = File::open(&path).ok().filter(|file| is_old && file.try_lock().is_ok());
+            let file = File::open(&path)
+                .ok()
+                .filter(|file| is_old && file.try_lock().is_ok());
             if file.is_some() && fs::remove_file(&path).is_ok() {
                 let mut record = path.into_os_string();
                 record.push(".json");
