@@ -14,6 +14,7 @@ mod cli {
     pub(crate) mod export;
     pub(crate) mod gather;
     pub(crate) mod get;
+    pub(crate) mod hostile;
     #[cfg(feature = "index")]
     pub(crate) mod index;
     pub(crate) mod logs;
