@@ -126,7 +126,7 @@ pub mod prelude {
 #[doc(no_inline)]
 pub use arrow_array;
 #[doc(no_inline)]
-pub use {chrono, geojson, ndarray, object_store};
+pub use {chrono, geojson, ndarray, object_store, reqwest};
 
 use rss_raster::{error, geo, raster, warp};
 

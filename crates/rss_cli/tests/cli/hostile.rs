@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use rss_testbed::{BUCKET, Band, Fault, Rule, Service};
 use serde_json::{Value, json};
 
@@ -41,7 +40,12 @@ const DEEDS: &[Deed] = &[
     Deed {
         name: "search",
         service: Service::Stac,
-        args: |stage| words(&format!("search {} sentinel2 --like dea --scene 56jns --json", stage.bed.stac_url())),
+        args: |stage| {
+            words(&format!(
+                "search {} sentinel2 --like dea --scene 56jns --json",
+                stage.bed.stac_url()
+            ))
+        },
     },
     Deed {
         name: "info",
@@ -51,7 +55,12 @@ const DEEDS: &[Deed] = &[
     Deed {
         name: "read",
         service: Service::S3,
-        args: |stage| words(&format!("read {} --window 500,500,100,100 -o made/out.npy", red(stage))),
+        args: |stage| {
+            words(&format!(
+                "read {} --window 500,500,100,100 -o made/out.npy",
+                red(stage)
+            ))
+        },
     },
     #[cfg(feature = "gdal")]
     Deed {
@@ -59,7 +68,9 @@ const DEEDS: &[Deed] = &[
         service: Service::S3,
         args: |stage| {
             let red = red(stage);
-            words(&format!("read {red} --window 500,500,100,100 --backend gdal -o made/out.npy"))
+            words(&format!(
+                "read {red} --window 500,500,100,100 --backend gdal -o made/out.npy"
+            ))
         },
     },
     Deed {
@@ -107,7 +118,10 @@ fn faults(service: Service) -> Vec<(&'static str, Fault)> {
     let all = [
         ("503", Fault::status(503)),
         ("429 with Retry-After", Fault::retry_after(429, 1)),
-        ("Retry-After past all clocks", Fault::retry_after(503, u64::MAX)),
+        (
+            "Retry-After past all clocks",
+            Fault::retry_after(503, u64::MAX),
+        ),
         ("SlowDown of S3", Fault::slow_down()),
         ("500", Fault::status(500)),
         ("408", Fault::status(408)),
@@ -118,24 +132,47 @@ fn faults(service: Service) -> Vec<(&'static str, Fault)> {
         ("a connection cut in the body", Fault::Cut),
         ("a byte now and then", Fault::Drip(20)),
         ("a page of HTML", Fault::Html),
-        ("a redirect to nowhere", Fault::Redirect { code: 302, location: None, region: None }),
+        (
+            "a redirect to nowhere",
+            Fault::Redirect {
+                code: 302,
+                location: None,
+                region: None,
+            },
+        ),
         (
             "a redirect to a file",
-            Fault::Redirect { code: 302, location: Some("file:///etc/passwd".to_owned()), region: None },
+            Fault::Redirect {
+                code: 302,
+                location: Some("file:///etc/passwd".to_owned()),
+                region: None,
+            },
         ),
     ];
     let of_ranges = [
         ("a short body", Fault::Short),
-        ("a range that starts late, as its header says", Fault::ShiftedHeader),
-        ("bytes and header of a range that start late", Fault::ShiftedBody),
+        (
+            "a range that starts late, as its header says",
+            Fault::ShiftedHeader,
+        ),
+        (
+            "bytes and header of a range that start late",
+            Fault::ShiftedBody,
+        ),
         ("no Content-Range", Fault::NoContentRange),
         ("the whole object for a range", Fault::WholeObject),
         ("200 with an error of S3", Fault::ErrorInOk),
         ("more bytes than asked for", Fault::Longer),
         ("wrong bytes", Fault::Garbage),
-        ("another object in its place", Fault::Replace(Bytes::from(vec![7; 5000]))),
+        (
+            "another object in its place",
+            Fault::Replace(vec![7; 5000].into()),
+        ),
     ];
-    let more = (service == Service::S3).then_some(of_ranges).into_iter().flatten();
+    let more = (service == Service::S3)
+        .then_some(of_ranges)
+        .into_iter()
+        .flatten();
     all.into_iter().chain(more).collect()
 }
 
@@ -198,7 +235,13 @@ fn run(stage: &Stage, deed: &Deed) -> Outcome {
     }
     assert!(most < MOST_BYTES, "{} took {most} bytes", deed.name);
     let ran = Ran::of(child.wait_with_output().unwrap());
-    assert!(!ran.stderr.contains(CANARY) && !ran.stdout.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()));
+    assert!(
+        !ran.stderr.contains(CANARY)
+            && !ran
+                .stdout
+                .windows(CANARY.len())
+                .any(|part| part == CANARY.as_bytes())
+    );
     let made = files(&made)
         .into_iter()
         .filter(|path| path.is_file())
@@ -209,7 +252,9 @@ fn run(stage: &Stage, deed: &Deed) -> Outcome {
 
 fn taken(child: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kilobytes * 1024)
 }
@@ -242,10 +287,16 @@ fn word(outcome: &Outcome, right: &Outcome, what: &str) -> String {
         Some(code @ (2 | 75)) => {
             assert!(ran.stderr.starts_with("rss: "), "{what}: {}", ran.stderr);
             // What goes on from where it was is no half output.
-            let left: Vec<&PathBuf> = made.iter().map(|(path, _)| path).filter(|path| !is_kept(path)).collect();
-            let whole = left.iter().all(|path| right.made.iter().any(|(other, bytes)| {
-                other == *path && fs::read(path).is_ok_and(|here| here == *bytes)
-            }));
+            let left: Vec<&PathBuf> = made
+                .iter()
+                .map(|(path, _)| path)
+                .filter(|path| !is_kept(path))
+                .collect();
+            let whole = left.iter().all(|path| {
+                right.made.iter().any(|(other, bytes)| {
+                    other == *path && fs::read(path).is_ok_and(|here| here == *bytes)
+                })
+            });
             assert!(whole, "{what}: {left:?} is half written");
             format!("error {code}")
         }
@@ -269,7 +320,13 @@ fn cell(stage: &Stage, deed: &Deed, fault: &Fault, name: &str) -> [String; 2] {
     stage.bed.clear_faults();
     stage.bed.clear_log();
     let right = run(stage, deed);
-    assert_eq!(right.ran.code, Some(0), "{}: {}", deed.name, right.ran.stderr);
+    assert_eq!(
+        right.ran.code,
+        Some(0),
+        "{}: {}",
+        deed.name,
+        right.ran.stderr
+    );
     let asked = stage.bed.requests(deed.service).len() as u64;
     [(asked / 2, 1), (0, u64::MAX)].map(|(skip, times)| {
         // An object that was replaced stays so for the testbed's other answers: a stage of its own.
@@ -282,7 +339,12 @@ fn cell(stage: &Stage, deed: &Deed, fault: &Fault, name: &str) -> [String; 2] {
             _ => stage,
         };
         stage.bed.clear_faults();
-        stage.bed.fault(Rule::new(fault.clone()).on(deed.service).skip(skip).times(times));
+        stage.bed.fault(
+            Rule::new(fault.clone())
+                .on(deed.service)
+                .skip(skip)
+                .times(times),
+        );
         let what = format!("{}, {name}, {times} times", deed.name);
         word(&run(stage, deed), &right, &what)
     })
@@ -295,6 +357,9 @@ fn table(takes: impl Fn(&str, usize, usize) -> bool) -> Vec<(String, String, [St
     for (column, deed) in DEEDS.iter().enumerate() {
         for (row, (name, fault)) in faults(deed.service).into_iter().enumerate() {
             if takes(name, row, column) {
+                if std::env::var_os("RSS_FAULTS").is_some() {
+                    eprintln!("{}: {name}", deed.name);
+                }
                 let words = cell(&stage, deed, &fault, name);
                 cells.push((name.to_owned(), deed.name.to_owned(), words));
             }
@@ -309,7 +374,8 @@ const SLOW: [&str; 3] = ["no answer", "silence in the body", "a byte now and the
 #[test]
 fn a_part_of_the_table_of_faults_is_as_it_says() {
     let all = std::env::var_os("RSS_FAULTS").is_some();
-    let cells = table(|name, row, column| all || (row + 5 * column) % 13 == 0 && !SLOW.contains(&name));
+    let cells =
+        table(|name, row, column| all || (row + 5 * column) % 13 == 0 && !SLOW.contains(&name));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FAULTS.md");
     if all {
         fs::write(page, rendered(&cells)).unwrap();
@@ -317,7 +383,10 @@ fn a_part_of_the_table_of_faults_is_as_it_says() {
     }
     let page = fs::read_to_string(page).unwrap();
     for (fault, deed, [once, always]) in &cells {
-        let row = page.lines().find(|line| line.starts_with(&format!("| {fault} |"))).unwrap();
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| {fault} |")))
+            .unwrap();
         let column = page
             .lines()
             .find(|line| line.starts_with("| fault |"))
@@ -327,7 +396,13 @@ fn a_part_of_the_table_of_faults_is_as_it_says() {
         assert_eq!(said, format!("{once}, {always}"), "{deed}, {fault}");
     }
     // What happens once is recovered from, but for what says that it will come again.
-    let lasting = ["403", "404", "Retry-After past all clocks", "a redirect to nowhere", "a redirect to a file"];
+    let lasting = [
+        "403",
+        "404",
+        "Retry-After past all clocks",
+        "a redirect to nowhere",
+        "a redirect to a file",
+    ];
     for (fault, deed, [once, _]) in &cells {
         let recovers = !lasting.contains(&fault.as_str()) && fault != "another object in its place";
         assert!(!recovers || once == "right", "{deed}, {fault}: {once}");
@@ -338,11 +413,20 @@ fn a_part_of_the_table_of_faults_is_as_it_says() {
 fn rendered(cells: &[(String, String, [String; 2])]) -> String {
     let mut page = String::from(HEAD);
     let deeds: Vec<&str> = DEEDS.iter().map(|deed| deed.name).collect();
-    page += &format!("| fault | {} |\n|---|{}\n", deeds.join(" | "), "---|".repeat(deeds.len()));
+    page += &format!(
+        "| fault | {} |\n|---|{}\n",
+        deeds.join(" | "),
+        "---|".repeat(deeds.len())
+    );
     for (name, _) in faults(Service::S3) {
         let of = |deed: &&str| {
-            let cell = cells.iter().find(|(fault, other, _)| fault == name && other == *deed);
-            cell.map_or_else(|| "-".to_owned(), |(_, _, [once, always])| format!("{once}, {always}"))
+            let cell = cells
+                .iter()
+                .find(|(fault, other, _)| fault == name && other == *deed);
+            cell.map_or_else(
+                || "-".to_owned(),
+                |(_, _, [once, always])| format!("{once}, {always}"),
+            )
         };
         let row: Vec<String> = deeds.iter().map(of).collect();
         page += &format!("| {name} | {} |\n", row.join(" | "));

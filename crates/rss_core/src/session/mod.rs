@@ -26,8 +26,8 @@ use crate::{
     location::Location,
     proj,
     store::{
-        CacheSettings, FileCache, Limits, Meter, Network, Notices, OwnStores, Registry,
-        StoreOptions, Traffic, told,
+        CacheSettings, FileCache, HostHeaders, Limits, Meter, Network, Notices, OwnStores,
+        Registry, StoreOptions, Traffic, of_io, told,
     },
 };
 
@@ -145,6 +145,10 @@ pub struct SessionBuilder {
     settings: Settings,
     store: StoreOptions,
     own_stores: OwnStores,
+    headers: HostHeaders,
+    /// What was wrong with a header, for `build`.
+    wrong_header: Option<String>,
+    http_client: Option<reqwest::Client>,
 }
 
 impl Default for SessionBuilder {
@@ -176,6 +180,9 @@ impl Default for SessionBuilder {
             },
             store: StoreOptions::default(),
             own_stores: OwnStores::new(),
+            headers: HostHeaders::default(),
+            wrong_header: None,
+            http_client: None,
         }
     }
 }
@@ -186,7 +193,9 @@ impl SessionBuilder {
     /// `RSS_GDAL_BLOCK_BYTES`, and every `AWS_*`, `AZURE_*` and `GOOGLE_*`
     /// variable that `object_store` knows, with GDAL's `AWS_NO_SIGN_REQUEST`, `AWS_S3_ENDPOINT`,
     /// `AWS_HTTPS` and `AWS_VIRTUAL_HOSTING` understood too. `XDG_CACHE_HOME` and `HOME` say where the
-    /// file cache is; `PC_SDK_SUBSCRIPTION_KEY` goes with requests for Planetary Computer tokens.
+    /// file cache is; `PC_SDK_SUBSCRIPTION_KEY` goes with requests for Planetary Computer tokens. `RSS_HEADERS`
+    /// is a file with a header of a host on each line, `https://example.org Authorization: Bearer TOKEN`; see
+    /// [`SessionBuilder::header`].
     ///
     /// # Errors
     ///
@@ -219,6 +228,15 @@ impl SessionBuilder {
                 }
                 "PC_SDK_SUBSCRIPTION_KEY" => builder.store_option(name, value),
                 "RSS_CACHE_DIR" => builder.cache_dir(value),
+                "RSS_HEADERS" => {
+                    let text = std::fs::read_to_string(value).map_err(|err| of_io(&err));
+                    let added = text.and_then(|text| builder.headers.add_lines(&text));
+                    added.map_err(|err| {
+                        let message = format!("RSS_HEADERS: {}", err.message());
+                        err.with_message(message).at(value)
+                    })?;
+                    builder
+                }
                 "RSS_CACHE_TTL" => builder.cache_ttl(time(name, value)?),
                 "RSS_RETRY_FOR" => builder.retry_for(time(name, value)?),
                 "RSS_CACHE_MAX_BYTES" => builder.cache_max_bytes(number(name, value)?),
@@ -391,6 +409,31 @@ impl SessionBuilder {
         self
     }
 
+    /// Sends a header with every request to a host (`https://example.org`, with its port if it has one): of a search, a
+    /// file, a cube. It goes to no other scheme, host or port, by no redirect, and is in no log. Not with requests that
+    /// GDAL sends by itself ([`GdalReads::Vsi`]).
+    pub fn header(mut self, host: &str, name: &str, value: &str) -> Self {
+        if let Err(err) = self.headers.add(host, name, value) {
+            self.wrong_header
+                .get_or_insert_with(|| err.message().to_owned());
+        }
+        self
+    }
+
+    /// Sends `Authorization: Bearer TOKEN` with every request to a host; see [`SessionBuilder::header`].
+    pub fn bearer_token(self, host: &str, token: &str) -> Self {
+        self.header(host, "authorization", &format!("Bearer {token}"))
+    }
+
+    /// Sends requests through a client of one's own: with a proxy, certificates, or a resolver. It must not follow
+    /// redirects (`reqwest::redirect::Policy::none()`): the session does, by its own rules. Hosts that a catalogue on the
+    /// network names, and those of redirects from public servers, are reached by the session's client, which connects to
+    /// no private address.
+    pub fn http_client(mut self, client: reqwest::Client) -> Self {
+        self.http_client = Some(client);
+        self
+    }
+
     /// Sends S3 requests to another endpoint, path style, such as `http://127.0.0.1:9000`.
     pub fn s3_endpoint(self, url: &str) -> Self {
         self.store_option("aws_endpoint", url)
@@ -451,12 +494,22 @@ impl SessionBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if a store of one's own stands for no bucket, container or host.
+    /// [`ErrorKind::InvalidInput`] if a store of one's own stands for no bucket, container or host, or a header
+    /// cannot be sent.
     pub fn build(self) -> Result<Session> {
         proj::lend();
         let meter = Meter::default();
         let notices = self.settings.notices.clone();
-        let network = Network::new(self.settings.limits(), meter.clone(), notices);
+        if let Some(wrong) = self.wrong_header {
+            return Err(Error::new(ErrorKind::InvalidInput, wrong));
+        }
+        let network = Network::new(
+            self.settings.limits(),
+            meter.clone(),
+            notices,
+            self.headers,
+            self.http_client,
+        );
         Ok(Session(Arc::new(Inner {
             cache: FileCache::new(
                 CacheSettings {

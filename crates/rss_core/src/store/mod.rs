@@ -5,6 +5,7 @@ mod body;
 mod bucket;
 mod cache;
 mod fault;
+mod headers;
 mod host;
 mod meter;
 mod network;
@@ -42,6 +43,7 @@ pub(crate) use self::{
     address::{is_secret_field, shareable_json},
     cache::{CacheSettings, CachedFile, FillRequest, Made, hex, is_same},
     fault::{Fault, check_file, error, of_io, of_status, status_of},
+    headers::HostHeaders,
     meter::Meter,
     network::{Network, Notices, retry_after},
     registry::OwnStores,

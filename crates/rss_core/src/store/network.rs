@@ -23,7 +23,7 @@ use object_store::{
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
-    Limits, Meter,
+    HostHeaders, Limits, Meter,
     body::Pace,
     fault::Fault,
     host::{Host, Hosts},
@@ -71,6 +71,9 @@ struct Shared {
     limits: Limits,
     meter: Meter,
     notices: Notices,
+    headers: HostHeaders,
+    /// The user's own client, for what is not `guarded`.
+    own: Option<reqwest::Client>,
     private: PrivateNames,
     client: OnceLock<reqwest::Client>,
     /// For hosts that others named: it connects to no private address.
@@ -91,12 +94,20 @@ pub(crate) struct Sent {
 }
 
 impl Network {
-    pub(crate) fn new(limits: Limits, meter: Meter, notices: Notices) -> Self {
+    pub(crate) fn new(
+        limits: Limits,
+        meter: Meter,
+        notices: Notices,
+        headers: HostHeaders,
+        own: Option<reqwest::Client>,
+    ) -> Self {
         let hosts = Hosts::new(limits.requests_per_host, limits.backoff);
         Self(Arc::new(Shared {
             limits,
             meter,
             notices,
+            headers,
+            own,
             private: PrivateNames::default(),
             client: OnceLock::new(),
             guarded: OnceLock::new(),
@@ -146,6 +157,9 @@ impl Network {
     /// Returns a client: HTTP/1.1 connections, pooled per host. Parallel range requests over one HTTP/2 connection would
     /// share one congestion window.
     fn client(&self, public_only: bool) -> Result<&reqwest::Client> {
+        if let (Some(own), false) = (&self.0.own, public_only) {
+            return Ok(own);
+        }
         let slot = match public_only {
             true => &self.0.guarded,
             false => &self.0.client,
@@ -264,7 +278,9 @@ impl Network {
             let client = self
                 .client(public_only)
                 .map_err(|err| Fault::Sign(err.kind(), err.message().to_owned()).for_good())?;
-            let response = HttpService::call(client, request.clone()).await?;
+            let mut sent = request.clone();
+            self.0.headers.apply(&uri, sent.headers_mut());
+            let response = HttpService::call(client, sent).await?;
             let from_private = !public_only && self.0.private.holds(&uri);
             let status = response.status();
             let next = redirect(

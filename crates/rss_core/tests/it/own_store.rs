@@ -104,3 +104,69 @@ fn a_store_stands_for_a_bucket_or_a_host() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_bearer_token_goes_to_its_host_and_no_other() {
+    use axum::{
+        Router,
+        http::HeaderMap,
+        response::{IntoResponse, Redirect},
+        routing::get,
+    };
+    use std::sync::Mutex;
+
+    type Seen = Arc<Mutex<Vec<(String, Option<String>)>>>;
+    let seen = Seen::default();
+    let note = |seen: &Seen, who: &str, headers: &HeaderMap| {
+        let token = headers
+            .get("authorization")
+            .map(|value| value.to_str().unwrap().to_owned());
+        seen.lock().unwrap().push((who.to_owned(), token));
+    };
+    let serve = async |router: Router| {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        at
+    };
+    let other = serve(Router::new().route(
+        "/a.tif",
+        get({
+            let seen = seen.clone();
+            async move |headers: HeaderMap| {
+                note(&seen, "other", &headers);
+                std::fs::read(FILE).unwrap().into_response()
+            }
+        }),
+    ))
+    .await;
+    let own = serve(Router::new().route(
+        "/a.tif",
+        get({
+            let (seen, to) = (seen.clone(), format!("{other}/a.tif"));
+            async move |headers: HeaderMap| {
+                note(&seen, "own", &headers);
+                Redirect::temporary(&to)
+            }
+        }),
+    ))
+    .await;
+    let session = Session::builder()
+        .bearer_token(&own, "abc")
+        .build()
+        .unwrap();
+    let place = Location::parse(&format!("{own}/a.tif")).unwrap();
+    reader::open(&session, &place, Backend::Cog).await.unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen[0], ("own".to_owned(), Some("Bearer abc".to_owned())));
+    assert_eq!(seen[1], ("other".to_owned(), None));
+    assert!(!format!("{session:?}").contains("abc"));
+    let err = Session::builder()
+        .bearer_token("data.example.org", "abc")
+        .build()
+        .unwrap_err();
+    assert!(
+        err.message().contains("expected a host") && !err.message().contains("abc"),
+        "{err}"
+    );
+}
