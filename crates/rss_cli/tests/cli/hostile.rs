@@ -269,7 +269,10 @@ fn word(outcome: &Outcome, right: &Outcome, what: &str) -> String {
     let Outcome { ran, made } = outcome;
     match ran.code {
         Some(0) => {
-            assert_eq!(ran.stdout, right.ran.stdout, "{what}");
+            // What makes files prints how long that took.
+            if right.made.is_empty() {
+                assert_eq!(ran.stdout, right.ran.stdout, "{what}");
+            }
             let names = |made: &[(PathBuf, Vec<u8>)]| -> Vec<PathBuf> {
                 made.iter().map(|(path, _)| path.clone()).collect()
             };
