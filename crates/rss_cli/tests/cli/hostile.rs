@@ -189,7 +189,8 @@ fn prepare() -> Stage {
         .take(2)
         .map(|(scene, href)| {
             json!({
-                "type": "Feature", "stac_version": "1.1.0", "id": scene.id, "geometry": null, "links": [],
+                "type": "Feature", "stac_version": "1.1.0", "id": scene.id, "links": [],
+                "geometry": scene.item["geometry"], "bbox": scene.item["bbox"],
                 "properties": {"datetime": scene.item["properties"]["datetime"]},
                 "assets": {"red": {"href": href, "type": "image/tiff; application=geotiff"}},
             })
