@@ -45,9 +45,10 @@ pub struct Profile {
     /// baseline TIFF tags.
     pub metadata: BTreeMap<String, String>,
     /// Ground control points, where they are all that georeferences the file: it has no transform then, and `crs` is
-    /// none, for the CRS that it states is that of the points.
+    /// none, for the CRS that it states is that of the points. 0 of a file that was opened by an index entry.
     pub gcps: usize,
-    /// What is odd of the file and did not keep it from being opened, one sentence each.
+    /// What is odd of the file and did not keep it from being opened, one sentence each. None of a file that was opened by
+    /// an index entry: building the index told them.
     pub notes: Vec<String>,
 }
 

@@ -138,8 +138,13 @@ async fn an_entry_holds_all_that_reading_needs() {
             continue;
         };
         let known = reader::open(&session, &entry, Backend::Cog).await.unwrap();
-        // NaN is nodata of some: no two are equal.
-        let profiles = [&opened, &known].map(|raster| format!("{:?}", raster.profile()));
+        // NaN is nodata of some: no two are equal. An entry says nothing of what is odd of the file.
+        let profiles = [&opened, &known].map(|raster| {
+            let mut profile = raster.profile().clone();
+            profile.gcps = 0;
+            profile.notes.clear();
+            format!("{profile:?}")
+        });
         assert_eq!(profiles[0], profiles[1]);
         for level in 0..=opened.profile().overviews.len() {
             let request = ReadRequest::new().with_level(level);
