@@ -183,12 +183,12 @@ fn what_cannot_be_is_one_clear_error() {
             "overviews by cubic: expected nearest, bilinear, average",
         ),
         (
-            &["--overview-resampling", "lanczos"],
-            "resampling `lanczos` is not one of nearest, bilinear",
+            &["--overview-resampling", "sinc"],
+            "resampling `sinc` is not one of nearest, bilinear",
         ),
         (
-            &["--resampling", "lanczos"],
-            "resampling `lanczos` is not one of nearest, bilinear",
+            &["--resampling", "sinc"],
+            "resampling `sinc` is not one of nearest, bilinear",
         ),
         (
             &["--by", "fortnight"],
