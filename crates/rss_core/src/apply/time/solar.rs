@@ -14,26 +14,20 @@ pub(super) fn solar_day(time: DateTime<Utc>, longitude: f64) -> NaiveDate {
     local.unwrap_or(time).date_naive()
 }
 
-/// Returns longitudes in degrees that go past 180 where that leaves them closer together: of images on both sides of the
-/// antimeridian, whose days would differ within one pass.
-pub(super) fn in_one_piece(longitudes: Vec<f64>) -> Vec<f64> {
-    let spread = |longitudes: &[f64]| {
-        let ends = longitudes
-            .iter()
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &one| {
-                (low.min(one), high.max(one))
-            });
-        ends.1 - ends.0
-    };
-    let past = |&longitude: &f64| match longitude < 0.0 {
-        true => longitude + 360.0,
-        false => longitude,
-    };
-    let east: Vec<f64> = longitudes.iter().map(past).collect();
-    match spread(&east) < spread(&longitudes) {
-        true => east,
-        false => longitudes,
+/// Longitudes so near to the antimeridian, in degrees, may be of a pass across it.
+const NEAR: f64 = 30.0;
+
+/// Returns longitudes in degrees that go past 180 where images lie near the antimeridian on both of its sides: their days
+/// would differ within one pass.
+pub(super) fn in_one_piece(mut longitudes: Vec<f64>) -> Vec<f64> {
+    let is_east = longitudes.iter().any(|&one| one > 180.0 - NEAR);
+    for longitude in longitudes
+        .iter_mut()
+        .filter(|one| is_east && **one < NEAR - 180.0)
+    {
+        *longitude += 360.0;
     }
+    longitudes
 }
 
 #[cfg(test)]
@@ -44,6 +38,11 @@ mod tests {
     fn longitudes_either_side_of_the_antimeridian_are_neighbours() {
         assert_eq!(in_one_piece(vec![179.0, -179.0]), [179.0, 181.0]);
         assert_eq!(in_one_piece(vec![-70.0, 10.0]), [-70.0, 10.0]);
+        assert_eq!(in_one_piece(vec![-59.0, 153.0]), [-59.0, 153.0]);
+        assert_eq!(
+            in_one_piece(vec![10.0, 170.0, -170.0]),
+            [10.0, 170.0, 190.0]
+        );
         assert_eq!(in_one_piece(vec![-179.0, -178.0]), [-179.0, -178.0]);
         assert_eq!(in_one_piece(Vec::new()), [0.0; 0]);
     }

@@ -295,10 +295,15 @@ fn usual_tiles_of_odd_images_are_read_as_they_were_written() {
 #[test]
 fn overviews_are_made_as_asked() {
     let mut cases = Vec::new();
-    for resampling in Resampling::ALL {
-        if resampling == Resampling::Cubic {
-            continue;
-        }
+    for resampling in [
+        Resampling::Nearest,
+        Resampling::Bilinear,
+        Resampling::Average,
+        Resampling::Rms,
+        Resampling::Mode,
+        Resampling::Min,
+        Resampling::Max,
+    ] {
         for dtype in [DataType::U8, DataType::I16, DataType::F32, DataType::I64] {
             for count in [Overviews::Auto, Overviews::Count(8)] {
                 let options = CogOptions::new()
@@ -311,7 +316,7 @@ fn overviews_are_made_as_asked() {
     each(&cases, |session, path, (shape, options)| {
         check(session, path, *shape, options);
     });
-    assert_eq!(cases.len(), 6 * 4 * 2);
+    assert_eq!(cases.len(), 7 * 4 * 2);
 }
 
 /// A slope of column numbers, and one of row numbers: each pixel of an overview has the number of its centre. Exact is the
