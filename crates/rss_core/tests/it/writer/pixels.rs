@@ -52,6 +52,16 @@ fn reference(
             }
             Resampling::Min => values.fold(f64::INFINITY, f64::min),
             Resampling::Max => values.fold(f64::NEG_INFINITY, f64::max),
+            Resampling::Rms => {
+                let weight: usize = all.iter().map(|one| one.1).sum();
+                let squares: f64 = all.iter().map(|one| one.0 * one.0 * one.1 as f64).sum();
+                let root = (squares / weight as f64).sqrt();
+                match dtype {
+                    DataType::F64 => root,
+                    DataType::F32 => f64::from(root as f32),
+                    _ => (root + 0.5).floor(),
+                }
+            }
             _ => {
                 let weight: usize = all.iter().map(|one| one.1).sum();
                 let mean = match dtype {
