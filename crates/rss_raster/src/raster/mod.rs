@@ -318,7 +318,7 @@ mod private {
             Self: 'a;
         /// Returns the sample as a number; of a complex sample the magnitude.
         fn number(&self) -> f64;
-        /// Returns the sample nearest to a number.
+        /// Returns a number as a sample: of an integer type without its fraction, within the type's range.
         fn of_number(number: f64) -> Self;
         /// Returns the number as a sample: rounded for floats, of integers itself, none if the type has no such value.
         fn exact(number: super::Number) -> Option<Self>;

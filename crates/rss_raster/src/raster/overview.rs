@@ -182,7 +182,11 @@ pub(super) fn rms<T: Sample>(
         [sum + sample.number().powi(2) * weight, total + weight]
     };
     let [sum, total] = samples.fold([0.0; 2], add);
-    let root = T::of_number((sum / total).sqrt());
+    let root = (sum / total).sqrt();
+    let root = T::of_number(match T::DTYPE.is_float() {
+        true => root,
+        false => root.round(),
+    });
     let kept = match root.is_data(nodata_sample) {
         true => root,
         false => root.higher(),
