@@ -299,6 +299,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "index")]
     #[test]
     fn parameters_that_may_have_selected_the_file_are_named() {
         let url = Url::parse("https://h/a.tif?v=1&key=a&sig=b&thing=c").unwrap();
