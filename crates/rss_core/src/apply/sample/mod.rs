@@ -250,7 +250,7 @@ pub struct SampleReport {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if nothing was found, an item has no date, a mask
+/// [`ErrorKind::InvalidInput`] if nothing was found, an item has no date, a mask
 /// class or a scale is not known, an image does not fit the budget, or the distance of the nearest pixel is not positive
 /// or above 1000 km; errors of the files' stores, with item
 /// and asset, if [`OnFailure::Fail`] is chosen.
@@ -292,7 +292,7 @@ pub async fn points(
 /// # Errors
 ///
 /// As of [`points`]; [`ErrorKind::InvalidInput`] if a distance of the nearest pixel is set, which points have;
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a part of a zone cannot be
+/// [`ErrorKind::Unsupported`] if a part of a zone cannot be
 /// projected to the CRS of an image that it may overlap.
 pub async fn zones(
     found: &QueryResult,
