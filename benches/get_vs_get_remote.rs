@@ -3,7 +3,7 @@
 //! `cargo bench -p rss_core --features bench_live --bench get_vs_get_remote` asks live DEA; with
 //! `--features bench_testbed` servers on loopback, 30 ms away. The whole way (query, fetch, read one
 //! 512 x 512 block of the first asset) and each stage apart; a file cache that is empty and one that
-//! is full apart.
+//! is full apart. `get` translates through the session's stores, as it does by default; remote hrefs are GDAL's own paths.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 

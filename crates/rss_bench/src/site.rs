@@ -66,8 +66,8 @@ impl Site {
         s3_endpoint: None,
     };
 
-    /// Returns what [`site!`](crate::site!) names: the testbed 30 ms away, or live DEA. Says that the bench skips where that is
-    /// none. A test run is small, and waits for nothing.
+    /// Returns what [`site!`](crate::site!) names: the testbed 30 ms away, or live DEA. Says that the bench skips where
+    /// that is none. A test run is small, and waits for nothing.
     ///
     /// # Errors
     ///

@@ -33,10 +33,10 @@
 //!
 //! CRSs are identified by EPSG code, or else by WKT, PROJJSON or a PROJ string. They are projected by `proj4rs`, codes
 //! from the definitions of the crate `crs-definitions`; a program can lend PROJ for what that cannot evaluate
-//! ([`geo::set_projection_engine`]). Codes whose datum needs a grid shift file, or whose definition there is wrong, are refused by
-//! name: an error is better than misplaced pixels. The crate leaves out reading files, which `rss_core` does, ground
-//! control points, and heights. It does no network IO and never blocks on anything but computation; work runs on the
-//! threads of the rayon pool that it is called from.
+//! ([`geo::set_projection_engine`]). Codes whose datum needs a grid shift file, or whose definition there is wrong, are
+//! refused by name: an error is better than misplaced pixels. The crate leaves out reading files, which `rss_core`
+//! does, ground control points, and heights. It does no network IO and never blocks on anything but computation; work
+//! runs on the threads of the rayon pool that it is called from.
 //!
 //! # Features
 //!

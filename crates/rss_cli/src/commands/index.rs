@@ -70,6 +70,7 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
         "--concurrency is 0, expected at least 1"
     );
     let session = super::session::open()?;
+    let _notes = output::Fallbacks(session.clone());
     let source = source(&session, args).await?;
     let bar = output::bar(0).with_style(ProgressStyle::with_template(
         "{bar:30} {pos}/{len} files, {msg} {elapsed}",

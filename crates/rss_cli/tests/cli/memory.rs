@@ -1,10 +1,8 @@
 //! What a command takes of memory, beside the budget that it is given.
 
-use std::{fs, process::Child};
-
 use serde_json::{Value, json};
 
-use super::stage::{Ran, Stage};
+use super::stage::{Ran, Stage, memory_of};
 
 /// What a process takes that is given nothing to do, and more.
 const BESIDE: u64 = 24_000_000;
@@ -31,20 +29,10 @@ fn run(stage: &Stage, args: &[&str]) -> (Value, u64) {
     let mut child = stage.rss().args(args).arg("--json").spawn().unwrap();
     let mut most = 0;
     while child.try_wait().unwrap().is_none() {
-        most = most.max(taken(&child).unwrap_or(0));
+        most = most.max(memory_of(&child, "RssAnon:").unwrap_or(0));
         std::thread::yield_now();
     }
     (Ran::of(child.wait_with_output().unwrap()).json(), most)
-}
-
-/// The memory that a process takes, in bytes, without its own code.
-fn taken(child: &Child) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 /// Checks that a command took its budget, and little more.

@@ -300,3 +300,11 @@ pub(crate) fn python() -> Option<impl Fn(&[&str]) -> Output> {
         }
     }
 }
+
+/// Returns the bytes of memory of a process: a field of `/proc/PID/status`, such as `VmHWM:`; none where it has ended.
+pub(crate) fn memory_of(child: &Child, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes * 1024)
+}

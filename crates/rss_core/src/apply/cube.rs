@@ -571,9 +571,9 @@ fn clip_of(options: &ImageCubeOptions, grid: &GeoBox) -> Result<Option<Arc<Cover
     Ok(Some(Arc::new(cover)))
 }
 
-/// Returns the distinct grids of the bands of all images, from the catalogue or else from the file's header. Of each band
-/// that no product of the library describes the first file that can be opened is compared: where its grid is another than the item states, those of all of its
-/// files are read.
+/// Returns the distinct grids of the bands of all images, from the catalogue or else from the file's header. Of each
+/// band that no product of the library describes the first file that can be opened is compared: where its grid is
+/// another than the item states, those of all of its files are read.
 async fn grids_of(
     session: &Session,
     images: &[(&Item, &ItemImage)],

@@ -267,8 +267,8 @@ pub(super) fn first_pixels<T: Sample>(
     out
 }
 
-/// Fills the gaps of an image (band, y, x) from the next image of the mosaic, each band by itself ([`Fill::Band`]), and returns how
-/// many gaps are left. A gap is a sample that is NaN or equal to `nodata`.
+/// Fills the gaps of an image (band, y, x) from the next image of the mosaic, each band by itself ([`Fill::Band`]), and
+/// returns how many gaps are left. A gap is a sample that is NaN or equal to `nodata`.
 ///
 /// # Panics
 ///

@@ -315,10 +315,10 @@ impl ImageCubeOptions {
         self
     }
 
-    /// Sets the least share, from 0 to 1, of the weight of its source pixels that must be valid in a valid pixel. Weights
-    /// are those of bilinear and average; of the other statistics of areas the covered area, of the other interpolations those
-    /// of bilinear. Nearest has one
-    /// source pixel, whose share is 0 or 1. Pixels beyond the edge of the image have no weight.
+    /// Sets the least share, from 0 to 1, of the weight of its source pixels that must be valid in a valid pixel.
+    /// Weights are those of bilinear and average; of the other statistics of areas the covered area, of the other
+    /// interpolations those of bilinear. Nearest has one source pixel, whose share is 0 or 1. Pixels beyond the edge of
+    /// the image have no weight.
     #[must_use]
     pub fn with_min_valid(mut self, share: f64) -> Self {
         self.min_valid = Some(share);

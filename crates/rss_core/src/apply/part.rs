@@ -100,20 +100,13 @@ impl ImageCube {
         let images = all.images.get(steps.clone()).ok_or_else(none)?;
         let images = images.iter().map(|step| step.iter().map(image).collect());
         Ok(Self(Arc::new(Inner {
-            session: all.session.clone(),
-            grid: Arc::clone(&all.grid),
-            mask_grid: Arc::clone(&all.mask_grid),
-            clip: all.clip.clone(),
-            notes: all.notes.clone(),
             bands: picked.ok_or_else(none)?.into(),
             steps: all.steps.get(steps.clone()).ok_or_else(none)?.into(),
             moments: all.moments.get(steps.clone()).ok_or_else(none)?.to_vec(),
             images: images.collect(),
             left_out: Vec::new(),
             missing_inputs: Vec::new(),
-            sources: Arc::clone(&all.sources),
-            options: all.options.clone(),
-            of_inputs: Arc::clone(&all.of_inputs),
+            ..Inner::clone(all)
         })))
     }
 

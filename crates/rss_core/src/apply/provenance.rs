@@ -215,9 +215,10 @@ impl ImageCube {
         all
     }
 
-    /// Returns where the cube comes from, as JSON: `software`, `grid`, `time` (first and last instant), `bands`, `steps`
-    /// with the ids of their items, `items` with times and addresses (without query strings, which may hold signatures)
-    /// and the versions of files that are open and not on this machine (ETag, last change, bytes), `left_out`, and the options that determine samples: `values`, `resampling`, `grouping`, `mosaic`, `mask`.
+    /// Returns where the cube comes from, as JSON: `software`, `grid`, `time` (first and last instant), `bands`,
+    /// `steps` with the ids of their items, `items` with times and addresses (without query strings, which may hold
+    /// signatures) and the versions of files that are open and not on this machine (ETag, last change, bytes),
+    /// `left_out`, and the options that determine samples: `values`, `resampling`, `grouping`, `mosaic`, `mask`.
     pub fn provenance(&self) -> Value {
         let mut all = self.made();
         let inner = &self.0;

@@ -162,8 +162,9 @@ impl ImageCube {
         }
     }
 
-    /// Reduces the time axis, band by band; with [`Fill::Pixel`](super::mosaic::Fill::Pixel) the first and last are whole pixels, whose bands come from
-    /// one time step. Bands keep their names. [`Apply::every`] reduces within months or other periods.
+    /// Reduces the time axis, band by band; with [`Fill::Pixel`](super::mosaic::Fill::Pixel) the first and last are
+    /// whole pixels, whose bands come from one time step. Bands keep their names. [`Apply::every`] reduces within
+    /// months or other periods.
     ///
     /// The result is `float32`, whatever the files hold; [`reduce_typed`](Self::reduce_typed) rounds no sample.
     pub fn reduce(&self, reducer: Reducer, options: ApplyOptions) -> Apply<f32> {

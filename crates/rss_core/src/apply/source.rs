@@ -294,8 +294,9 @@ impl BandSource {
         number.map_err(|err| err.at(&self.location))
     }
 
-    /// Returns scale, offset and nodata of the band, counted from 1. Those of the catalogue come first, then those of the file. Integers without
-    /// a scale in either are refused as physical values: whether a DN is a reflectance is a guess.
+    /// Returns scale, offset and nodata of the band, counted from 1. Those of the catalogue come first, then those of
+    /// the file. Integers without a scale in either are refused as physical values: whether a DN is a reflectance is a
+    /// guess.
     pub(super) fn meaning(&self, profile: &Profile, band: usize) -> Result<Meaning> {
         let stated = band
             .checked_sub(1)

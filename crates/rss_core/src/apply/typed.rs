@@ -310,20 +310,8 @@ impl ImageCube {
             band
         });
         Self(Arc::new(Inner {
-            session: all.session.clone(),
-            grid: Arc::clone(&all.grid),
-            mask_grid: Arc::clone(&all.mask_grid),
-            clip: all.clip.clone(),
-            notes: all.notes.clone(),
             bands: bands.collect(),
-            steps: Arc::clone(&all.steps),
-            moments: all.moments.clone(),
-            images: all.images.clone(),
-            left_out: all.left_out.clone(),
-            missing_inputs: all.missing_inputs.clone(),
-            sources: Arc::clone(&all.sources),
-            options: all.options.clone(),
-            of_inputs: Arc::clone(&all.of_inputs),
+            ..Inner::clone(all)
         }))
     }
 

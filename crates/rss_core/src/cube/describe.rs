@@ -5,6 +5,7 @@
 //! GeoZarr does: `spatial:`, `proj:` and `multiscales` of the
 //! [Zarr conventions](https://github.com/zarr-conventions).
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 
@@ -110,22 +111,12 @@ pub(super) fn band_attributes(band: &CubeBand, grid: &GeoBox) -> Map<String, Val
 /// little-endian float64, since JSON has no NaN.
 fn fill_attribute(dtype: DataType, value: Number) -> Value {
     match dtype {
-        DataType::F32 | DataType::F64 => json!(base64(value.as_f64().to_le_bytes())),
+        DataType::F32 | DataType::F64 => {
+            json!(BASE64_STANDARD.encode(value.as_f64().to_le_bytes()))
+        }
         DataType::C64 | DataType::C128 => json!(value.as_f64()),
         _ => json_number(value),
     }
-}
-
-/// Returns eight bytes in [base64](https://www.rfc-editor.org/rfc/rfc4648#section-4).
-fn base64(bytes: [u8; 8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    // A base64 character holds 6 bits, so 64 bits need 11 characters: two zero bits pad them to 66.
-    let bits = u128::from(u64::from_be_bytes(bytes)) << 2;
-    let letters = (0..11).rev().map(|at| {
-        let position = usize::try_from((bits >> (at * 6)) & 63).unwrap_or(0);
-        char::from(LETTERS[position])
-    });
-    letters.chain(['=']).collect()
 }
 
 /// Reads what [`fill_attribute`] writes.
@@ -133,21 +124,8 @@ pub(super) fn fill_of_attribute(value: &Value) -> Option<Number> {
     if let Some(number) = number_of(value) {
         return Some(number);
     }
-    let text = value.as_str()?.strip_suffix('=')?;
-    let mut bits = 0_u128;
-    for letter in text.bytes() {
-        let position = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6) | u128::from(position);
-    }
-    let bytes = u64::try_from(bits >> 2).ok().filter(|_| text.len() == 11)?;
-    Some(f64::from_le_bytes(bytes.to_be_bytes()).into())
+    let bytes = BASE64_STANDARD.decode(value.as_str()?).ok()?;
+    Some(f64::from_le_bytes(bytes.try_into().ok()?).into())
 }
 
 /// The coordinates of one level.

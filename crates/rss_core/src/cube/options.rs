@@ -48,8 +48,8 @@ pub struct CubeOptions {
     pub nodata: Option<Number>,
     /// The number of overviews, each half as wide and high as the level before.
     pub overviews: usize,
-    /// The resampling of overviews: nearest, bilinear, average, rms, mode, min or max. None is nearest for bands of classes ([`CubeBand::is_class`](super::CubeBand::is_class)),
-    /// average for all others.
+    /// The resampling of overviews: nearest, bilinear, average, rms, mode, min or max. None is nearest for bands of
+    /// classes ([`CubeBand::is_class`](super::CubeBand::is_class)), average for all others.
     pub resampling: Option<Resampling>,
     /// Texts about the write, by attribute of the root.
     pub(super) notes: Vec<(String, String)>,

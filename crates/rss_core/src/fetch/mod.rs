@@ -160,10 +160,10 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Denied`] for a folder that is a file or cannot
-    /// be written, for a crop of a copy and for hrefs that their catalogue may not name. Under
-    /// [`Policy::FailFast`] the first error of a file, but for hrefs of an unknown scheme, which are in the rows; under [`Policy::KeepGoing`] such errors
-    /// are in the rows.
+    /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Denied`] for a folder that is a file or cannot be written, for a
+    /// crop of a copy and for hrefs that their catalogue may not name. Under [`Policy::FailFast`] the first error of a
+    /// file, but for hrefs of an unknown scheme, which are in the rows; under [`Policy::KeepGoing`] such errors are in
+    /// the rows.
     pub async fn get_async(
         &self,
         items: &ItemCollection,

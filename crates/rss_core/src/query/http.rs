@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderMap, Method, StatusCode, header};
 use libdeflater::Decompressor;
 use object_store::client::{HttpRequestBody, HttpResponse};
@@ -17,7 +18,7 @@ use crate::{
     error::{Error, ErrorKind},
     location::{decode, redact, redact_text},
     session::Session,
-    store::{self, Fault, Network, Patience, of_status, retry_after},
+    store::{self, Fault, Network, Patience, Remedy, of_status, retry_after},
 };
 
 /// The limit on the size of a response, in bytes.
@@ -162,25 +163,7 @@ fn login(url: &Url) -> Option<String> {
     }
     let (user, password) = (decode(url.username()), url.password().unwrap_or_default());
     let text = format!("{user}:{}", decode(password));
-    Some(format!("Basic {}", base64(text.as_bytes())))
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = (0..3).fold(0_u32, |bits, at| {
-            bits << 8 | u32::from(group.get(at).copied().unwrap_or(0))
-        });
-        for at in 0..4 {
-            let place = (bits >> (18 - 6 * at)) & 63;
-            match at > group.len() {
-                true => text.push('='),
-                false => text.extend(LETTERS.get(place as usize).map(|&byte| char::from(byte))),
-            }
-        }
-    }
-    text
+    Some(format!("Basic {}", BASE64_STANDARD.encode(text)))
 }
 
 async fn read(
@@ -320,14 +303,13 @@ fn refused(status: StatusCode, body: &[u8], url: &Url) -> Failure {
         message = format!("{message}: {server_message}");
     }
     let code = status.as_u16();
-    // Timeouts, rate limits, overload, and the 500 of transient failures.
-    let fault = matches!(code, 408 | 425 | 429 | 500 | 502 | 503 | 504);
+    let fault = Fault::Status {
+        status: code,
+        code: None,
+    };
     Failure {
         status: Some(status),
-        fault: fault.then_some(Fault::Status {
-            status: code,
-            code: None,
-        }),
+        fault: (fault.remedy() != Remedy::Nothing).then_some(fault),
         // 413 is an explicit limit; 502 and 504 come from gateways that give up on a large page.
         smaller: matches!(code, 413 | 502 | 504) || code == 500 && mentions_size(&server_message),
         ..Failure::last(Error::new(kind, message).at(redact(url.as_str())))

@@ -48,7 +48,7 @@ pub struct Profile {
     /// none, for the CRS that it states is that of the points. 0 of a file that was opened by an index entry.
     pub gcps: usize,
     /// What is odd of the file and did not keep it from being opened, one sentence each. None of a file that was opened by
-    /// an index entry: building the index told them.
+    /// an index entry: they are told where the index is built ([`Session::notes`](crate::Session::notes)).
     pub notes: Vec<String>,
 }
 

@@ -13,11 +13,14 @@ use std::{
 
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::{network::words, redirect::MOST_REDIRECTS, retry::Remedy};
+use super::retry::{Remedy, words};
 use crate::{
     error::{Error, ErrorKind},
     location::{Location, redact},
 };
+
+/// The most redirects that a request follows.
+pub(super) const MOST_REDIRECTS: usize = 5;
 
 /// How one attempt of a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub(crate) enum Fault {
     Tls(String),
     /// A body slower than the least rate.
     Slow,
-    /// The server's `Retry-After` is longer than the deadline.
+    /// The server's `Retry-After` is longer than requests are retried for.
     Pause(Duration),
     /// No token to sign the request with.
     Sign(ErrorKind, String),
@@ -190,7 +193,7 @@ impl fmt::Display for Fault {
             Self::Slow => f.write_str("the server sends less than 1 KiB a second"),
             Self::Pause(pause) => write!(
                 f,
-                "the server's Retry-After is {} s, longer than the deadline",
+                "the server's Retry-After is {} s, longer than requests are retried for",
                 pause.as_secs()
             ),
             Self::Sign(_, message) => f.write_str(message),

@@ -47,7 +47,7 @@ pub(crate) use self::{
     meter::Meter,
     network::{Network, Notices, retry_after},
     registry::OwnStores,
-    retry::{Limits, Patience, later},
+    retry::{Limits, Patience, Remedy, later},
     sign::is_signed,
     task::{spawned, told},
 };

@@ -25,11 +25,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     HostHeaders, Limits, Meter,
     body::Pace,
-    fault::Fault,
+    fault::{Fault, MOST_REDIRECTS},
     host::{Host, Hosts},
-    redirect::{MOST_REDIRECTS, keep_harmless, redirect},
+    redirect::{keep_harmless, redirect},
     resolve::{PrivateNames, Resolver, is_private_host},
-    retry::{Patience, Remedy, WRONG_ANSWERS},
+    retry::{Patience, Remedy, WRONG_ANSWERS, words},
     tls,
     trace::RequestTrace,
 };
@@ -75,6 +75,8 @@ struct Shared {
     /// The user's own client, for what is not `guarded`.
     own: Option<reqwest::Client>,
     private: PrivateNames,
+    /// Shared by the clients: what the system trusts is read once.
+    tls: OnceLock<rustls::ClientConfig>,
     client: OnceLock<reqwest::Client>,
     /// For hosts that others named: it connects to no private address.
     guarded: OnceLock<reqwest::Client>,
@@ -109,6 +111,7 @@ impl Network {
             headers,
             own,
             private: PrivateNames::default(),
+            tls: OnceLock::new(),
             client: OnceLock::new(),
             guarded: OnceLock::new(),
             hosts,
@@ -172,8 +175,15 @@ impl Network {
             private: self.0.private.clone(),
             public_only,
         };
+        let tls = match self.0.tls.get() {
+            Some(tls) => tls,
+            None => {
+                let made = tls::config()?;
+                self.0.tls.get_or_init(|| made)
+            }
+        };
         let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls::config()?)
+            .tls_backend_preconfigured(tls.clone())
             .user_agent(concat!("rss_core/", env!("CARGO_PKG_VERSION")))
             .http1_only()
             .tcp_nodelay(true)
@@ -411,15 +421,6 @@ pub(super) fn host_of(uri: &Uri) -> String {
         .and_then(|authority| authority.rsplit('@').next())
         .unwrap_or_default()
         .to_ascii_lowercase()
-}
-
-/// Returns a time in words: `90 s`, `5 min`.
-pub(super) fn words(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3600),
-    }
 }
 
 /// Returns the pause of a `Retry-After` header, which states seconds or a date.

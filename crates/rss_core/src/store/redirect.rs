@@ -12,8 +12,6 @@ use url::Url;
 use super::fault::Fault;
 use crate::location::{is_private, redact};
 
-pub(super) const MOST_REDIRECTS: usize = 5;
-
 /// Headers that go to another origin: what is asked for, and nothing that says who asks. A list of what may go, since a
 /// list of secrets would never be complete.
 const HARMLESS: [HeaderName; 9] = [

@@ -153,30 +153,21 @@ impl Registry {
     }
 
     fn find(&self, location: &Location) -> Result<(Arc<dyn ObjectStore>, Path)> {
-        if let Some(own) = bucket_of(location).and_then(|name| self.0.own.get(&name)) {
-            let path = match location {
-                Location::S3 { key, .. }
-                | Location::Gcs { key, .. }
-                | Location::Azure { key, .. } => Path::parse(key),
-                Location::Http(url) => Path::from_url_path(url.path()),
-                Location::Local(_) => Path::parse(""),
-            };
-            let path = path.map_err(|err| {
-                Error::new(ErrorKind::InvalidInput, "the key is no valid object path")
-                    .with_source(err)
-            })?;
-            return Ok((Arc::clone(own), path));
-        }
-        let key = match location {
+        let own = bucket_of(location).and_then(|name| self.0.own.get(&name));
+        let path = match location {
             Location::S3 { key, .. } | Location::Gcs { key, .. } | Location::Azure { key, .. } => {
-                key
+                Path::parse(key)
             }
+            Location::Http(url) if own.is_some() => Path::from_url_path(url.path()),
             Location::Http(url) => return self.http(url),
             Location::Local(path) => return local(path),
         };
-        let path = Path::parse(key).map_err(|err| {
+        let path = path.map_err(|err| {
             Error::new(ErrorKind::InvalidInput, "the key is no valid object path").with_source(err)
         })?;
+        if let Some(own) = own {
+            return Ok((Arc::clone(own), path));
+        }
         let name = bucket_of(location).unwrap_or_default();
         if let Some(store) = lock(&self.0.stores).get(&name) {
             return Ok((Arc::clone(store), path));

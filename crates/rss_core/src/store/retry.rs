@@ -192,6 +192,15 @@ fn random() -> f64 {
     bits as f64 / f64::from(u32::MAX)
 }
 
+/// Returns a time in words: `90 s`, `5 min`.
+pub(super) fn words(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

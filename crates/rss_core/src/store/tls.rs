@@ -2,7 +2,7 @@
 //!
 //! The configuration is made here because rustls's default provider, aws-lc, is 13 % of a build. A provider that
 //! the program has installed for its process is taken instead. The certificates are read at the first connection that
-//! needs them, once for a client: plain HTTP and local files need none, and there are hundreds of files to read.
+//! needs them, once for a session: plain HTTP and local files need none, and there are hundreds of files to read.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +16,7 @@ use rustls_platform_verifier::Verifier;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Makes the TLS configuration of a client: HTTP/1.1 alone.
+/// Makes the TLS configuration of the clients: HTTP/1.1 alone.
 ///
 /// # Errors
 ///

@@ -159,8 +159,8 @@ pub struct CogOptions {
     pub tile: u32,
     /// The number of overviews.
     pub overviews: Overviews,
-    /// The resampling of overviews of all bands: nearest, average (bilinear is the same), rms, mode, min or max. If none is chosen:
-    /// nearest for bands of classes ([`Band::is_class`]), average for all others.
+    /// The resampling of overviews of all bands: nearest, average (bilinear is the same), rms, mode, min or max. If
+    /// none is chosen: nearest for bands of classes ([`Band::is_class`]), average for all others.
     pub resampling: Option<Resampling>,
     /// The nodata value, if there is one. May be NaN.
     pub nodata: Option<Number>,

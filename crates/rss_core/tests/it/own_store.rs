@@ -170,3 +170,59 @@ async fn a_bearer_token_goes_to_its_host_and_no_other() {
         "{err}"
     );
 }
+
+#[tokio::test]
+async fn a_client_of_ones_own_sends_the_requests() {
+    use axum::{Router, http::HeaderMap, routing::get};
+    use rss_core::reqwest::{Client, header, redirect::Policy};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let file = format!("http://{}/a.tif", listener.local_addr().unwrap());
+    let serve = async |headers: HeaderMap| match headers.get("x-way") {
+        Some(way) if way == "by the proxy" => Ok(std::fs::read(FILE).unwrap()),
+        _ => Err(axum::http::StatusCode::FORBIDDEN),
+    };
+    let router = Router::new().route("/a.tif", get(serve));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+
+    let mut headers = header::HeaderMap::new();
+    headers.insert("x-way", header::HeaderValue::from_static("by the proxy"));
+    // As a program of one's own has chosen by its features; an error says that another test was first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::builder()
+        .redirect(Policy::none())
+        .default_headers(headers)
+        .build()
+        .unwrap();
+    let file = Location::parse(&file).unwrap();
+    let open = async |session: &Session| reader::open(session, &file, Backend::Cog).await;
+    let own = Session::builder().http_client(client).build().unwrap();
+    assert_eq!(open(&own).await.unwrap().profile().size.width, 20);
+    let err = open(&Session::builder().build().unwrap())
+        .await
+        .unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Denied);
+}
+
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn a_cube_is_written_to_a_store_of_ones_own_and_read_there() {
+    use rss_core::zarr::{Cube, CubeImage, CubeOptions};
+
+    let session = Session::builder()
+        .store("s3://mine", filled("a.tif").await)
+        .build()
+        .unwrap();
+    let file = Location::parse("s3://mine/a.tif").unwrap();
+    let image = CubeImage::new("a", "2021-01-03T00:00:00Z".parse().unwrap());
+    let images = vec![image.with_band("grey", file.clone())];
+    let cube = Location::parse("s3://mine/cubes/a.zarr").unwrap();
+    Cube::create(&session, &cube, images, &CubeOptions::new())
+        .await
+        .unwrap();
+    let cube = Cube::open(&session, &cube).await.unwrap();
+    let grey = cube.read::<u8>("grey", 0..1, None, 0).await.unwrap();
+    let raster = reader::open(&session, &file, Backend::Cog).await.unwrap();
+    let pixels = raster.read(&ReadRequest::new()).await.unwrap().pixels;
+    assert_eq!(grey, pixels.view::<u8>().unwrap());
+}

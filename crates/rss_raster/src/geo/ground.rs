@@ -1,7 +1,8 @@
 //! Distances on the ground between positions of a grid.
 //!
-//! A metre of a map is not one of the ground: in EPSG:3857 at 60 degrees it is half of one, and a degree is none. Positions are
-//! taken to points of the WGS 84 ellipsoid, and their distance along it follows from the chord between them.
+//! A metre of a map is not one of the ground: in EPSG:3857 at 60 degrees it is half of one, and a degree is none.
+//! Positions are taken to points of the WGS 84 ellipsoid, and their distance along it follows from the chord between
+//! them.
 
 use super::{Crs, GeoBox, Size, Transformer, Window, world_to_pixel::plane_of};
 use crate::error::Result;

@@ -9,8 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Halves the rows and columns of (band or time, y, x) samples, rounding up: at an odd edge a pixel is computed from
 /// one or two. Its grid has pixels of twice the size, and so ends half a pixel past an odd edge;
-/// [`shrunk`](super::shrunk) keeps the extent instead. Nodata samples contribute nothing; a pixel is nodata only if all its samples are. A mean that equals
-/// nodata is replaced by the next higher sample, as gdaladdo does.
+/// [`shrunk`](super::shrunk) keeps the extent instead. Nodata samples contribute nothing; a pixel is nodata only if all
+/// its samples are. A mean that equals nodata is replaced by the next higher sample, as gdaladdo does.
 ///
 /// Nearest takes the top left sample of four; bilinear is the same as average.
 ///

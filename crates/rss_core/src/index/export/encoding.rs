@@ -4,9 +4,10 @@
 //! [imagecodecs](https://pypi.org/project/imagecodecs/) registers with it. `scripts/check_exports.py` verifies their
 //! behaviour.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-use super::{references::base64, unsupported};
+use super::unsupported;
 use crate::{
     error::Result,
     geo::Size,
@@ -445,7 +446,7 @@ fn jpeg(image: &Image) -> Result<Value> {
         .as_deref()
         .filter(|tables| !tables.is_empty());
     Ok(json!({
-        "id": "imagecodecs_jpeg", "tables": tables.map(base64),
+        "id": "imagecodecs_jpeg", "tables": tables.map(|bytes| BASE64_STANDARD.encode(bytes)),
         "colorspace_jpeg": stored, "colorspace_data": read,
     }))
 }

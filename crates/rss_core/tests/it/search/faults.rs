@@ -174,7 +174,7 @@ async fn a_wait_that_the_server_asks_for_is_kept_if_there_is_time() {
     assert!(start.elapsed() >= Duration::from_secs(1));
     assert_eq!((found.len(), bed.log().len()), (3, 2));
 
-    // No use to wait for longer than the deadline.
+    // No use to wait for longer than requests are retried for.
     bed.clear_log();
     bed.fault(Rule::new(Fault::retry_after(429, 3600)));
     let start = Instant::now();
@@ -195,7 +195,7 @@ async fn a_wait_past_all_clocks_is_an_error_that_names_it() {
         let found = query(&bed.stac_url()).build().unwrap().search_async().await;
         let err = found.unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Unavailable);
-        let wait = format!("Retry-After is {seconds} s, longer than the deadline");
+        let wait = format!("Retry-After is {seconds} s, longer than requests are retried for");
         assert!(err.message().contains(&wait), "{err}");
         assert_eq!(bed.log().len(), 1);
     }

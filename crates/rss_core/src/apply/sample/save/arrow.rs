@@ -31,7 +31,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if two columns have one name.
+    /// [`ErrorKind::Unavailable`] if Arrow refuses the columns: a text column of more than 2 GiB.
     pub fn to_record_batch(&self) -> Result<RecordBatch> {
         let rows: Vec<SampleRow<'_>> = self.rows().collect();
         batch(self, &schema_of(self), &rows)
