@@ -341,7 +341,7 @@ pub(crate) struct ZarrArgs {
 pub(crate) enum ZarrAction {
     /// Writes the images of a selection as a cube: an array (time, y, x) for each band.
     #[command(
-        after_help = "Images that are aligned to one grid are copied without resampling. Any of --resolution, --grid, --resampling, --mask, --mosaic, --reflectance and --on-failure puts them on one grid first, as rss apply does; bands then have their canonical names, such as red.\n\nAn interrupted write resumes when the same command is started again; it trusts that the files have not changed. A new cube cannot be opened before its write is complete.\n\nExample:\n  rss zarr write dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to cube.zarr\n  rss search .. --json | rss zarr write --items - --use time-series --to s3://bucket/cube.zarr\n  rss zarr write .. --append --to cube.zarr\n  rss zarr write dea sentinel2 --bbox 152.9,-27.6,153.2,-27.3 --start 2021-01-01 --end 2021-02-01 --canonical red,nir --crs utm --resolution 20 --resampling average --mask clouds --reflectance --by solar_day --to brisbane.zarr"
+        after_help = "Images that are aligned to one grid are copied without resampling. Any of --resolution, --grid, --resampling, --mask, --mosaic, --reflectance and --on-failure puts them on one grid first, as rss apply does; bands then have their canonical names, such as red.\n\nAn interrupted write resumes when the same command is started again: damaged shards, and those of files that were replaced since, are made anew. A new cube cannot be opened before its write is complete, and an append is seen as a whole. Of two writers of one cube the second is refused.\n\nExample:\n  rss zarr write dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to cube.zarr\n  rss search .. --json | rss zarr write --items - --use time-series --to s3://bucket/cube.zarr\n  rss zarr write .. --append --to cube.zarr\n  rss zarr write dea sentinel2 --bbox 152.9,-27.6,153.2,-27.3 --start 2021-01-01 --end 2021-02-01 --canonical red,nir --crs utm --resolution 20 --resampling average --mask clouds --reflectance --by solar_day --to brisbane.zarr"
     )]
     Write(Box<ZarrWriteArgs>),
     /// Reads time steps of a band of a cube, or a region of any array, into a file or to stdout.
@@ -394,6 +394,10 @@ pub(crate) struct ZarrWriteArgs {
     /// Append later time steps to an existing cube. Its layout stays; images that are in it are left out.
     #[arg(long)]
     pub(crate) append: bool,
+    /// Take over the work of another writer of this cube that will never go on: its lock is ignored, and what it wrote of
+    /// other images is discarded.
+    #[arg(long)]
+    pub(crate) take_over: bool,
     /// The access pattern that chunks and shards are chosen for: balanced, time-series or maps.
     #[arg(long = "use", value_name = "USE", default_value = "balanced")]
     pub(crate) for_use: String,

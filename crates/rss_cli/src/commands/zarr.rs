@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{HumanBytes, ProgressStyle};
 use rss_core::{
-    ErrorKind, Format, GeoBox, Location, Number, Raster, Resampling, Session, Size, Window, apply,
+    ErrorKind, Format, GeoBox, Location, Number, QueryResult, Raster, Resampling, Session, Size, Window, apply,
     zarr::{
         Arrangement, Array, Cube, CubeImage, CubeOptions, Icechunk, Images, Layout, Root, Use,
         Written,
@@ -77,10 +77,15 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     if args.reflectance {
         on_grid = on_grid.reflectance();
     }
-    let found = found::items(&session, &args.items).await?;
+    let mut found = found::items(&session, &args.items).await?;
     if found.is_empty() {
         output::say("nothing found");
         return Ok(Found::Nothing);
+    }
+    let chosen = &args.items.selection;
+    let is_chosen = !chosen.bands.is_empty() || !chosen.canonical.is_empty();
+    if args.append && !is_chosen && args.items.recorded.is_none() {
+        found = of_cube_bands(&session, &to, found).await?;
     }
     // A copy is of whole images: a part of them, and pixels that are left out, are computed.
     let is_part = on_grid.clip.is_some() || onto_part(args);
@@ -209,6 +214,44 @@ fn onto_part(args: &ZarrWriteArgs) -> bool {
     args.onto.crop.is_some() || args.onto.extent.is_some()
 }
 
+/// Selects the bands of the cube that is appended to, and says which others the items have. Items that lack one of them,
+/// as where the cube's bands have canonical names, stay as they are.
+async fn of_cube_bands(session: &Session, to: &Root, found: QueryResult) -> Result<QueryResult> {
+    let cube = Cube::open(session, to).await?;
+    let items = &found.items().items;
+    let has = |key: &str| items.iter().any(|item| item.assets.contains_key(key));
+    let selected = |name: &str| match name.split_once('.') {
+        _ if has(name) => Some(name.to_owned()),
+        // The array `key.red` is a band of an asset with several, which is selected as `key:red`.
+        Some((key, band)) if has(key) => Some(format!("{key}:{band}")),
+        _ => None,
+    };
+    let bands = cube.bands().iter().map(|band| selected(&band.name));
+    let Some(bands) = bands.collect::<Option<Vec<String>>>() else {
+        return Ok(found);
+    };
+    let is_of_cube = |key: &str| {
+        let of_asset = format!("{key}:");
+        bands
+            .iter()
+            .any(|band| band == key || band.starts_with(&of_asset))
+    };
+    let others = found.bands().iter().filter(|key| !is_of_cube(key));
+    let others: Vec<&str> = others.map(String::as_str).collect();
+    if !others.is_empty() {
+        output::say(&format!(
+            "note: the cube has no bands {}: they are left out",
+            others.join(", ")
+        ));
+    } else if found.bands().is_empty() && items.iter().any(|item| item.assets.len() > bands.len()) {
+        output::say(&format!(
+            "note: of the items the bands of the cube are taken: {}",
+            bands.join(", ")
+        ));
+    }
+    Ok(found.with_bands(bands))
+}
+
 /// Returns options that put images on the grid of the existing cube.
 async fn like_stored(
     session: &Session,
@@ -267,6 +310,9 @@ fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
         );
     if let Some(nodata) = args.nodata {
         options = options.with_nodata(nodata);
+    }
+    if args.take_over {
+        options = options.take_over();
     }
     Ok(options)
 }

@@ -5,8 +5,10 @@
 //! the chunks that a region touches; [`storage`] is the folder, bucket or [`icechunk`] repository that holds the
 //! objects. Dates and bands are left to `cube`.
 
+mod claim;
 mod codec;
 mod extension;
+mod folder;
 mod icechunk;
 mod layout;
 mod metadata;
@@ -27,7 +29,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 pub(crate) use self::metadata::{json_number, number_of};
-pub(crate) use self::storage::{JOURNAL, Storage, Turn};
+pub(crate) use self::{
+    claim::{Claim, Expected, Intent, Journal},
+    storage::{JOURNAL, Listed, Storage, Turn},
+};
 use self::{
     codec::Scratch,
     metadata::Metadata,
@@ -253,6 +258,53 @@ impl Array {
     /// Returns the key of a shard.
     pub(crate) fn key_of(&self, shard: &[u64]) -> String {
         below(&self.0.path, &self.0.metadata.keys.key(shard))
+    }
+
+    /// Returns true if a shard is whole: the checksum of its index matches, and its chunks are all that it holds beside.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the store.
+    pub(crate) async fn is_whole(&self, key: &[u64]) -> Result<bool> {
+        let Some(sharding) = self.0.metadata.chain.as_shards() else {
+            return Ok(true);
+        };
+        let counts = sharding.counts(&self.0.metadata.grid)?;
+        let (length, at_start) = sharding.index_bytes(&counts)?;
+        let opened = self.0.storage.open(&self.key_of(key), length, at_start).await;
+        let (object, bytes) = match opened {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Ok(false),
+            Err(err) => match err.kind() {
+                // A range of an empty object.
+                ErrorKind::Corrupt | ErrorKind::InvalidInput => return Ok(false),
+                _ => return Err(err),
+            },
+        };
+        let index = sharding.read_index(&bytes, counts, object.size());
+        Ok(index.is_ok_and(|index| index.stored() > 0 && index.stored() + length == object.size()))
+    }
+
+    /// Forgets a shard that is replaced.
+    pub(crate) fn forget_shard(&self, key: &[u64]) {
+        self.kept().shards.remove(key);
+    }
+
+    /// Returns a shard without chunks, which reads as the fill value.
+    pub(crate) fn empty_shard(&self) -> Result<Vec<Bytes>> {
+        let Some(sharding) = self.0.metadata.chain.as_shards() else {
+            return Ok(Vec::new());
+        };
+        let counts = sharding.counts(&self.0.metadata.grid)?;
+        let chunks = counts.iter().product::<u64>();
+        let chunks = usize::try_from(chunks).unwrap_or(usize::MAX);
+        Ok(vec![shard::write_index(&vec![None; chunks]).into()])
+    }
+
+    /// Returns the index along the first axis of the shard of a key; none if the key is not of this array.
+    pub(crate) fn time_of(&self, key: &str) -> Option<u64> {
+        let rest = key.strip_prefix(&below(&self.0.path, "c/"))?;
+        rest.split('/').next()?.parse().ok()
     }
 
     /// Returns a shard from the cache, or opens it. In an array without shards each chunk is treated as a shard of

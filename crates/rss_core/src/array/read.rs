@@ -19,6 +19,8 @@ use crate::{
     store::{Disk, Fetch, Merge, coalesce, spawned},
 };
 
+/// Attempts of a read whose shards an append replaces meanwhile.
+const ATTEMPTS: usize = 64;
 /// Reads of a local file that decode no more than this run on the caller's thread: waking another thread takes
 /// longer.
 const HERE_BYTES: usize = 512 << 10;
@@ -59,12 +61,15 @@ impl Array {
         let read = async {
             self.check_type::<T>()?;
             let region = Region::checked(ranges, self.shape())?;
-            match self.read_region(&region).await {
-                // A shard was replaced since its index was read: `read_region` has dropped the cached indexes, and
-                // the second attempt reads the new ones. A shard replaced again meanwhile is an error.
-                Err(err) if err.kind() == ErrorKind::Changed => self.read_region(&region).await,
-                done => done,
+            // A shard was replaced since its index was read: `read_region` has dropped the cached indexes, and the next
+            // attempt reads the new ones. An append replaces many, each once.
+            for _ in 1..ATTEMPTS {
+                match self.read_region(&region).await {
+                    Err(err) if err.kind() == ErrorKind::Changed => {}
+                    done => return done,
+                }
             }
+            self.read_region(&region).await
         };
         read.await.map_err(|err| self.named(err))
     }

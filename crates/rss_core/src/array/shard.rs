@@ -256,6 +256,12 @@ impl Index {
         self.chunks.get(usize::try_from(position).ok()?)?.clone()
     }
 
+    /// Returns the bytes of all chunks.
+    pub(crate) fn stored(&self) -> u64 {
+        let chunks = self.chunks.iter().flatten();
+        chunks.map(|range| range.end - range.start).sum()
+    }
+
     /// Returns the bytes of memory this takes.
     pub(crate) fn bytes(&self) -> usize {
         self.chunks.len() * size_of::<Option<Range<u64>>>()

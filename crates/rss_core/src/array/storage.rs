@@ -8,8 +8,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::TryStreamExt;
-use object_store::{GetRange, ObjectStore, PutPayload, path};
+use futures::{StreamExt, TryStreamExt};
+use object_store::{GetRange, ObjectStore, PutPayload, UpdateVersion, path};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    raster::ordinary_file,
+    raster::{ordinary_file, publish},
     session::Session,
     store::{self, Object},
 };
@@ -29,12 +29,24 @@ use crate::{
 pub(crate) const JOURNAL: &str = ".rss-write.json";
 /// The folder of files that are being written. It is below the hierarchy's own folder, so that both are on one file
 /// system and a rename is atomic.
-const PARTIAL: &str = ".partial";
+pub(super) const PARTIAL: &str = ".partial";
 
 /// The limit on the bytes of a document of metadata.
 const MOST_METADATA_BYTES: u64 = 16 << 20;
 /// The limit on the bytes of another object that is read as a whole: a journal, a list of texts.
 const MOST_OBJECT_BYTES: u64 = 256 << 20;
+
+/// Objects of a bucket that are looked at to find out what it holds.
+const LOOKED_AT: usize = 1000;
+
+/// An object that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) key: String,
+    pub(crate) size: u64,
+    /// None of a file.
+    pub(crate) version: Option<UpdateVersion>,
+}
 
 /// A hierarchy's storage, and the session that reaches it.
 #[derive(Clone, Debug)]
@@ -128,8 +140,23 @@ impl Storage {
         }
     }
 
+    /// Returns true if the objects are in an Icechunk repository.
+    pub(crate) fn is_repository(&self) -> bool {
+        self.repository.is_some()
+    }
+
+    /// Returns true if the objects are files of this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.folder().is_some()
+    }
+
+    /// Returns the folder, if it is one of this machine.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.file(&self.base)
+    }
+
     /// Returns the store that holds a key, and the key's path there.
-    fn reach(&self, key: &str) -> Result<(Arc<dyn ObjectStore>, path::Path)> {
+    pub(super) fn reach(&self, key: &str) -> Result<(Arc<dyn ObjectStore>, path::Path)> {
         let Some((repository, group)) = &self.repository else {
             return self.session.stores().store(&self.locate(key));
         };
@@ -162,6 +189,14 @@ impl Storage {
     ///
     /// [`ErrorKind::Corrupt`] if it is larger than 16 MiB, or than 256 MiB where it is no metadata.
     pub(crate) async fn read(&self, key: &str) -> Result<Option<Bytes>> {
+        Ok(self.read_version(key).await?.map(|(bytes, _)| bytes))
+    }
+
+    /// Reads a small object as [`read`](Self::read) does, with its version; none of that where it is a file.
+    pub(crate) async fn read_version(
+        &self,
+        key: &str,
+    ) -> Result<Option<(Bytes, Option<UpdateVersion>)>> {
         let location = self.locate(key);
         let name = key.rsplit('/').next().unwrap_or(key);
         let most = match name {
@@ -172,7 +207,7 @@ impl Storage {
             if let Some(path) = self.file(&location) {
                 // Metadata is small: reading it here takes less time than a blocking task.
                 return match read_file(path, most) {
-                    Ok(bytes) => Ok(Some(bytes.into())),
+                    Ok(bytes) => Ok(Some((bytes.into(), None))),
                     Err(err) if is_absent(&err) => Ok(None),
                     Err(err) => Err(store::of_io(&err)),
                 };
@@ -182,7 +217,14 @@ impl Storage {
                 .get_opts(&path, object_store::GetOptions::default())
                 .await
             {
-                Ok(found) => Ok(Some(store::read_at_most(found, most, &location).await?)),
+                Ok(found) => {
+                    let version = UpdateVersion {
+                        e_tag: found.meta.e_tag.clone(),
+                        version: found.meta.version.clone(),
+                    };
+                    let bytes = store::read_at_most(found, most, &location).await?;
+                    Ok(Some((bytes, Some(version))))
+                }
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(err) => Err(store::error(&err, &location)),
             }
@@ -224,7 +266,7 @@ impl Storage {
     }
 
     /// Writes an object atomically from consecutive pieces: a file is written below `.partial/` and renamed, an
-    /// object is one PUT. Neither is conditional; see `docs/decisions/005-cube-journal.md`.
+    /// object is one PUT. Neither is conditional: the writes of a cube go through a [`Claim`](super::Claim).
     pub(crate) async fn write(&self, key: &str, pieces: Vec<Bytes>) -> Result<()> {
         let location = self.locate(key);
         let write = async {
@@ -252,8 +294,8 @@ impl Storage {
         write.await.map_err(|err: Error| err.at(&location))
     }
 
-    /// Returns the keys below a prefix, with their sizes.
-    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+    /// Returns the objects below a prefix.
+    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
         let location = self.locate(prefix);
         if let (Some(path), Some(base)) = (self.file(&location), self.file(&self.base)) {
             let mut keys = Vec::new();
@@ -279,7 +321,16 @@ impl Storage {
             .map_err(|err| store::error(&err, &location).at(&location))
             .try_filter_map(|found| {
                 let key = relative(&found.location, &base);
-                std::future::ready(Ok(key.map(|key| (key, found.size))))
+                let version = UpdateVersion {
+                    e_tag: found.e_tag,
+                    version: found.version,
+                };
+                let is_known = version.e_tag.is_some() || version.version.is_some();
+                std::future::ready(Ok(key.map(|key| Listed {
+                    key,
+                    size: found.size,
+                    version: is_known.then_some(version),
+                })))
             })
             .try_collect()
             .await
@@ -302,16 +353,62 @@ impl Storage {
         }
     }
 
-    /// Removes the unfinished files of an interrupted write.
-    pub(crate) async fn clean(&self) -> Result<()> {
-        // A bucket has none: a PUT that does not complete leaves no object.
-        let Some(base) = self.file(&self.base) else {
+    /// Checks that a new hierarchy can be made: there is nothing but what an interrupted write has left, or a hierarchy
+    /// of Zarr 3, which the caller looks at.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`], which names what is there.
+    pub(crate) async fn check_free(&self) -> Result<()> {
+        let invalid =
+            |what: String| Err(Error::new(ErrorKind::InvalidInput, what).at(&self.base));
+        let names: Vec<String> = match self.folder() {
+            _ if self.repository.is_some() => return Ok(()),
+            Some(path) => match fs::read_dir(path) {
+                Ok(entries) => {
+                    let names = entries.map(|entry| {
+                        entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+                    });
+                    let names: io::Result<Vec<String>> = names.collect();
+                    names.map_err(|err| store::of_io(&err).at(&self.base))?
+                }
+                Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(err) if err.kind() == io::ErrorKind::NotADirectory => {
+                    return invalid("a file, or below one: expected a folder or a new name".to_owned());
+                }
+                Err(err) => return Err(store::of_io(&err).at(&self.base)),
+            },
+            None => {
+                let (objects, path) = self.reach("")?;
+                // One page at most. A store that cannot list is one that is not looked at.
+                let some = objects.list(Some(&path)).take(LOOKED_AT);
+                let some: Vec<_> = some.filter_map(|found| std::future::ready(found.ok())).collect().await;
+                let names = some.iter().filter_map(|found| relative(&found.location, &path));
+                let first = |key: String| key.split('/').next().unwrap_or_default().to_owned();
+                names.map(first).collect()
+            }
+        };
+        for name in [".zgroup", ".zarray", ".zattrs"] {
+            if names.iter().any(|there| there == name) {
+                return invalid(format!(
+                    "a hierarchy of Zarr 2 is there ({name}): choose another location"
+                ));
+            }
+        }
+        let of_cube = |name: &String| [JOURNAL, "zarr.json"].contains(&name.as_str());
+        let foreign = names.iter().find(|name| *name != PARTIAL);
+        let Some(foreign) = foreign.filter(|_| !names.iter().any(of_cube)) else {
             return Ok(());
         };
-        match tokio::fs::remove_dir_all(base.join(PARTIAL)).await {
-            Err(err) if !is_absent(&err) => Err(store::of_io(&err).at(&self.base)),
-            _ => Ok(()),
+        // A bucket was not listed to its end.
+        if self.folder().is_none()
+            && (self.read("zarr.json").await?.is_some() || self.read(JOURNAL).await?.is_some())
+        {
+            return Ok(());
         }
+        invalid(format!(
+            "it is not empty and holds no cube ({foreign} is there): choose another location"
+        ))
     }
 }
 
@@ -346,12 +443,10 @@ fn write_file(path: &Path, partial: &Path, pieces: &[Bytes]) -> io::Result<()> {
     for piece in pieces {
         file.write_all(piece)?;
     }
-    // Not synced: a power cut may leave an empty file under the final name.
-    file.persist(path)?;
-    Ok(())
+    publish(file, path)
 }
 
-fn walk(folder: &Path, base: &Path, keys: &mut Vec<(String, u64)>) -> io::Result<()> {
+fn walk(folder: &Path, base: &Path, keys: &mut Vec<Listed>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(err) if is_absent(&err) => return Ok(()),
@@ -368,7 +463,11 @@ fn walk(folder: &Path, base: &Path, keys: &mut Vec<(String, u64)>) -> io::Result
             }
         } else if let Ok(key) = path.strip_prefix(base) {
             let parts: Vec<_> = key.iter().map(|part| part.to_string_lossy()).collect();
-            keys.push((parts.join("/"), entry.metadata()?.len()));
+            keys.push(Listed {
+                key: parts.join("/"),
+                size: entry.metadata()?.len(),
+                version: None,
+            });
         }
     }
     Ok(())

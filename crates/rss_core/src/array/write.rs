@@ -77,9 +77,9 @@ impl Array {
     }
 
     /// Stores an encoded shard. One without chunks is removed, so that a shard of an earlier write cannot remain.
-    pub(crate) async fn put(&self, key: &[u64], pieces: Option<Vec<Bytes>>) -> Result<()> {
+    async fn put(&self, key: &[u64], pieces: Option<Vec<Bytes>>) -> Result<()> {
         let name = self.key_of(key);
-        self.kept().shards.remove(key);
+        self.forget_shard(key);
         match pieces {
             Some(pieces) => self.0.storage.write(&name, pieces).await,
             None => self.0.storage.remove(&name).await,

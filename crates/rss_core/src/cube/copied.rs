@@ -17,6 +17,7 @@ use crate::{
     geo::{GeoBox, Window},
     raster::{Number, Pixels, Sample, nodata_sample, with_type},
     reader::ReadRequest,
+    store::Version,
 };
 
 /// Windows of images that one part reads concurrently.
@@ -38,6 +39,10 @@ impl Samples for CubePlan {
 
     fn made(&self) -> Value {
         Value::Null
+    }
+
+    fn versions(&self) -> Vec<Vec<(String, Version)>> {
+        Self::versions(self)
     }
 
     fn provenance(&self) -> Value {

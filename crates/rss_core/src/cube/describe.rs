@@ -6,14 +6,13 @@
 //! [Zarr conventions](https://github.com/zarr-conventions).
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 
-use crate::apply::TimeBounds;
-use crate::array::{Arrangement, Storage, below, to_bytes};
 use crate::{
-    array::{json_number, number_of},
-    error::Result,
+    apply::TimeBounds,
+    array::{Arrangement, below, json_number, number_of, to_bytes},
     geo::{GeoBox, GeoTransform, Size},
     raster::{DataType, Number},
 };
@@ -22,7 +21,7 @@ use crate::{
 pub(super) const GRID: &str = "spatial_ref";
 /// The array of all bands.
 pub(super) const STACK: &str = "data";
-/// The coordinate that holds the item ids of each time step, separated by commas.
+/// The coordinate that holds the item ids of each time step.
 pub(super) const ITEM: &str = "item";
 /// The first and last instant of each time step, (time, 2): CF's `bounds` of `time`.
 pub(super) const TIME_BOUNDS: &str = "time_bnds";
@@ -133,20 +132,23 @@ pub(super) struct Coordinates {
     arrays: Vec<Coordinate>,
 }
 
-/// A coordinate: its metadata, and the bytes of its one chunk.
+/// A coordinate: its metadata, and the bytes of its chunks along its first axis.
 struct Coordinate {
     name: &'static str,
     document: Value,
-    chunk: Option<Vec<u8>>,
+    chunks: Vec<Vec<u8>>,
 }
 
 impl Coordinates {
-    /// Makes the coordinates of a grid and its time steps; of bands too, where they share an array.
+    /// Makes the coordinates of a grid and its time steps; of bands too, where they share an array. Those along time
+    /// have chunks of `steps_per_chunk`, the last one filled up: an append replaces it by one that begins with the same
+    /// values, so that whoever reads it by the shape of before finds what was there.
     pub(super) fn of(
         grid: &GeoBox,
         steps: &[TimeStep],
         bands: &[CubeBand],
         arrangement: Arrangement,
+        steps_per_chunk: usize,
     ) -> Self {
         let g = grid.transform.unwrap_or(GeoTransform([0.0; 6])).0;
         let centres = |start: f64, step: f64, count: u32| {
@@ -170,18 +172,27 @@ impl Coordinates {
             })
         };
         let size = grid.size;
-        let numbers = |name, dtype, chunk: Vec<u8>, attributes| Coordinate {
+        let per_chunk = steps_per_chunk.max(1);
+        let numbers = |name, values: Vec<u8>, attributes| Coordinate {
             name,
-            document: coordinate(name, dtype, chunk.len() / 8, attributes),
-            chunk: Some(chunk),
+            document: coordinate(name, "float64", [values.len() / 8; 2], attributes),
+            chunks: vec![values],
         };
-        let texts = |name, along, texts: Vec<String>, attributes| Coordinate {
-            name,
-            document: coordinate(along, "string", texts.len(), attributes),
-            chunk: Some(vlen_utf8(&texts)),
+        // Texts of one chunk, filled up with empty ones.
+        let packed = |texts: &[String], length: usize| {
+            let rest = std::iter::repeat_n("", length.saturating_sub(texts.len()));
+            vlen_utf8(texts.iter().map(String::as_str).chain(rest))
         };
-        let times = steps.iter();
-        let times = times.flat_map(|step| step.time.timestamp_millis().to_le_bytes());
+        let along_time = |values: &dyn Fn(&TimeStep) -> Vec<i64>, width: usize| -> Vec<Vec<u8>> {
+            let chunks = steps.chunks(per_chunk);
+            let chunk = |steps: &[TimeStep]| {
+                let values = steps.iter().flat_map(values).flat_map(i64::to_le_bytes);
+                let mut chunk: Vec<u8> = values.collect();
+                chunk.resize(per_chunk * width * 8, 0);
+                chunk
+            };
+            chunks.map(chunk).collect()
+        };
         let mut time = json!({
             "standard_name": "time",
             "units": "milliseconds since 1970-01-01",
@@ -191,59 +202,70 @@ impl Coordinates {
         if are_bounded(steps) {
             time["bounds"] = json!(TIME_BOUNDS);
         }
-        let items = steps.iter().map(|step| step.items.join(",")).collect();
+        let of_steps = |dtype, attributes| {
+            coordinate("time", dtype, [steps.len(), per_chunk], attributes)
+        };
+        let items: Vec<String> = steps.iter().map(|step| text_of_ids(&step.items)).collect();
+        let items = items.chunks(per_chunk);
         let mut arrays = vec![
-            numbers("x", "float64", centres(g[0], g[1], size.width), axis("X")),
-            numbers("y", "float64", centres(g[3], g[5], size.height), axis("Y")),
-            numbers("time", "int64", times.collect(), time),
-            texts(
-                ITEM,
-                "time",
-                items,
-                json!({"long_name": "ids of STAC items"}),
-            ),
+            numbers("x", centres(g[0], g[1], size.width), axis("X")),
+            numbers("y", centres(g[3], g[5], size.height), axis("Y")),
+            Coordinate {
+                name: "time",
+                document: of_steps("int64", time),
+                chunks: along_time(&|step| vec![step.time.timestamp_millis()], 1),
+            },
+            Coordinate {
+                name: ITEM,
+                document: of_steps("string", json!({"long_name": "ids of STAC items"})),
+                chunks: items.map(|texts| packed(texts, per_chunk)).collect(),
+            },
         ];
         if are_bounded(steps) {
-            let bounds = steps.iter().flat_map(|step| {
+            let bounds = |step: &TimeStep| {
                 let span = step.span();
-                [span.start, span.end].map(|end| end.timestamp_millis())
-            });
-            let chunk: Vec<u8> = bounds.flat_map(i64::to_le_bytes).collect();
+                vec![span.start.timestamp_millis(), span.end.timestamp_millis()]
+            };
             // CF: bounds have the units of their coordinate, and need not repeat them.
-            let mut document = coordinate("time", "int64", steps.len(), json!({}));
+            let mut document = of_steps("int64", json!({}));
             document["shape"] = json!([steps.len(), 2]);
-            document["chunk_grid"]["configuration"]["chunk_shape"] = json!([steps.len().max(1), 2]);
+            document["chunk_grid"]["configuration"]["chunk_shape"] = json!([per_chunk, 2]);
             document["dimension_names"] = json!(["time", "bnds"]);
             arrays.push(Coordinate {
                 name: TIME_BOUNDS,
                 document,
-                chunk: Some(chunk),
+                chunks: along_time(&bounds, 2),
             });
         }
         if arrangement == Arrangement::Stacked {
-            let names = bands.iter().map(|band| band.name.clone()).collect();
+            let names: Vec<String> = bands.iter().map(|band| band.name.clone()).collect();
             let band = json!({"long_name": "name of the band"});
-            arrays.push(texts("band", "band", names, band));
+            arrays.push(Coordinate {
+                name: "band",
+                document: coordinate("band", "string", [names.len(); 2], band),
+                chunks: vec![packed(&names, names.len())],
+            });
         }
         arrays.push(Coordinate {
             name: GRID,
             document: scalar(grid_attributes(grid)),
-            chunk: None,
+            chunks: Vec::new(),
         });
         Self { arrays }
     }
 
-    /// Writes the chunks, one of each coordinate. An append replaces them while the old metadata is in force: readers
-    /// fail until the root's `zarr.json` is written, see `docs/decisions/005-cube-journal.md`.
-    pub(super) async fn write(&self, storage: &Storage, level: &str) -> Result<()> {
+    /// Returns the chunks with their keys, below the path of a level.
+    pub(super) fn chunks(&self, level: &str) -> Vec<(String, Bytes)> {
+        let mut all = Vec::new();
         for array in &self.arrays {
-            if let Some(chunk) = &array.chunk {
-                let axes = array.document["shape"].as_array().map_or(1, Vec::len);
-                let key = below(level, &format!("{}/c{}", array.name, "/0".repeat(axes)));
-                storage.write(&key, vec![chunk.clone().into()]).await?;
+            let axes = array.document["shape"].as_array().map_or(1, Vec::len);
+            let rest = "/0".repeat(axes.saturating_sub(1));
+            for (number, chunk) in array.chunks.iter().enumerate() {
+                let key = below(level, &format!("{}/c/{number}{rest}", array.name));
+                all.push((key, chunk.clone().into()));
             }
         }
-        Ok(())
+        all
     }
 
     /// Returns the name and metadata of each.
@@ -255,8 +277,14 @@ impl Coordinates {
     }
 }
 
-/// Returns the metadata of a coordinate along one axis: one chunk without compression, which every reader decodes.
-fn coordinate(along: &str, dtype: &str, length: usize, attributes: Value) -> Value {
+/// Returns the metadata of a coordinate along one axis, of the lengths of the array and of a chunk: without
+/// compression, which every reader decodes.
+fn coordinate(
+    along: &str,
+    dtype: &str,
+    [length, chunk]: [usize; 2],
+    attributes: Value,
+) -> Value {
     let (fill, codec) = match dtype {
         "string" => (json!(""), json!({"name": "vlen-utf8"})),
         _ => (
@@ -269,7 +297,7 @@ fn coordinate(along: &str, dtype: &str, length: usize, attributes: Value) -> Val
         "node_type": "array",
         "shape": [length],
         "data_type": dtype,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [length.max(1)]}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk.max(1)]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill,
         "codecs": [codec],
@@ -280,7 +308,7 @@ fn coordinate(along: &str, dtype: &str, length: usize, attributes: Value) -> Val
 
 /// Returns the metadata of an array without axes: it carries attributes only, as CF's grid mapping variable.
 fn scalar(attributes: Map<String, Value>) -> Value {
-    let mut document = coordinate("", "int64", 0, Value::Object(attributes));
+    let mut document = coordinate("", "int64", [0, 1], Value::Object(attributes));
     document["shape"] = json!([]);
     document["chunk_grid"]["configuration"]["chunk_shape"] = json!([]);
     document["dimension_names"] = json!([]);
@@ -289,25 +317,50 @@ fn scalar(attributes: Map<String, Value>) -> Value {
 
 /// Encodes texts by the codec [`vlen-utf8`](https://numcodecs.readthedocs.io/en/stable/other/vlen.html): their
 /// number, then the length and the UTF-8 of each.
-fn vlen_utf8(texts: &[String]) -> Vec<u8> {
+fn vlen_utf8<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<u8> {
     let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
-    let mut bytes = number(texts.len()).to_vec();
+    let mut bytes = number(0).to_vec();
+    let mut count = 0;
     for text in texts {
         bytes.extend_from_slice(&number(text.len()));
         bytes.extend_from_slice(text.as_bytes());
+        count += 1;
+    }
+    if let Some(head) = bytes.first_chunk_mut::<4>() {
+        *head = number(count);
     }
     bytes
 }
 
-/// Decodes [`vlen_utf8`]; none if the bytes are invalid.
-pub(super) fn texts_of(bytes: &[u8]) -> Option<Vec<String>> {
+/// Returns the ids of a time step as one text: separated by commas, as most readers show them, or as a list in JSON
+/// where an id has a comma or could be taken for such a list.
+fn text_of_ids(ids: &[String]) -> String {
+    let is_plain = |id: &String| !id.is_empty() && !id.contains(',') && !id.starts_with('[');
+    match ids.iter().all(is_plain) {
+        true => ids.join(","),
+        false => json!(ids).to_string(),
+    }
+}
+
+/// Reads what [`text_of_ids`] returns.
+pub(super) fn ids_of_text(text: &str) -> Vec<String> {
+    let listed = text.starts_with('[').then(|| serde_json::from_str(text));
+    match listed {
+        Some(Ok(ids)) => ids,
+        _ if text.is_empty() => Vec::new(),
+        _ => text.split(',').map(str::to_owned).collect(),
+    }
+}
+
+/// Decodes the first `most` texts of [`vlen_utf8`]; none if the bytes are invalid.
+pub(super) fn texts_of(bytes: &[u8], most: usize) -> Option<Vec<String>> {
     let number = |at: usize| {
         let four = bytes.get(at..at.checked_add(4)?)?;
         usize::try_from(u32::from_le_bytes(four.try_into().ok()?)).ok()
     };
     let mut texts = Vec::new();
     let mut at = 4;
-    for _ in 0..number(0)? {
+    for _ in 0..number(0)?.min(most) {
         let length = number(at)?;
         at += 4;
         let text = bytes.get(at..at.checked_add(length)?)?;
@@ -504,21 +557,33 @@ pub(super) fn group(attributes: Map<String, Value>, below: &[(String, Value)]) -
     document
 }
 
-/// Writes documents, each at its path.
-pub(super) async fn write_documents(
-    storage: &Storage,
-    documents: &[(String, Value)],
-) -> Result<()> {
-    for (path, document) in documents {
-        let key = below(path, "zarr.json");
-        storage.write(&key, vec![to_bytes(document)]).await?;
-    }
-    Ok(())
+/// Returns documents as objects, each with its key.
+pub(super) fn objects(documents: &[(String, Value)]) -> Vec<(String, Bytes)> {
+    let object = |(path, document): &(String, Value)| (below(path, "zarr.json"), to_bytes(document));
+    documents.iter().map(object).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_of_any_characters_are_read_as_they_were() {
+        let cases: [(&[&str], &str); 6] = [
+            (&["a"], "a"),
+            (&["a", "b"], "a,b"),
+            (&["a,b"], "[\"a,b\"]"),
+            (&["a,b", "c"], "[\"a,b\",\"c\"]"),
+            (&["[\"a\"]"], "[\"[\\\"a\\\"]\"]"),
+            (&[""], "[\"\"]"),
+        ];
+        for (ids, expected) in cases {
+            let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
+            assert_eq!(text_of_ids(&ids), expected);
+            assert_eq!(ids_of_text(expected), ids);
+        }
+        assert_eq!(ids_of_text("[odd"), ["[odd"], "of a cube of before");
+    }
 
     #[test]
     fn a_fill_value_is_written_as_xarray_writes_it() {

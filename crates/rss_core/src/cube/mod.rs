@@ -4,6 +4,7 @@
 //! from aligned images or `computed` by `apply`), `shards` computes and encodes shards, `describe` writes the metadata.
 
 mod computed;
+mod coordinates;
 mod copied;
 mod cut;
 mod describe;
@@ -17,7 +18,6 @@ mod write;
 
 use std::ops::Range;
 
-use chrono::{DateTime, Utc};
 use ndarray::{Array2, Array3, ArrayD, Axis, Ix3};
 use serde_json::{Map, Value};
 
@@ -47,6 +47,8 @@ pub struct Cube {
     steps: Vec<TimeStep>,
     arrangement: Arrangement,
     levels: Vec<CubeLevel>,
+    /// Time steps in a chunk of the coordinates along time, which an append keeps.
+    steps_per_chunk: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -88,8 +90,9 @@ fn without_band<T>(samples: ArrayD<T>, arrangement: Arrangement) -> Result<Array
 
 impl Cube {
     /// Writes a new cube, shard by shard. An interrupted write, a killed process too, resumes when it is called
-    /// again with the same images and options: shards that exist are kept, and the others written. It trusts that
-    /// the files have not changed meanwhile. The cube cannot be opened until the write is complete.
+    /// again with the same images and options: shards that exist and are whole are kept, and the others written. Those
+    /// of copied images whose files were replaced meanwhile are made anew, which [`Written::notes`] says. The cube cannot
+    /// be opened until the write is complete.
     ///
     /// [`CubeImage`]s are copied, so they must be aligned to one grid. A cube or a result of [`apply`](crate::apply)
     /// may be on any grid, and is computed shard by shard with all of its time steps. A result becomes one time step
@@ -98,8 +101,8 @@ impl Cube {
     ///
     /// Costs one request for each file's header and those of its tiles; each shard is written once.
     /// Shards are computed concurrently within the session's
-    /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may run at a location at a time: two
-    /// are not detected.
+    /// [`budget_bytes`](crate::SessionBuilder::budget_bytes). Only one write may run at a location at a time: a second
+    /// one is refused, and one that was paused while another finished its work changes nothing.
     ///
     /// ```
     /// use rss_core::{Location, Session, zarr::{Cube, CubeOptions, CubeImage}};
@@ -127,8 +130,9 @@ impl Cube {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if images do not fit together, naming the image and the difference, if an
-    /// option is invalid, or if another group or an interrupted write of other images exists at the location; errors
-    /// of reading the files, computing and writing the shards.
+    /// option is invalid, or if another group, other files or an interrupted write of other images exist at the
+    /// location; [`ErrorKind::Unavailable`] if another process writes there; [`ErrorKind::Changed`] if another has taken
+    /// this write over; errors of reading the files, computing and writing the shards.
     pub async fn create(
         session: &Session,
         root: impl Into<Root>,
@@ -142,11 +146,10 @@ impl Cube {
     /// the cube's; of `options` only the grouping and the progress callback apply. Computed samples must have the
     /// cube's provenance: its grid, with the same mask, values and formula.
     ///
-    /// While shards are written, readers see the cube as it was. At the end the coordinates are replaced before the
-    /// root's `zarr.json`: in between [`Cube::open`] fails, and a crash there leaves a cube that neither readers nor
-    /// `append` can open. In an Icechunk repository an append is one commit, and readers see all of it or nothing.
+    /// Readers see the cube as it was until the root's `zarr.json` is replaced, at the end, and all of the new one from
+    /// then on. In an Icechunk repository an append is one commit.
     ///
-    /// An interrupted append resumes like [`Cube::create`], trusting that the files have not changed.
+    /// An interrupted append resumes like [`Cube::create`].
     ///
     /// # Errors
     ///
@@ -172,13 +175,17 @@ impl Cube {
     }
 
     async fn open_in(storage: &Storage) -> Result<Self> {
+        let document = storage.read("zarr.json").await?;
+        Self::open_document(storage, document.as_deref()).await
+    }
+
+    /// Opens the cube of a root's `zarr.json`.
+    async fn open_document(storage: &Storage, document: Option<&[u8]>) -> Result<Self> {
         let opened = async {
-            let document = storage.read("zarr.json").await?;
             let document = document.ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, "no cube: zarr.json does not exist")
             })?;
-            let document = parse(&document)?;
-            Self::of(storage, &document).await
+            Self::of(storage, &parse(document)?).await
         };
         opened.await.map_err(|err: Error| match err.location() {
             Some(_) => err,
@@ -263,18 +270,8 @@ impl Cube {
                 Some(band_of(name, array, classes.contains(&name.as_str())))
             })
             .collect();
-        let time = below(&cut::level_path(0, overviews), "time");
-        let array = Array::of_document(storage.clone(), &time, find(&time)?)?;
-        let item = below(&cut::level_path(0, overviews), describe::ITEM);
-        // `Array` has no string dtype, so the one chunk of `item` is decoded here.
-        let items = storage.read(&below(&item, "c/0")).await?;
-        let items = items.as_deref().and_then(describe::texts_of);
-        let mut steps = steps_of(&array, &items.unwrap_or_default()).await?;
-        let bounds = below(&cut::level_path(0, overviews), describe::TIME_BOUNDS);
-        if let Some(document) = metadata.get(&bounds) {
-            let array = Array::of_document(storage.clone(), &bounds, document)?;
-            put_bounds(&array, &mut steps).await?;
-        }
+        let level = cut::level_path(0, overviews);
+        let (steps, steps_per_chunk) = coordinates::read(storage, &level, metadata).await?;
         Ok(Self {
             location: storage.base.clone(),
             attributes,
@@ -282,6 +279,7 @@ impl Cube {
             steps,
             arrangement,
             levels,
+            steps_per_chunk,
         })
     }
 
@@ -497,48 +495,4 @@ fn band_of(name: &str, array: &Array, is_class: bool) -> CubeBand {
             .map(str::to_owned),
         is_class,
     }
-}
-
-/// Reads the first and last instant of each time step.
-async fn put_bounds(array: &Array, steps: &mut [TimeStep]) -> Result<()> {
-    let count = steps.len() as u64;
-    if array.shape() != [count, 2] {
-        let message = format!(
-            "time bounds of shape {:?}, expected [{count}, 2]",
-            array.shape()
-        );
-        return Err(Error::new(ErrorKind::Corrupt, message));
-    }
-    let ends: ArrayD<i64> = array.read(&[0..count, 0..2]).await?;
-    for (step, ends) in steps.iter_mut().zip(ends.outer_iter()) {
-        let instant = |at: usize| DateTime::from_timestamp_millis(*ends.iter().nth(at)?);
-        let (Some(start), Some(end)) = (instant(0), instant(1)) else {
-            let message = "time bounds out of range";
-            return Err(Error::new(ErrorKind::Corrupt, message));
-        };
-        step.bounds = Some(TimeBounds::of(start, end));
-    }
-    Ok(())
-}
-
-async fn steps_of(time: &Array, items: &[String]) -> Result<Vec<TimeStep>> {
-    let length = time.shape().first().copied().unwrap_or(0);
-    let times: ArrayD<i64> = time.read(std::slice::from_ref(&(0..length))).await?;
-    times
-        .iter()
-        .enumerate()
-        .map(|(number, &millis)| {
-            let time: DateTime<Utc> = DateTime::from_timestamp_millis(millis).ok_or_else(|| {
-                let message = format!("time {millis} ms is out of range");
-                Error::new(ErrorKind::Corrupt, message)
-            })?;
-            let items = items.get(number).filter(|items| !items.is_empty());
-            let items = items.map(|items| items.split(',').map(str::to_owned).collect());
-            Ok(TimeStep {
-                time,
-                bounds: None,
-                items: items.unwrap_or_default(),
-            })
-        })
-        .collect()
 }

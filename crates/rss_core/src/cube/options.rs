@@ -51,6 +51,8 @@ pub struct CubeOptions {
     /// The resampling of overviews: nearest, bilinear, average, rms, mode, min or max. None is nearest for bands of
     /// classes ([`CubeBand::is_class`](super::CubeBand::is_class)), average for all others.
     pub resampling: Option<Resampling>,
+    /// Whether the work of another writer is taken over that is not known to have ended, or that wrote other images.
+    pub take_over: bool,
     /// Texts about the write, by attribute of the root.
     pub(super) notes: Vec<(String, String)>,
     pub(super) watch: Option<Watch>,
@@ -68,6 +70,7 @@ impl Default for CubeOptions {
             nodata: None,
             overviews: 0,
             resampling: None,
+            take_over: false,
             notes: Vec::new(),
             watch: None,
         }
@@ -162,6 +165,14 @@ impl CubeOptions {
     #[must_use]
     pub fn with_note(mut self, attribute: impl Into<String>, text: impl Into<String>) -> Self {
         self.notes.push((attribute.into(), text.into()));
+        self
+    }
+
+    /// Takes the work of another writer over that will never go on: its lock is ignored, and what it wrote of other images
+    /// is discarded. If it goes on all the same it ends with an error.
+    #[must_use]
+    pub fn take_over(mut self) -> Self {
+        self.take_over = true;
         self
     }
 

@@ -17,6 +17,7 @@ use crate::{
     error::Result,
     geo::{GeoBox, Window},
     raster::{Number, Pixels},
+    store::Version,
 };
 
 /// Time steps and bands on one grid, and their samples.
@@ -39,6 +40,12 @@ pub(super) trait Samples: Send + Sync {
     /// Returns what fills the gaps of copied images, where it makes a difference; none where `made` tells.
     fn fill(&self) -> Option<Fill> {
         None
+    }
+
+    /// Returns for each time step the files it is made of with their versions, as far as they are known before pixels
+    /// are read: a write that resumes compares them.
+    fn versions(&self) -> Vec<Vec<(String, Version)>> {
+        Vec::new()
     }
 
     /// Returns what a user should know of the samples.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::{Array3, ArrayD, ArrayView3, Axis, concatenate, s};
 
 use super::{
@@ -15,11 +16,14 @@ use super::{
 };
 use crate::{
     apply::MissingInput,
-    array::{Arrangement, Array, Block},
+    array::{Arrangement, Array, Block, Claim, Expected},
     error::{Error, ErrorKind, Result},
     geo::Window,
     raster::{DataType, Pixels, Sample, halved, with_type},
 };
+
+/// Shards of an interrupted write that are checked at once.
+const CHECKS: usize = 32;
 
 /// One shard to write.
 #[derive(Clone, Debug)]
@@ -31,6 +35,25 @@ pub(super) struct ShardJob {
     times: Range<usize>,
     window: Window,
     pub(super) dtype: DataType,
+}
+
+/// What an interrupted write has left of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Missing,
+    Damaged,
+    /// Of a file that was replaced since.
+    Stale,
+    Whole,
+}
+
+/// The shards that are left to write.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub(super) jobs: Vec<ShardJob>,
+    /// Those of them that are there, of files that were replaced since.
+    pub(super) stale: Vec<ShardJob>,
+    pub(super) damaged: usize,
 }
 
 /// Shards that are computed together, and the memory that takes.
@@ -109,11 +132,67 @@ impl Work {
         }
     }
 
-    /// Returns true if an interrupted write has left this shard. A shard that an append shares with older time steps
-    /// is always written again: its key is the same before and after the append.
-    pub(super) fn is_there(&self, job: &ShardJob, there: &HashSet<String>) -> bool {
+    /// Leaves out the shards that an interrupted write has left whole, of the same sources. A shard that an append shares
+    /// with older time steps is always written again: its key is the same before and after the append.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading the shards' indexes.
+    pub(super) async fn unwritten(
+        &self,
+        jobs: Vec<ShardJob>,
+        replaced: &[(usize, String)],
+    ) -> Result<Checked> {
+        let of_job = |job: ShardJob| async move {
+            let array = &self.levels[job.level].arrays[self.array_of(job.band)];
+            let there = self.there.get(&array.key_of(&job.key));
+            let Some(there) = there.filter(|_| job.times.start >= self.before) else {
+                return Ok((job, State::Missing));
+            };
+            let times = self.fresh(&job);
+            if replaced.iter().any(|(step, _)| times.contains(step)) {
+                return Ok((job, State::Stale));
+            }
+            let is_whole = there.size > 0 && array.is_whole(&job.key).await?;
+            let state = if is_whole { State::Whole } else { State::Damaged };
+            Ok::<_, Error>((job, state))
+        };
+        let states: Vec<(ShardJob, State)> = stream::iter(jobs)
+            .map(of_job)
+            .buffered(CHECKS)
+            .try_collect()
+            .await?;
+        let mut checked = Checked::default();
+        for (job, state) in states {
+            match state {
+                State::Whole => continue,
+                State::Stale => checked.stale.push(job.clone()),
+                State::Damaged => checked.damaged += 1,
+                State::Missing => {}
+            }
+            checked.jobs.push(job);
+        }
+        Ok(checked)
+    }
+
+    /// Removes a shard, or what is in it: in a bucket a removal has no condition, and could remove what another writer
+    /// has put.
+    pub(super) async fn clear(&self, claim: &Claim, job: &ShardJob) -> Result<()> {
         let array = &self.levels[job.level].arrays[self.array_of(job.band)];
-        job.times.start >= self.before && there.contains(&array.key_of(&job.key))
+        let key = array.key_of(&job.key);
+        match (claim.is_alone(), self.expected(&key)) {
+            (true, _) => claim.remove(&key).await,
+            (false, Expected::Absent) => Ok(()),
+            (false, there) => claim.put(&key, array.empty_shard()?, there).await,
+        }
+    }
+
+    /// Returns what is expected at the key of a shard.
+    fn expected(&self, key: &str) -> Expected {
+        match self.there.get(key) {
+            Some(there) => Expected::There(there.version.clone()),
+            None => Expected::Absent,
+        }
     }
 
     /// Groups the shards of one level into batches.
@@ -322,7 +401,16 @@ impl Work {
         };
         let session = &self.storage.session;
         let pieces = session.cpu(move || work(&encode)).await??;
-        array.put(&job.key, pieces).await
+        let claim = self.claim()?;
+        array.forget_shard(&job.key);
+        match pieces {
+            Some(pieces) => {
+                let key = array.key_of(&job.key);
+                let expected = self.expected(&key);
+                claim.put(&key, pieces, expected).await
+            }
+            None => self.clear(claim, job).await,
+        }
     }
 
     /// Downsamples a shard of an overview from the level before.

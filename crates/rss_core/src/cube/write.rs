@@ -1,42 +1,51 @@
-//! Writing a cube shard by shard, so that an interrupted write can be resumed.
+//! Writing a cube shard by shard, so that an interrupted write can be resumed, by one writer at a time.
 //!
-//! Before the first shard a journal states what is to be written. Then come complete shards, the coordinates, the
-//! arrays' metadata, and the root's `zarr.json` last; then the journal is removed. A write that finds a journal equal
-//! to its own resumes: it writes the shards whose keys are missing. It trusts that the source files have not changed
-//! since, and that a shard whose key exists is complete.
+//! A journal states what is to be written, and who writes: it is the writer's claim, see [`Claim`]. Then come complete
+//! shards, the coordinates, the arrays' metadata, and the root's `zarr.json` last; then the journal is removed. A write
+//! that finds a journal of its own plan resumes: it writes the shards that are missing, damaged, or of files that were
+//! replaced since.
 //!
-//! A new cube cannot be opened before its root is written. In an append the old root stays in force until the end, but
-//! the coordinates are replaced before it: from then until the root is written the cube cannot be opened, and an
-//! append interrupted there cannot be resumed. `docs/decisions/005-cube-journal.md` has the protocol, a crash at each
-//! point, and what it does not protect against.
+//! What a root states stays true until it is replaced: coordinates have chunks of a fixed length, so that those of an
+//! append begin with the same values, and a shard that holds more time steps than before holds those of before too.
+//! `docs/decisions/005-cube-journal.md` has the protocol, and a crash at each point.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use futures::{TryStreamExt, stream};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 
 use super::{
     Cube,
+    coordinates::STEPS_PER_CHUNK,
     cut::{Cut, level_path, specs},
     describe::{self, Coordinates, CubeBand, LAYOUT, MADE, PROVENANCE, TimeStep},
     fresh::Fresh,
     options::{CubeOptions, WriteProgress},
     samples::{Images, Samples},
+    shards::ShardJob,
 };
 use crate::{
     apply::{MissingInput, mosaic::Fill},
-    array::{Array, ArraySpec, JOURNAL, Root, Storage, Turn, below, parse, to_bytes},
+    array::{
+        Array, ArraySpec, Claim, Expected, Intent, JOURNAL, Journal, Listed, Root, Storage, Turn, below,
+        parse,
+    },
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     raster::{DataType, Resampling, check_overview},
     session::Session,
+    store::Version,
 };
+
+/// Objects of coordinates and metadata that are written at once.
+const AT_ONCE: usize = 16;
 
 /// The report of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +70,15 @@ pub struct Written {
     pub missing_inputs: Vec<MissingInput>,
 }
 
+/// What a writer found before it began.
+struct Found {
+    journal: Option<Journal>,
+    /// The root's metadata.
+    root: Option<Bytes>,
+    /// Whether the journal is that of other images, whose shards are discarded.
+    discards: bool,
+}
+
 /// Writes a new cube, or resumes an interrupted write.
 pub(super) async fn create(
     session: &Session,
@@ -69,6 +87,12 @@ pub(super) async fn create(
     options: &CubeOptions,
 ) -> Result<Written> {
     let location = root.location();
+    if let Root::Objects(_) = root {
+        // Before any image is opened.
+        let storage = Storage::at(session, root).await?;
+        storage.check_free().await?;
+        Claim::peek(&storage, options.take_over).await?;
+    }
     let (fresh, _, left_out) = Fresh::of(session, images, None, options).await?;
     let fresh = fresh.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "no images to write"))?;
     let storage = Storage::make(session, root).await?;
@@ -78,10 +102,11 @@ pub(super) async fn create(
         overviews: options.overviews,
         resampling: options.resampling,
     };
-    let work = Work::new(storage, turn, fresh, cut, None)?.with_notes(None, options);
+    let mut work = Work::new(storage, turn, fresh, cut, None)?.with_notes(None, options);
+    let journal = Journal::read(&work.storage).await?;
     let there = work.storage.read("zarr.json").await?;
-    let journal = work.journal().await?;
-    let invalid = |what: &str| Err(Error::new(ErrorKind::InvalidInput, what).at(location));
+    let plan = work.plan()?;
+    let mut discards = false;
     match (&there, &journal) {
         (Some(there), None) => {
             // The same write is complete already.
@@ -92,19 +117,27 @@ pub(super) async fn create(
                     ..Written::default()
                 });
             }
-            return invalid(
-                "a group or array exists already: append to it, or choose another location",
-            );
+            let message =
+                "a group or array exists already: append to it, or choose another location";
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(location));
         }
-        (_, Some(other)) if *other != work.journal_document()? => {
-            return invalid(
-                "an interrupted write of other images or options exists: resume it with those, or remove it",
-            );
+        (root, Some(other)) if other.plan() != plan => {
+            discards = options.take_over && root.is_none();
+            if !discards {
+                return Err(work.refused(other, "write", "images or options"));
+            }
         }
         // Everything is written, and only the journal remains to be removed. Where inputs may be missing the write
         // runs again instead: the interrupted call could not report which are.
-        (Some(_), Some(_)) if work.source.missing_inputs().is_none() => {
-            let written = work.finish(0).await?;
+        (Some(_), Some(found)) if work.source.missing_inputs().is_none() => {
+            let intent = Intent {
+                document: plan,
+                journal: Some(found),
+                root: there.as_ref(),
+                take_over: options.take_over,
+            };
+            let claim = Claim::take(&work.storage, intent).await?;
+            let written = work.finish(&claim, 0).await?;
             return Ok(Written {
                 left_out,
                 ..written
@@ -112,7 +145,12 @@ pub(super) async fn create(
         }
         _ => {}
     }
-    let written = work.run(journal.is_some(), options).await?;
+    let found = Found {
+        journal,
+        root: there,
+        discards,
+    };
+    let written = work.run(found, options).await?;
     Ok(Written {
         left_out,
         ..written
@@ -128,8 +166,12 @@ pub(super) async fn append(
 ) -> Result<Written> {
     let location = root.location();
     let storage = Storage::at(session, root).await?;
+    Claim::peek(&storage, options.take_over).await?;
     let turn = storage.go_on().await?;
-    let cube = Cube::open_in(&storage).await?;
+    // Before the root: what it states is then checked once more when the claim is taken.
+    let journal = Journal::read(&storage).await?;
+    let there = storage.read("zarr.json").await?;
+    let cube = Cube::open_document(&storage, there.as_deref()).await?;
     let at = |err: Error| match err.location() {
         Some(_) => err,
         None => err.at(location),
@@ -146,8 +188,22 @@ pub(super) async fn append(
         .await
         .map_err(at)?;
     let Some(fresh) = fresh else {
-        // An append may have been interrupted after the root was written, with only its journal left.
-        storage.remove(JOURNAL).await?;
+        // An append may have been interrupted after the root was written, with only its journal left. Another journal
+        // is that of an append which is not done.
+        let planned = journal.as_ref().and_then(|journal| {
+            let plan = journal.plan();
+            let steps = plan.get("steps")?.as_array()?.len();
+            (steps == cube.steps().len()).then_some(plan)
+        });
+        if let Some(plan) = planned {
+            let intent = Intent {
+                document: plan,
+                journal: journal.as_ref(),
+                root: there.as_ref(),
+                take_over: options.take_over,
+            };
+            Claim::take(&storage, intent).await?.release().await?;
+        }
         return Ok(Written {
             known,
             left_out,
@@ -169,18 +225,17 @@ pub(super) async fn append(
         )));
     }
     let work = Work::new(storage, turn, fresh, cut, Some(&cube))?.with_notes(Some(&cube), options);
-    let journal = work.journal().await?;
-    if journal
-        .as_ref()
-        .is_some_and(|other| Some(other) != work.journal_document().ok().as_ref())
-    {
-        let message = format!(
-            "an interrupted append of other images exists: resume it with those, or remove {}",
-            work.storage.journal_name()
-        );
-        return Err(at(Error::new(ErrorKind::InvalidInput, message)));
+    let plan = work.plan()?;
+    let other = journal.as_ref().filter(|journal| journal.plan() != plan);
+    if let Some(other) = other.filter(|_| !options.take_over) {
+        return Err(at(work.refused(other, "append", "images")));
     }
-    let mut written = work.run(journal.is_some(), options).await?;
+    let found = Found {
+        discards: other.is_some(),
+        journal,
+        root: there,
+    };
+    let mut written = work.run(found, options).await?;
     (written.known, written.left_out) = (known, left_out);
     Ok(written)
 }
@@ -188,6 +243,10 @@ pub(super) async fn append(
 /// A write under way.
 pub(super) struct Work {
     pub(super) storage: Storage,
+    /// From when it begins to write.
+    pub(super) claim: Option<Claim>,
+    /// Shards that are there, by key: those of an interrupted write, or that an append rewrites.
+    pub(super) there: HashMap<String, Listed>,
     turn: Turn,
     pub(super) source: Arc<dyn Samples>,
     /// Time steps of the source that the cube has already.
@@ -199,6 +258,8 @@ pub(super) struct Work {
     /// The number of time steps before an append; 0 for a new cube.
     pub(super) before: usize,
     pub(super) levels: Vec<LevelWrite>,
+    /// Time steps in a chunk of the coordinates along time.
+    steps_per_chunk: usize,
     /// Attributes of the root that list texts of the write and of each append.
     notes: Map<String, Value>,
 }
@@ -288,6 +349,8 @@ impl Work {
         }
         Ok(Self {
             storage,
+            claim: None,
+            there: HashMap::new(),
             turn,
             source: fresh.source,
             skipped: fresh.skipped,
@@ -296,6 +359,7 @@ impl Work {
             steps,
             before,
             levels,
+            steps_per_chunk: existing.map_or(STEPS_PER_CHUNK, |cube| cube.steps_per_chunk),
             notes: Map::new(),
         })
     }
@@ -314,9 +378,9 @@ impl Work {
         self
     }
 
-    /// Returns the journal of this write: two writes with equal journals may complete each other. It does not hold
-    /// the sizes and ETags of the source files, nor what a closure computes.
-    fn journal_document(&self) -> Result<Value> {
+    /// Returns what the journal says is to be written: two writes with equal plans may complete each other. It does not
+    /// hold what a closure computes.
+    fn plan(&self) -> Result<Value> {
         let grid = self.levels.first().map(|level| &level.grid);
         let steps: Vec<Value> = self
             .steps
@@ -354,49 +418,111 @@ impl Work {
         Ok(self.storage.journal_of(journal))
     }
 
-    /// Reads the journal of an interrupted write, if there is one.
-    async fn journal(&self) -> Result<Option<Value>> {
-        let found = self.storage.read(JOURNAL).await?;
-        found
-            .map(|bytes| parse(&bytes).map_err(|err| err.at(self.storage.locate(JOURNAL))))
-            .transpose()
+    /// Returns the journal without its writer: the plan, and the versions of the sources.
+    fn journal(&self) -> Result<Value> {
+        let mut journal = self.plan()?;
+        let files = self.source.versions().into_iter().flatten();
+        let versions: Map<String, Value> =
+            files.map(|(file, version)| (file, version.to_json())).collect();
+        if !versions.is_empty() && !self.storage.is_repository() {
+            journal["sources"] = Value::Object(versions);
+        }
+        Ok(journal)
+    }
+
+    /// Returns the error of a write that finds the journal of another.
+    fn refused(&self, other: &Journal, write: &str, what: &str) -> Error {
+        let writer = other.writer();
+        let by = writer.as_ref().map(|by| format!(" ({by})")).unwrap_or_default();
+        // In a folder its lock would have been held.
+        let is_dead = self.storage.is_local() || writer.is_none_or(|writer| writer.is_dead());
+        let name = self.storage.journal_name();
+        let (kind, message) = match is_dead {
+            true => (
+                ErrorKind::InvalidInput,
+                format!(
+                    "an interrupted {write} of other {what} exists{by}: resume it with those, or discard it \
+                     (--take-over, or remove {name})"
+                ),
+            ),
+            false => (
+                ErrorKind::Unavailable,
+                format!(
+                    "another {write} of other {what} is under way or was interrupted{by}: wait for it, or, if it will \
+                     never go on, discard it (--take-over)"
+                ),
+            ),
+        };
+        Error::new(kind, message).at(&self.storage.base)
+    }
+
+    pub(super) fn claim(&self) -> Result<&Claim> {
+        let claim = self.claim.as_ref();
+        claim.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a write without a claim"))
     }
 
     /// Writes the shards that are missing, then the metadata. The order is the protocol of
     /// `docs/decisions/005-cube-journal.md`: journal, shards level by level, coordinates, metadata, root.
-    async fn run(self, resumes: bool, options: &CubeOptions) -> Result<Written> {
+    async fn run(mut self, found: Found, options: &CubeOptions) -> Result<Written> {
         let session = self.storage.session.clone();
         let jobs = self.jobs()?;
         let shards: u64 = jobs.iter().map(|level| level.len() as u64).sum();
         let missing_inputs = self.source.missing_inputs();
-        let mut there: HashSet<String> = HashSet::new();
+        let resumes = found.journal.is_some() && !found.discards;
+        self.there = self.listed(&found).await?;
+        let mut notes = Vec::new();
+        let mut stale = Vec::new();
+        let mut levels = Vec::with_capacity(jobs.len());
         // Where inputs may be missing all shards are computed again: a shard does not record which it lacks.
-        if resumes && missing_inputs.is_none() {
-            for level in &self.levels {
-                for (name, _) in &level.specs {
-                    let found = self.storage.list(&below(&level.path, name)).await?;
-                    there.extend(found.into_iter().map(|(key, _)| key));
+        let replaced = match &found.journal {
+            Some(journal) if resumes => self.replaced(journal),
+            _ => Vec::new(),
+        };
+        for jobs in jobs {
+            let mut rest = jobs;
+            if resumes && missing_inputs.is_none() {
+                let checked = self.unwritten(rest, &replaced).await?;
+                rest = checked.jobs;
+                stale.extend(checked.stale);
+                if checked.damaged > 0 {
+                    notes.push(format!(
+                        "{} shards of the interrupted write are damaged: they are made anew",
+                        checked.damaged
+                    ));
                 }
             }
-        }
-        let mut levels = Vec::with_capacity(jobs.len());
-        for jobs in jobs {
-            let jobs = jobs.into_iter().filter(|job| !self.is_there(job, &there));
             let budget = session.settings().budget_bytes;
-            levels.push(self.batches(jobs.collect(), budget).await?);
+            levels.push(self.batches(rest, budget).await?);
+        }
+        if !stale.is_empty() {
+            notes.push(format!(
+                "{} files were replaced since the write was interrupted, the first is {}: {} shards are made anew",
+                replaced.len(),
+                replaced.first().map_or("", |(_, file)| file.as_str()),
+                stale.len()
+            ));
         }
         let left = levels.iter().flatten().map(|batch| batch.jobs.len() as u64);
         let resumed = shards - left.sum::<u64>();
-        if resumes {
-            self.storage.clean().await?;
-        } else {
-            let journal = to_bytes(&self.journal_document()?);
-            self.storage.write(JOURNAL, vec![journal]).await?;
+        self.claim = Some(self.take_claim(&found, &stale, options).await?);
+        if let Some(writer) = found.journal.as_ref().and_then(Journal::writer)
+            && !self.storage.is_local()
+            && !writer.is_dead()
+        {
+            notes.push(format!(
+                "the write of {writer} is taken over: if that process still runs, it will end with an error"
+            ));
+        }
+        notes.extend(self.claim()?.take_notes());
+        for note in &notes {
+            tracing::warn!(location = %self.storage.base, "{note}");
         }
         if self.storage.wants_metadata_first() {
             for level in &self.levels {
                 let (_, arrays) = self.described(level)?;
-                describe::write_documents(&self.storage, &arrays).await?;
+                for (key, document) in describe::objects(&arrays) {
+                    self.storage.write(&key, vec![document]).await?;
+                }
             }
         }
         let (done, bytes) = (AtomicU64::new(resumed), AtomicU64::new(0));
@@ -439,9 +565,10 @@ impl Work {
                 })
                 .await?;
         }
-        work.describe().await?;
-        let mut written = work.finish(shards).await?;
-        written.notes = work.source.notes();
+        work.describe(found.root.as_ref(), resumes).await?;
+        let mut written = work.finish(work.claim()?, shards).await?;
+        notes.extend(work.source.notes());
+        written.notes = notes;
         written.resumed = resumed;
         written.bytes = bytes.into_inner();
         written.missing_inputs = missing_inputs.unwrap_or_default();
@@ -454,12 +581,123 @@ impl Work {
         Ok(written)
     }
 
+    /// Lists the shards that an interrupted write may have left; of an append that begins those that it rewrites, whose
+    /// versions a bucket compares.
+    async fn listed(&self, found: &Found) -> Result<HashMap<String, Listed>> {
+        let mut prefixes = Vec::new();
+        for level in &self.levels {
+            for ((name, spec), array) in level.specs.iter().zip(&level.arrays) {
+                let path = below(&level.path, name);
+                let dates = spec.shard.as_ref().and_then(|shard| shard.first());
+                let dates = dates.map_or(1, |&dates| usize::try_from(dates).unwrap_or(1).max(1));
+                if found.journal.is_some() {
+                    prefixes.push(path);
+                } else if self.before % dates > 0 && !self.storage.is_local() {
+                    let axes = array.shape().len();
+                    let mut first = vec![0; axes];
+                    if let Some(time) = first.first_mut() {
+                        *time = (self.before / dates) as u64;
+                    }
+                    let key = array.key_of(&first);
+                    let rest = axes.saturating_sub(1);
+                    prefixes.push(key.rsplitn(rest + 1, '/').last().unwrap_or(&key).to_owned());
+                }
+            }
+        }
+        let listed: Vec<Vec<Listed>> = stream::iter(prefixes)
+            .map(|prefix| async move { self.storage.list(&prefix).await })
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await?;
+        let all = listed.into_iter().flatten();
+        Ok(all.map(|one| (one.key.clone(), one)).collect())
+    }
+
+    /// Returns the files that are not those of the journal, each with a time step of the source that it is in.
+    fn replaced(&self, journal: &Journal) -> Vec<(usize, String)> {
+        let then = journal.sources();
+        let steps = self.source.versions().into_iter().enumerate();
+        let files = steps.flat_map(|(step, files)| {
+            files.into_iter().filter_map(move |(file, now)| {
+                let then = Version::of_json(then.get(&file)?)?;
+                then.differs(&now).then_some((step, file))
+            })
+        });
+        files.collect()
+    }
+
+    /// Takes the claim. Shards that must not be taken for whole later are removed before the journal says that all that
+    /// is there is of this plan and these sources.
+    async fn take_claim(
+        &self,
+        found: &Found,
+        stale: &[ShardJob],
+        options: &CubeOptions,
+    ) -> Result<Claim> {
+        let journal = self.journal()?;
+        let mut first = journal.clone();
+        if found.discards {
+            first = json!({"discards": true});
+        } else if !stale.is_empty()
+            && let Some(then) = &found.journal
+        {
+            first["sources"] = then.sources().clone();
+        }
+        let is_final = first == journal;
+        let intent = Intent {
+            document: first,
+            journal: found.journal.as_ref(),
+            root: found.root.as_ref(),
+            take_over: options.take_over,
+        };
+        let claim = Claim::take(&self.storage, intent).await?;
+        for job in stale {
+            self.clear(&claim, job).await?;
+        }
+        if found.discards {
+            self.discard(&claim).await?;
+        }
+        if !is_final {
+            claim.restate(journal).await?;
+        }
+        for key in self.there.keys() {
+            claim.keep(key);
+        }
+        Ok(claim)
+    }
+
+    /// Removes what a write of other images has left: all of it where there was no cube, else the shards of time steps
+    /// that the cube does not have.
+    async fn discard(&self, claim: &Claim) -> Result<()> {
+        claim.check().await?;
+        let is_old = |key: &str| {
+            let mut arrays = self.levels.iter().flat_map(|level| &level.arrays);
+            arrays.any(|array| {
+                let time = array.time_of(key);
+                let dates = array.shard().and_then(|shard| shard.first().copied());
+                time.zip(dates)
+                    .is_some_and(|(time, dates)| time * dates < self.before as u64)
+            })
+        };
+        let prefix = |key: &str| key == JOURNAL || (self.before > 0 && is_old(key));
+        let keys: Vec<String> = match self.before {
+            0 => {
+                let all = self.storage.list("").await?;
+                all.into_iter().map(|one| one.key).collect()
+            }
+            _ => self.there.keys().cloned().collect(),
+        };
+        let keys = keys.into_iter().filter(|key| !prefix(key));
+        stream::iter(keys.map(Ok))
+            .try_for_each_concurrent(AT_ONCE, |key| async move { claim.remove(&key).await })
+            .await
+    }
+
     /// Publishes the write, then removes the journal: a crash in between leaves a complete cube whose journal the next
     /// call removes.
-    async fn finish(&self, shards: u64) -> Result<Written> {
+    async fn finish(&self, claim: &Claim, shards: u64) -> Result<Written> {
         self.turn.publish(&self.message()).await?;
-        self.storage.remove(JOURNAL).await?;
-        self.storage.clean().await?;
+        claim.release().await?;
         Ok(Written {
             steps: self.steps.len() - self.before,
             shards,
@@ -474,6 +712,7 @@ impl Work {
             &self.steps,
             &self.bands,
             self.cut.layout.arrangement,
+            self.steps_per_chunk,
         );
         let mut arrays = Vec::new();
         for (name, spec) in &level.specs {
@@ -503,13 +742,53 @@ impl Work {
         }
     }
 
-    /// Writes coordinates, then metadata, the root's last: it alone makes a new cube visible.
-    async fn describe(&self) -> Result<()> {
+    /// Writes coordinates, then metadata, the root's last: it alone makes a new cube, or what an append adds, visible.
+    async fn describe(&self, root: Option<&Bytes>, resumes: bool) -> Result<()> {
+        let claim = self.claim()?;
+        let mut coordinates = Vec::new();
         for level in &self.levels {
-            let (coordinates, _) = self.described(level)?;
-            coordinates.write(&self.storage, &level.path).await?;
+            coordinates.extend(self.described(level)?.0.chunks(&level.path));
         }
-        describe::write_documents(&self.storage, &self.documents()?).await
+        let mut documents = describe::objects(&self.documents()?);
+        let last = documents.split_off(documents.len().saturating_sub(1));
+        let may_be_there = (resumes || root.is_some()) && !self.storage.is_repository();
+        let mut groups = Vec::with_capacity(3);
+        for objects in [coordinates, documents, last] {
+            let find = |(key, bytes): (String, Bytes)| async move {
+                let there = match may_be_there {
+                    true => self.storage.read_version(&key).await?,
+                    false => None,
+                };
+                Ok::<_, Error>(match there {
+                    Some((there, _)) if there == bytes => None,
+                    Some((_, version)) => Some((key, bytes, Expected::There(version))),
+                    None => Some((key, bytes, Expected::Absent)),
+                })
+            };
+            let found: Vec<_> = stream::iter(objects)
+                .map(find)
+                .buffered(AT_ONCE)
+                .try_collect()
+                .await?;
+            groups.push(found.into_iter().flatten());
+        }
+        // After what is replaced was looked at: had another writer ended before, its objects would be replaced.
+        if may_be_there {
+            claim.check().await?;
+        }
+        let count = groups.len();
+        for (number, objects) in groups.into_iter().enumerate() {
+            if number + 1 == count {
+                // All that the root states survives a power cut before the root is there.
+                claim.settle().await?;
+            }
+            stream::iter(objects.map(Ok))
+                .try_for_each_concurrent(AT_ONCE, |(key, bytes, expected)| async move {
+                    claim.put(&key, vec![bytes], expected).await
+                })
+                .await?;
+        }
+        claim.settle().await
     }
 
     /// Returns the metadata of all arrays, of the groups of levels, and of the root, which is last.
@@ -570,9 +849,17 @@ impl Work {
     }
 
     /// Returns true if the existing cube is the one that this write would produce.
-    async fn is_done(&self, root: &[u8]) -> Result<bool> {
-        let mut documents = self.documents()?;
+    async fn is_done(&mut self, root: &[u8]) -> Result<bool> {
         let mut there: Value = parse(root)?;
+        let time = below(&level_path(0, self.cut.overviews), "time").replace('/', "~1");
+        let length = format!(
+            "/consolidated_metadata/metadata/{time}/chunk_grid/configuration/chunk_shape/0"
+        );
+        // Cubes of before have coordinates of one chunk.
+        if let Some(length) = there.pointer(&length).and_then(Value::as_u64) {
+            self.steps_per_chunk = usize::try_from(length).unwrap_or(STEPS_PER_CHUNK);
+        }
+        let mut documents = self.documents()?;
         let mut here = documents.pop().map(|(_, root)| root).unwrap_or_default();
         if let Some(fill) = self.source.fill() {
             // Before `fill` was stated, each band was filled by itself.

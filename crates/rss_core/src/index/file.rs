@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::ordinary_file,
+    raster::{ordinary_file, publish},
     store::of_io,
 };
 
@@ -278,15 +278,8 @@ pub(super) fn temporary(output: &Path) -> Result<NamedTempFile> {
 /// Errors of the file system; the temporary file is removed then.
 pub(super) fn keep(temp: NamedTempFile, output: &Path) -> Result<u64> {
     let wrong = |err: io::Error| of_io(&err).at(output.display());
-    temp.as_file().sync_all().map_err(wrong)?;
     let bytes = temp.as_file().metadata().map_err(wrong)?.len();
-    temp.persist(output).map_err(|err| wrong(err.error))?;
-    // The rename is durable only when the folder is synced. Not every system can sync a folder: errors are ignored.
-    if let Some(folder) = output.parent().filter(|folder| folder.is_dir())
-        && let Ok(folder) = File::open(folder)
-    {
-        let _ = folder.sync_all();
-    }
+    publish(temp, output).map_err(wrong)?;
     Ok(bytes)
 }
 

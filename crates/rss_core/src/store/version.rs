@@ -70,7 +70,7 @@ impl Version {
     }
 
     /// Returns the version of a file of this machine.
-    pub(super) fn of_file(meta: &std::fs::Metadata) -> Self {
+    pub(crate) fn of_file(meta: &std::fs::Metadata) -> Self {
         Self::of_size(meta.len()).with_last_modified(meta.modified().ok().map(DateTime::from))
     }
 

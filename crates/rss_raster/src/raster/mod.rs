@@ -18,7 +18,7 @@ pub use num_complex::Complex;
 
 pub use self::overview::{check_overview, halved};
 pub use self::pages::in_large_pages;
-pub use self::save::ordinary_file;
+pub use self::save::{ordinary_file, publish, sync_folder};
 pub use self::shrink::{LevelPart, Shrink, shrunk};
 pub use self::{
     canvas::{Canvas, Rest, Slot, Wanted},

@@ -70,8 +70,7 @@ impl FileSink {
             (&*file).seek(SeekFrom::Start(0))?;
             (&*file).write_all(&header)?;
             gauge.remove(header.len());
-            temporary.persist(&path).map_err(|err| err.error)?;
-            Ok(())
+            raster::publish(temporary, &path)
         };
         waiting(write).await.map_err(|err| err.at(name))
     }

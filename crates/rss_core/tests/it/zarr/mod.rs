@@ -1,8 +1,10 @@
 //! Arrays and cubes in Zarr.
 
+mod append;
 mod arrays;
 mod computed;
 mod cubes;
 #[cfg(feature = "icechunk")]
 mod icechunk;
 mod others;
+mod writers;

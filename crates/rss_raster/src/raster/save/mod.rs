@@ -113,8 +113,34 @@ fn whole<T>(
     // A drop would flush too, but ignore the error of the last write.
     out.flush().map_err(at)?;
     drop(out);
-    file.persist(path).map_err(|err| at(err.error))?;
+    publish(file, path).map_err(at)?;
     Ok(written)
+}
+
+/// Gives a complete temporary file its name, so that a power cut leaves it whole, or what was there before: its bytes
+/// are synced, then it is renamed, then its folder is synced.
+///
+/// # Errors
+///
+/// Errors of the file system; the temporary file is removed.
+pub fn publish(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    file.as_file().sync_data()?;
+    file.persist(path).map_err(|err| err.error)?;
+    if let Some(folder) = path.parent() {
+        sync_folder(folder);
+    }
+    Ok(())
+}
+
+/// Makes the names in a folder survive a power cut. Not every system can sync a folder: errors are ignored.
+pub fn sync_folder(folder: &Path) {
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    if let Ok(folder) = std::fs::File::open(folder) {
+        let _ = folder.sync_all();
+    }
 }
 
 /// Creates a temporary file in the folder of `path`: a rename is atomic only within one file system.

@@ -7,7 +7,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use super::{Format, io_error, npy, temporary};
+use super::{Format, io_error, npy, publish, temporary};
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::{DataType, Pixels, Raster, Sample, Sealed as _, with_type},
@@ -118,9 +118,7 @@ impl NpyStack {
         }
         let file = self.out.into_inner();
         let file = file.map_err(|err| at(io_error(err.into_error())))?;
-        let renamed = file.persist(&self.path);
-        renamed.map_err(|err| at(io_error(err.error)))?;
-        Ok(())
+        publish(file, &self.path).map_err(|err| at(io_error(err)))
     }
 
     /// Writes the header, fillers for rasters skipped so far, and the first raster.

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::table::{SampleRow, Table};
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{io_error, temporary},
+    raster::{io_error, publish, temporary},
 };
 
 /// How a table is written. Columns are `id`, `name` where geometries have names, `x` and `y` of points as they
@@ -92,7 +92,7 @@ impl Table {
             .map_err(|err| err.at(path.display()))?;
         out.flush().map_err(at)?;
         drop(out);
-        file.persist(path).map_err(|err| at(err.error))?;
+        publish(file, path).map_err(at)?;
         Ok(())
     }
 
