@@ -10,7 +10,8 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{HumanBytes, ProgressStyle};
 use rss_core::{
-    ErrorKind, Format, GeoBox, Location, Number, QueryResult, Raster, Resampling, Session, Size, Window, apply,
+    ErrorKind, Format, GeoBox, Location, Number, QueryResult, Raster, Resampling, Session, Size,
+    Window, apply,
     zarr::{
         Arrangement, Array, Cube, CubeImage, CubeOptions, Icechunk, Images, Layout, Root, Use,
         Written,

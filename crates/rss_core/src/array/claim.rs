@@ -85,7 +85,11 @@ impl Writer {
 
 impl fmt::Display for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} on {}, since {}", self.pid, self.host, self.since)
+        write!(
+            f,
+            "process {} on {}, since {}",
+            self.pid, self.host, self.since
+        )
     }
 }
 
@@ -229,9 +233,7 @@ impl Claim {
                 let own = writer.clone();
                 let taken = folder::on_files(move || FolderClaim::take(&base, &own, take_over));
                 let taken = taken.await?.map_err(|err| store::of_io(&err));
-                let (folder, note) = taken
-                    .flatten()
-                    .map_err(|err| err.at(&storage.base))?;
+                let (folder, note) = taken.flatten().map_err(|err| err.at(&storage.base))?;
                 let claim = Self::of(storage, writer, Held::Folder(Arc::new(folder)));
                 claim.notes().extend(note);
                 // Under the lock, so that nobody writes between this look and the journal.
@@ -279,7 +281,7 @@ impl Claim {
         let mut is_conditional = true;
         let mut tried = 0;
         let journal = loop {
-            let put = put(&*objects, &path, &[bytes.clone()], mode.clone()).await;
+            let put = put(&*objects, &path, std::slice::from_ref(&bytes), mode.clone()).await;
             tried += 1;
             match put {
                 Ok(version) => break version,
@@ -399,8 +401,7 @@ impl Claim {
             Held::Bucket { journal, .. } => {
                 let (objects, path) = self.storage.reach(JOURNAL)?;
                 let now = version_of(&*objects, &path).await;
-                let now =
-                    now.map_err(|err| store::error(&err, &self.storage.locate(JOURNAL)))?;
+                let now = now.map_err(|err| store::error(&err, &self.storage.locate(JOURNAL)))?;
                 let ours = journal.lock().unwrap_or_else(PoisonError::into_inner);
                 now.as_ref() == Some(&*ours)
             }
@@ -598,8 +599,10 @@ async fn version_of(
 fn is_refused(err: &object_store::Error) -> bool {
     use object_store::Error as E;
     let is_conflict = store::status_of(err) == Some(409);
-    matches!(err, E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. })
-        || is_conflict
+    matches!(
+        err,
+        E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. }
+    ) || is_conflict
 }
 
 fn has_no_conditions(err: &object_store::Error) -> bool {

@@ -206,7 +206,9 @@ impl FolderClaim {
         // With the lock nobody else is alive here, or it was taken over.
         for entry in fs::read_dir(&partial)?.filter(|_| lock.is_some()) {
             let path = entry?.path();
-            let is_kept = ["lock", "turn"].map(|name| partial.join(name)).contains(&path);
+            let is_kept = ["lock", "turn"]
+                .map(|name| partial.join(name))
+                .contains(&path);
             if !is_kept {
                 let _ = match path.is_dir() {
                     true => fs::remove_dir_all(&path),
@@ -230,7 +232,7 @@ impl FolderClaim {
     pub(super) fn begin(&self, journal: &Bytes) -> Result<()> {
         let at = |err: io::Error| store::of_io(&err).at(self.base.join(JOURNAL).display());
         let path = self.base.join(JOURNAL);
-        let file = self.written(&[journal.clone()]).map_err(at)?;
+        let file = self.written(std::slice::from_ref(journal)).map_err(at)?;
         let kept = file.as_file().try_clone().map_err(at)?;
         let _turn = self.turn()?;
         file.persist(&path).map_err(|err| at(err.error))?;

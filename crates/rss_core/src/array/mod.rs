@@ -271,7 +271,11 @@ impl Array {
         };
         let counts = sharding.counts(&self.0.metadata.grid)?;
         let (length, at_start) = sharding.index_bytes(&counts)?;
-        let opened = self.0.storage.open(&self.key_of(key), length, at_start).await;
+        let opened = self
+            .0
+            .storage
+            .open(&self.key_of(key), length, at_start)
+            .await;
         let (object, bytes) = match opened {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(false),

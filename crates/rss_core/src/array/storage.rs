@@ -360,8 +360,7 @@ impl Storage {
     ///
     /// [`ErrorKind::InvalidInput`], which names what is there.
     pub(crate) async fn check_free(&self) -> Result<()> {
-        let invalid =
-            |what: String| Err(Error::new(ErrorKind::InvalidInput, what).at(&self.base));
+        let invalid = |what: String| Err(Error::new(ErrorKind::InvalidInput, what).at(&self.base));
         let names: Vec<String> = match self.folder() {
             _ if self.repository.is_some() => return Ok(()),
             Some(path) => match fs::read_dir(path) {
@@ -374,7 +373,9 @@ impl Storage {
                 }
                 Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(err) if err.kind() == io::ErrorKind::NotADirectory => {
-                    return invalid("a file, or below one: expected a folder or a new name".to_owned());
+                    return invalid(
+                        "a file, or below one: expected a folder or a new name".to_owned(),
+                    );
                 }
                 Err(err) => return Err(store::of_io(&err).at(&self.base)),
             },
@@ -382,8 +383,13 @@ impl Storage {
                 let (objects, path) = self.reach("")?;
                 // One page at most. A store that cannot list is one that is not looked at.
                 let some = objects.list(Some(&path)).take(LOOKED_AT);
-                let some: Vec<_> = some.filter_map(|found| std::future::ready(found.ok())).collect().await;
-                let names = some.iter().filter_map(|found| relative(&found.location, &path));
+                let some: Vec<_> = some
+                    .filter_map(|found| std::future::ready(found.ok()))
+                    .collect()
+                    .await;
+                let names = some
+                    .iter()
+                    .filter_map(|found| relative(&found.location, &path));
                 let first = |key: String| key.split('/').next().unwrap_or_default().to_owned();
                 names.map(first).collect()
             }

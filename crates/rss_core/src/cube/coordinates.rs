@@ -41,7 +41,8 @@ impl Chunks {
             length: first("/shape")?,
             per_chunk: first("/chunk_grid/configuration/chunk_shape")?,
         };
-        let is_sane = chunks.per_chunk > 0 && chunks.length.div_ceil(chunks.per_chunk) <= MOST_CHUNKS;
+        let is_sane =
+            chunks.per_chunk > 0 && chunks.length.div_ceil(chunks.per_chunk) <= MOST_CHUNKS;
         is_sane.then_some(chunks)
     }
 
@@ -65,9 +66,8 @@ impl Chunks {
             let bytes = storage.read(&key).await?;
             let bytes = bytes.ok_or_else(|| damaged("a chunk of a coordinate does not exist"))?;
             let values = decode(&bytes, count).filter(|values| values.len() == count * axes);
-            values.ok_or_else(|| {
-                damaged(&format!("a chunk of a coordinate without {count} values"))
-            })
+            values
+                .ok_or_else(|| damaged(&format!("a chunk of a coordinate without {count} values")))
         };
         let chunks: Vec<Vec<T>> = stream::iter(keys)
             .map(read)
@@ -147,12 +147,7 @@ pub(super) async fn read(
 }
 
 /// Reads integers of one or two axes.
-async fn numbers(
-    storage: &Storage,
-    path: &str,
-    document: &Value,
-    axes: usize,
-) -> Result<Vec<i64>> {
+async fn numbers(storage: &Storage, path: &str, document: &Value, axes: usize) -> Result<Vec<i64>> {
     let array = Array::of_document(storage.clone(), path, document)?;
     let plain = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
     let is_plain = document.get("codecs") == Some(&plain)

@@ -202,9 +202,8 @@ impl Coordinates {
         if are_bounded(steps) {
             time["bounds"] = json!(TIME_BOUNDS);
         }
-        let of_steps = |dtype, attributes| {
-            coordinate("time", dtype, [steps.len(), per_chunk], attributes)
-        };
+        let of_steps =
+            |dtype, attributes| coordinate("time", dtype, [steps.len(), per_chunk], attributes);
         let items: Vec<String> = steps.iter().map(|step| text_of_ids(&step.items)).collect();
         let items = items.chunks(per_chunk);
         let mut arrays = vec![
@@ -279,12 +278,7 @@ impl Coordinates {
 
 /// Returns the metadata of a coordinate along one axis, of the lengths of the array and of a chunk: without
 /// compression, which every reader decodes.
-fn coordinate(
-    along: &str,
-    dtype: &str,
-    [length, chunk]: [usize; 2],
-    attributes: Value,
-) -> Value {
+fn coordinate(along: &str, dtype: &str, [length, chunk]: [usize; 2], attributes: Value) -> Value {
     let (fill, codec) = match dtype {
         "string" => (json!(""), json!({"name": "vlen-utf8"})),
         _ => (
@@ -559,7 +553,8 @@ pub(super) fn group(attributes: Map<String, Value>, below: &[(String, Value)]) -
 
 /// Returns documents as objects, each with its key.
 pub(super) fn objects(documents: &[(String, Value)]) -> Vec<(String, Bytes)> {
-    let object = |(path, document): &(String, Value)| (below(path, "zarr.json"), to_bytes(document));
+    let object =
+        |(path, document): &(String, Value)| (below(path, "zarr.json"), to_bytes(document));
     documents.iter().map(object).collect()
 }
 

@@ -154,7 +154,11 @@ impl Work {
                 return Ok((job, State::Stale));
             }
             let is_whole = there.size > 0 && array.is_whole(&job.key).await?;
-            let state = if is_whole { State::Whole } else { State::Damaged };
+            let state = if is_whole {
+                State::Whole
+            } else {
+                State::Damaged
+            };
             Ok::<_, Error>((job, state))
         };
         let states: Vec<(ShardJob, State)> = stream::iter(jobs)

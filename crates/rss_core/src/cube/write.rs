@@ -34,8 +34,8 @@ use super::{
 use crate::{
     apply::{MissingInput, mosaic::Fill},
     array::{
-        Array, ArraySpec, Claim, Expected, Intent, JOURNAL, Journal, Listed, Root, Storage, Turn, below,
-        parse,
+        Array, ArraySpec, Claim, Expected, Intent, JOURNAL, Journal, Listed, Root, Storage, Turn,
+        below, parse,
     },
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
@@ -422,8 +422,9 @@ impl Work {
     fn journal(&self) -> Result<Value> {
         let mut journal = self.plan()?;
         let files = self.source.versions().into_iter().flatten();
-        let versions: Map<String, Value> =
-            files.map(|(file, version)| (file, version.to_json())).collect();
+        let versions: Map<String, Value> = files
+            .map(|(file, version)| (file, version.to_json()))
+            .collect();
         if !versions.is_empty() && !self.storage.is_repository() {
             journal["sources"] = Value::Object(versions);
         }
@@ -433,7 +434,10 @@ impl Work {
     /// Returns the error of a write that finds the journal of another.
     fn refused(&self, other: &Journal, write: &str, what: &str) -> Error {
         let writer = other.writer();
-        let by = writer.as_ref().map(|by| format!(" ({by})")).unwrap_or_default();
+        let by = writer
+            .as_ref()
+            .map(|by| format!(" ({by})"))
+            .unwrap_or_default();
         // In a folder its lock would have been held.
         let is_dead = self.storage.is_local() || writer.is_none_or(|writer| writer.is_dead());
         let name = self.storage.journal_name();
@@ -592,7 +596,7 @@ impl Work {
                 let dates = dates.map_or(1, |&dates| usize::try_from(dates).unwrap_or(1).max(1));
                 if found.journal.is_some() {
                     prefixes.push(path);
-                } else if self.before % dates > 0 && !self.storage.is_local() {
+                } else if !self.before.is_multiple_of(dates) && !self.storage.is_local() {
                     let axes = array.shape().len();
                     let mut first = vec![0; axes];
                     if let Some(time) = first.first_mut() {

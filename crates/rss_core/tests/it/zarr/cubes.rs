@@ -327,7 +327,11 @@ async fn bounds_of_groups_grow_with_the_cube() {
         assert_eq!(bounds["shape"], serde_json::json!([3, 2]));
         assert_eq!(read("zarr.json")["attributes"]["coordinates"], "time_bnds");
         let chunk = fs::read(path("time_bnds/c/0/0")).unwrap();
-        assert_eq!(chunk.len(), 1024 * 2 * 8, "of a fixed length, its end unused");
+        assert_eq!(
+            chunk.len(),
+            1024 * 2 * 8,
+            "of a fixed length, its end unused"
+        );
     }
 }
 

@@ -56,9 +56,10 @@ async fn while_paused(
 ) -> rss_core::Result<Written> {
     let (options, begun, go) = paused();
     let (session, location) = (session.clone(), location.clone());
-    let write = tokio::spawn(async move {
-        Cube::create(&session, &location, images(1..=4), &options).await
-    });
+    let write =
+        tokio::spawn(
+            async move { Cube::create(&session, &location, images(1..=4), &options).await },
+        );
     tokio::task::spawn_blocking(move || begun.recv().unwrap())
         .await
         .unwrap();
@@ -81,7 +82,10 @@ async fn in_a_bucket_a_writer_that_was_overtaken_changes_nothing() {
     let late = while_paused(&session, &location, async || {
         let written = Cube::create(&session, &location, images(1..=4), &small()).await;
         let notes = written.unwrap().notes;
-        assert!(notes.iter().any(|note| note.contains("is taken over")), "{notes:?}");
+        assert!(
+            notes.iter().any(|note| note.contains("is taken over")),
+            "{notes:?}"
+        );
         Cube::append(&session, &location, images(5..=6), &small())
             .await
             .unwrap();
@@ -232,7 +236,10 @@ async fn shards_of_a_file_that_was_replaced_are_made_anew() {
         .await
         .unwrap();
     let notes = &written.notes;
-    assert!(notes.iter().any(|note| note.contains("were replaced")), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.contains("were replaced")),
+        "{notes:?}"
+    );
     assert!(written.resumed > 0, "those of other time steps are kept");
     assert_eq!(
         series(&session, &place(&torn)).await,
@@ -243,7 +250,8 @@ async fn shards_of_a_file_that_was_replaced_are_made_anew() {
         .unwrap();
     let pixels = |cube: &Path| {
         let all = contents(cube).into_iter();
-        all.filter(|(name, _)| name.starts_with("red/")).collect::<Vec<_>>()
+        all.filter(|(name, _)| name.starts_with("red/"))
+            .collect::<Vec<_>>()
     };
     assert!(pixels(&torn) == pixels(&whole));
 }
