@@ -1,7 +1,8 @@
 //! The `rss` command line: search, get, remote, info, read, index, gather, zarr, apply, mosaic,
 //! sample, cache, bench.
 //!
-//! Arguments in, exit code out: 0 done, 1 nothing found, 2 error, 75 not done in time. Everything else is in `rss_core`.
+//! Arguments in, exit code out: 0 done, 1 nothing found, 2 an error that comes again, 3 done in part, 75 an
+//! error that may pass. Everything else is in `rss_core`.
 
 mod args;
 mod commands;
@@ -18,17 +19,38 @@ use crate::args::{Cli, Command};
 const DONE: u8 = 0;
 const NOTHING: u8 = 1;
 const ERROR: u8 = 2;
+/// Done in part: what is missing was said.
+const PART: u8 = 3;
 /// An error that may pass: the same command, later.
 const LATER: u8 = 75;
 
 /// How long an interrupted command may take to clear up. One that is stuck in a write is left.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What a command found: 0 or 1 as exit code.
+/// What a command found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Something,
     Nothing,
+    /// A part of it; what is missing was said.
+    Part,
+    /// None of it could be read, which was said.
+    Unread {
+        /// True if the same command may read it later.
+        later: bool,
+    },
+}
+
+impl Found {
+    /// Returns what it is if some of many things failed, for these reasons.
+    fn without<'a>(done: usize, errors: impl IntoIterator<Item = &'a rss_core::Error>) -> Self {
+        match done {
+            0 => Self::Unread {
+                later: errors.into_iter().all(rss_core::Error::is_retryable),
+            },
+            _ => Self::Part,
+        }
+    }
 }
 
 /// Has threads share two of glibc's arenas, unless the user chose how many there are. Each thread would have its own,
@@ -102,6 +124,9 @@ fn main() -> ExitCode {
     let code = match result {
         Ok(Found::Something) => DONE,
         Ok(Found::Nothing) => NOTHING,
+        Ok(Found::Part) => PART,
+        Ok(Found::Unread { later: false }) => ERROR,
+        Ok(Found::Unread { later: true }) => LATER,
         Err(err) => {
             let code = failed(&err);
             stopped.unwrap_or(code)
@@ -205,5 +230,11 @@ fn failed(err: &anyhow::Error) -> u8 {
         source = err.source();
     }
     output::error(&line);
-    ERROR
+    let mut errors = err
+        .chain()
+        .filter_map(|err| err.downcast_ref::<rss_core::Error>());
+    match errors.any(rss_core::Error::is_retryable) {
+        true => LATER,
+        false => ERROR,
+    }
 }

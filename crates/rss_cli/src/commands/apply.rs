@@ -467,7 +467,7 @@ async fn make(
         lines.extend(shades.map(|[black, white]| format!("black is {black}, white is {white}")));
         output::lines(lines)?;
     }
-    Ok(Found::Something)
+    Ok(found::whole(&args.onto.on_failure, &made.missing_inputs))
 }
 
 fn said_of_step(step: &Step) -> Value {

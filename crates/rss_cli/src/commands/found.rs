@@ -12,6 +12,7 @@ use rss_core::{
 };
 
 use crate::{
+    Found,
     args::{Items, Selection},
     output,
 };
@@ -379,4 +380,12 @@ pub(super) fn four(text: &str, what: &str) -> Result<[f64; 4]> {
         .ok()
         .and_then(|numbers| <[f64; 4]>::try_from(numbers).ok())
         .with_context(|| format!("`{text}` is not four numbers, expected {what}"))
+}
+
+/// Returns what a command found whose inputs may be missing where `--on-failure` is `skip`: a part, if any is.
+pub(super) fn whole<T>(on_failure: &str, missing_inputs: &[T]) -> Found {
+    match on_failure == "skip" && !missing_inputs.is_empty() {
+        true => Found::Part,
+        false => Found::Something,
+    }
 }

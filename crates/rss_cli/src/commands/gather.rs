@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use futures::StreamExt;
 use indicatif::{HumanBytes, ProgressStyle};
 #[cfg(feature = "index")]
@@ -90,10 +90,10 @@ pub(crate) async fn run(args: &GatherArgs) -> Result<Found> {
         }
     }
     if failures > 0 {
-        bail!(
-            "{failures} of {} tiles were not read",
-            gathered.report.files
-        );
+        let files = gathered.report.files;
+        output::error(&format!("{failures} of {files} tiles were not read"));
+        let errors = gathered.failed.iter().map(|(_, err)| err);
+        return Ok(Found::without(files - failures, errors));
     }
     Ok(Found::Something)
 }

@@ -1,6 +1,6 @@
 //! `rss get`: files into the cache, links into a folder.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use indicatif::{HumanBytes, ProgressStyle};
 use rss_core::{Crop, GetOptions, Mode, Policy};
 
@@ -90,10 +90,10 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
         }
     }
     if failures > 0 {
-        bail!(
-            "{failures} of {} files were not fetched",
-            fetched.assets.len()
-        );
+        let files = fetched.assets.len();
+        output::error(&format!("{failures} of {files} files were not fetched"));
+        let errors = fetched.failed().filter_map(|row| row.error.as_ref());
+        return Ok(Found::without(files - failures, errors));
     }
     found::complete(&found)?;
     if fetched.assets.is_empty() {

@@ -129,11 +129,13 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
         output::error(&failure(&one.location, &one.error));
     }
     if !report.failed.is_empty() {
-        bail!(
-            "{} of {} files were not indexed",
-            report.failed.len(),
+        let failed = report.failed.len();
+        output::error(&format!(
+            "{failed} of {} files were not indexed",
             report.files
-        );
+        ));
+        let errors = report.failed.iter().map(|one| &one.error);
+        return Ok(Found::without(report.ok, errors));
     }
     Ok(Found::Something)
 }

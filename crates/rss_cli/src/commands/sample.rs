@@ -111,7 +111,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
             start.elapsed().as_secs_f64()
         )])?;
     }
-    Ok(Found::Something)
+    Ok(found::whole(&args.on_failure, &report.missing_inputs))
 }
 
 /// The points or zones that are sampled.

@@ -193,7 +193,7 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         }
         output::lines(lines)?;
     }
-    Ok(Found::Something)
+    Ok(found::whole(&args.onto.on_failure, &missing_inputs))
 }
 
 /// Returns true if images are put on one grid by `apply` before they are written, rather than copied.

@@ -385,13 +385,13 @@ fn a_corrupt_file_is_an_error_or_a_hole_that_is_listed() {
         "{ran:?}"
     );
     assert!(!Path::new(&stage.path("count.tif")).exists());
-    let said = stage
-        .run(&args(
-            "apply",
-            &url,
-            &[&how[..], &["--on-failure", "skip", "--json"]].concat(),
-        ))
-        .json();
+    let ran = stage.run(&args(
+        "apply",
+        &url,
+        &[&how[..], &["--on-failure", "skip", "--json"]].concat(),
+    ));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let said: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     let missing = said["missing_inputs"].as_array().unwrap();
     assert!(!missing.is_empty());
     assert!(

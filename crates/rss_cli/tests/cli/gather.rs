@@ -111,7 +111,7 @@ fn a_file_that_fails_is_one_row() {
     stage.bed.fault(denied);
     let npy = stage.path("tiles.npy");
     let ran = stage.run(&["gather", &list, "--json", "-o", &npy]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
     let said: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((&said["files"], &said["ok"]), (&8.into(), &7.into()));
     let failed = said["failed"].as_array().unwrap();
@@ -297,7 +297,7 @@ fn with_an_index_each_tile_is_one_request() {
     let other = fs::read(stage.bed.scenes()[1].file(Band::Red).unwrap()).unwrap();
     stage.bed.put(BUCKET, &key, other);
     let ran = stage.run(&args);
-    assert_eq!(ran.code, Some(2));
+    assert_eq!(ran.code, Some(3));
     let said: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert!(
         said["failed"][0]["error"]

@@ -264,7 +264,7 @@ fn one_missing_object_stops_the_rest_unless_told_to_go_on() {
         assert!(ran.error().contains(name), "{ran:?}");
 
         let ran = stage.seed("get", &[&more, &["--keep-going"][..]].concat());
-        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert_eq!(ran.code, Some(3), "{ran:?}");
         let lines: Vec<&str> = ran.stderr.lines().collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains(&missing.id) && lines[0].contains(name));

@@ -128,7 +128,7 @@ fn what_fails_is_said_and_the_rest_is_written() {
     let name = stage.bed.scenes()[1].key(Band::Red).to_owned();
     stage.bed.fault(Rule::new(Fault::status(404)).path(&name));
     let ran = stage.run(&["index", "build", &list, "-o", "a.parquet", "--json"]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
     let lines: Vec<&str> = ran.stderr.lines().collect();
     assert!(lines[0].contains(&name), "{lines:?}");
     assert_eq!(lines[1], "rss: 1 of 8 files were not indexed");
@@ -270,7 +270,7 @@ fn no_secret_is_written_or_said() {
         &["index", "build", "-", "-o", "a.parquet"],
         lines.as_bytes(),
     );
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(!ran.stderr.contains(CANARY), "{ran:?}");
     let bytes = fs::read(stage.path("a.parquet")).unwrap();
     assert!(

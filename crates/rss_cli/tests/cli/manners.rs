@@ -269,3 +269,29 @@ fn ctrl_c_ends_a_search_and_a_read() {
         assert_eq!(files(stage.dir.path()).len(), 0);
     }
 }
+
+#[test]
+fn an_exit_code_says_whether_to_try_again() {
+    let stage = bare();
+    let image = stage.image(
+        "a.tif",
+        16,
+        32656,
+        [300_000.0, 10.0, 0.0, 7_000_000.0, 0.0, -10.0],
+    );
+    let away = "http://127.0.0.1:9/x.tif";
+    let code = |args: &[&str]| stage.run(&[args, &["--retry-for", "0s"]].concat()).code;
+    assert_eq!(code(&["info", away]), Some(75));
+    assert_eq!(code(&["info", "none.tif"]), Some(2));
+    assert_eq!(code(&["info", "--nonsense"]), Some(2));
+    for (list, expected) in [
+        (vec![&*image], 0),
+        (vec![&*image, "none.tif"], 3),
+        (vec![&*image, away], 3),
+        (vec!["none.tif", away], 2),
+        (vec![away], 75),
+    ] {
+        let list = stage.write("list.txt", list.join("\n"));
+        assert_eq!(code(&["gather", &list]), Some(expected), "{list}");
+    }
+}
