@@ -17,6 +17,8 @@ mod cli {
     pub(crate) mod hostile;
     #[cfg(feature = "index")]
     pub(crate) mod index;
+    #[cfg(feature = "zarr")]
+    pub(crate) mod kills;
     pub(crate) mod logs;
     pub(crate) mod manners;
     pub(crate) mod memory;
