@@ -62,6 +62,8 @@ pub(super) struct Inner {
     /// The items of all time steps, in the order of the search.
     pub(super) sources: Arc<[SourceItem]>,
     pub(super) options: ImageCubeOptions,
+    /// True if it is an error where a file states no nodata value and holds that of its band as a sample.
+    pub(super) keeps_samples: bool,
     /// Of the files that are open so far.
     pub(super) of_inputs: Arc<Notes>,
 }
@@ -165,6 +167,7 @@ impl ImageCube {
             missing_inputs,
             sources,
             options: options.clone(),
+            keeps_samples: false,
             of_inputs,
         })))
     }

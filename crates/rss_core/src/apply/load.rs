@@ -711,6 +711,29 @@ impl Inner {
         ))
     }
 
+    /// Checks that a file which states no nodata value has no sample that would be missing.
+    fn check_samples<T: BlockSample>(
+        &self,
+        band: usize,
+        source: Option<&BandSource>,
+        is_lost: bool,
+        fill: T,
+    ) -> Result<()> {
+        let of_band = self.bands.get(band);
+        let (Some(of_band), true) = (of_band.filter(|band| band.nodata.is_some()), is_lost) else {
+            return Ok(());
+        };
+        let item = source.map_or("", |source| source.item.as_str());
+        let (name, nodata) = (&of_band.name, fill.number());
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "item {item}, band {name}: its file states no nodata value, and has samples of {nodata}, the nodata value \
+                 of the cube: choose another nodata value, or {nodata} to have them missing"
+            ),
+        ))
+    }
+
     /// Warps one image onto the grid and applies its masks: masked pixels become nodata.
     pub(super) fn lay_out_image<T: BlockSample>(
         &self,
@@ -745,7 +768,12 @@ impl Inner {
                 (Some(opened), Some(part)) if !lacks_mask => {
                     let kept = kept.iter().find(|(bands, _)| bands.contains(&band));
                     let kept = kept.map(|(_, kept)| kept);
-                    opened.lay(part, kept, seen, fill, plane.view_mut())?
+                    let valid = opened.lay(part, kept, seen, fill, plane.view_mut())?;
+                    if self.keeps_samples && opened.nodata.is_none() && !T::DTYPE.is_float() {
+                        let data = plane.iter().filter(|sample| sample.is_data(Some(fill))).count();
+                        self.check_samples(band, source.as_deref(), valid > data, fill)?;
+                    }
+                    valid
                 }
                 _ => {
                     plane.fill(fill);

@@ -246,10 +246,10 @@ impl<O: Sample + Send + Sync + 'static> Apply<O> {
         Ok(self.plans(window).await?.bytes)
     }
 
-    /// Computes a window.
+    /// Computes a window, whose missing pixels are NaN in floats.
     pub(crate) async fn block(&self, window: Window) -> Result<Computed<O>> {
         let plans = self.plans(window).await?;
         let compute = Arc::clone(&self.compute);
-        made_of(window, plans, compute, self.gaps(), Ok).await
+        made_of(window, plans, compute, None, Ok).await
     }
 }

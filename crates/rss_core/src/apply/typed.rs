@@ -315,6 +315,16 @@ impl ImageCube {
         }))
     }
 
+    /// Returns this cube as one that fails where a file states no nodata value and holds that of its band as a sample: the
+    /// sample would be missing.
+    #[cfg(feature = "zarr")]
+    pub(crate) fn keeping_samples(&self) -> Self {
+        Self(Arc::new(Inner {
+            keeps_samples: true,
+            ..(*self.0).clone()
+        }))
+    }
+
     /// Returns a cube whose bands have the kept nodata value, and the options with it.
     fn with_kept<T: Real>(
         &self,

@@ -22,7 +22,7 @@ use crate::{
     array::Root,
     error::{Error, ErrorKind, Result},
     geo::{GeoBox, Lattice},
-    raster::{DataType, Number, Pixels, Sample},
+    raster::{DataType, Number, Pixels, Sample, nodata_sample},
 };
 
 /// Runs `$body` with `$type` as the Rust type of a dtype that blocks can have: blocks are real numbers.
@@ -247,8 +247,12 @@ impl OfCube {
                 false => of_files.nodata,
             })
             .collect();
+        let cube = cube.with_nodata(&nodata);
         Ok(Self {
-            cube: cube.with_nodata(&nodata),
+            cube: match chosen.is_chosen() {
+                true => cube,
+                false => cube.keeping_samples(),
+            },
             bands,
         })
     }
@@ -265,36 +269,59 @@ impl OfCube {
     ) -> Result<(Vec<Pixels>, Vec<MissingInput>)> {
         let cube = self.cube.part(part.times.clone(), &part.bands)?;
         let (samples, missing_inputs) = cube.samples::<T>(part.window).await?;
-        let nodata: Vec<Option<Number>> = part
-            .bands
-            .iter()
-            .map(|&band| self.bands.get(band).and_then(|band| band.nodata))
+        let bands = part.bands.iter();
+        let bands: Vec<CubeBand> = bands
+            .filter_map(|&band| self.bands.get(band).cloned())
             .collect();
-        let split = move || of_bands(samples, &nodata);
-        Ok((cube.session().cpu(split).await?, missing_inputs))
+        let split = move || of_bands(samples, &bands);
+        Ok((cube.session().cpu(split).await??, missing_inputs))
     }
 }
 
-/// Returns (time, y, x) of each band of (time, band, y, x), where NaN is `nodata` if there is one.
-fn of_bands<T: Sample>(samples: Array4<T>, nodata: &[Option<Number>]) -> Vec<Pixels> {
+/// Returns (time, y, x) of each band of (time, band, y, x), where NaN is the band's nodata value.
+fn of_bands<T: Sample>(samples: Array4<T>, bands: &[CubeBand]) -> Result<Vec<Pixels>> {
     let split = |band: usize, of_band: Array3<T>| {
-        let nodata = nodata.get(band).copied().flatten();
-        let nodata = nodata.filter(|nodata| T::DTYPE.is_float() && !nodata.is_nan());
-        T::wrap(match nodata.and_then(T::exact) {
-            Some(nodata) => of_band.mapv_into(|sample| match sample.number().is_nan() {
-                true => nodata,
-                false => sample,
-            }),
+        let filled = match bands.get(band) {
+            Some(band) => with_gaps(of_band, band)?,
             None => of_band,
-        })
+        };
+        Ok(T::wrap(filled))
     };
     if samples.dim().1 == 1 {
-        return vec![split(0, samples.index_axis_move(Axis(1), 0))];
+        return Ok(vec![split(0, samples.index_axis_move(Axis(1), 0))?]);
     }
-    let bands = samples.axis_iter(Axis(1)).enumerate();
-    bands
+    let views = samples.axis_iter(Axis(1)).enumerate();
+    views
         .map(|(band, view)| split(band, view.to_owned()))
         .collect()
+}
+
+/// Puts a band's nodata value in place of NaN.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidInput`] if a sample has that value: it would be missing.
+fn with_gaps<T: Sample>(mut samples: Array3<T>, band: &CubeBand) -> Result<Array3<T>> {
+    let gap = nodata_sample::<T>(band.nodata.filter(|_| T::DTYPE.is_float()));
+    let Some(gap) = gap else {
+        return Ok(samples);
+    };
+    let is_lost = |sample: &T| !sample.number().is_nan() && !sample.is_data(Some(gap));
+    if samples.iter().any(is_lost) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "band {} has samples of {}, which would be missing with that nodata value: choose another one",
+                band.name,
+                gap.number()
+            ),
+        ));
+    }
+    samples.mapv_inplace(|sample| match sample.number().is_nan() {
+        true => gap,
+        false => sample,
+    });
+    Ok(samples)
 }
 
 #[async_trait::async_trait]
@@ -489,8 +516,14 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
         }
         let bands = part.bands.iter().map(|&band| {
             let layers = self.layers(band, &part.times);
-            O::wrap(made.samples.slice(s![layers, .., ..]).to_owned())
+            let samples = made.samples.slice(s![layers, .., ..]).to_owned();
+            let described = self.bands.get(band);
+            let filled = match described {
+                Some(band) => with_gaps(samples, band)?,
+                None => samples,
+            };
+            Ok(O::wrap(filled))
         });
-        Ok((bands.collect(), made.missing_inputs))
+        Ok((bands.collect::<Result<_>>()?, made.missing_inputs))
     }
 }

@@ -191,9 +191,7 @@ impl CubePlan {
             .filter_map(|source| source.nodata);
         let other = others.find(|other| *other != nodata && band.dtype.holds(*other))?;
         (!band.dtype.is_float() || !nodata.is_nan()).then(|| {
-            format!(
-                "nodata of images of band {name} is {other}, in the cube {nodata}: samples of {nodata} in them are nodata too"
-            )
+            format!("nodata of images of band {name} is {other}: in the cube it is {nodata}")
         })
     }
 
@@ -284,7 +282,7 @@ impl CubePlan {
             if image.as_ref().is_some_and(|image| image.of != read.of)
                 && let Some(done) = image.take()
             {
-                covered.put(done, self.bands.len(), &mut out);
+                covered.put(done, self.bands.len(), &mut out)?;
             }
             if pixels.shape()[0] != read.bands.len() {
                 return Err(other_dtype());
@@ -301,22 +299,57 @@ impl CubePlan {
                 let samples = view.index_axis_move(Axis(0), of_read);
                 match (&mut image, out.get_mut(index)) {
                     (Some(image), _) if read.is_whole => image.parts.push(Part {
+                        source: self.named(part, read.of, *band),
                         layer: index,
                         position: read.position,
                         samples: samples.to_owned(),
                         nodata: source.nodata,
                     }),
                     (_, Some(layer)) => {
-                        layer.put(read.of.0, read.position, samples, source.nodata);
+                        layer
+                            .put(read.of.0, read.position, samples, source.nodata)
+                            .map_err(|lost| lost.named(&self.named(part, read.of, *band)))?;
                     }
                     (_, None) => {}
                 }
             }
         }
         if let Some(done) = image {
-            covered.put(done, self.bands.len(), &mut out);
+            covered.put(done, self.bands.len(), &mut out)?;
         }
         Ok(out.into_iter().map(|layer| layer.samples).collect())
+    }
+
+    /// Names the band of an image of a part's time step, for errors.
+    fn named(&self, part: &Hyperslab, (time, number): (usize, usize), band: usize) -> String {
+        let step = self.steps.get(part.times.start + time);
+        let id = step.and_then(|step| step.said.items.get(number));
+        let band = self.bands.get(band).map_or("", |band| band.name.as_str());
+        format!("image {}, band {band}", id.map_or("", String::as_str))
+    }
+}
+
+/// A valid sample that has the nodata value of the cube.
+struct Lost {
+    sample: Number,
+    /// The nodata value of the image.
+    nodata: Option<Number>,
+}
+
+impl Lost {
+    fn named(&self, image: &str) -> Error {
+        let Self { sample, nodata } = self;
+        let own = match nodata {
+            Some(nodata) => format!("its nodata value is {nodata}"),
+            None => "it states no nodata value".to_owned(),
+        };
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!(
+                "{image}: {own}, and it has valid samples of {sample}, the nodata value of the cube: choose one that no \
+                 image has, or write two cubes"
+            ),
+        )
     }
 }
 
@@ -337,6 +370,8 @@ struct WholeImage<T> {
 
 /// What an image has of a band that is asked for.
 struct Part<T> {
+    /// Of which image and band, for errors.
+    source: String,
     layer: usize,
     position: [usize; 2],
     samples: Array2<T>,
@@ -388,7 +423,12 @@ impl Covered {
 
     /// Puts the pixels of an image under those of earlier ones, by the rule of
     /// [`Fill::Pixel`](crate::apply::mosaic::Fill::Pixel).
-    fn put<T: Sample>(&mut self, image: WholeImage<T>, bands: usize, out: &mut [Layer<T>]) {
+    fn put<T: Sample>(
+        &mut self,
+        image: WholeImage<T>,
+        bands: usize,
+        out: &mut [Layer<T>],
+    ) -> Result<()> {
         let (time, _) = image.of;
         if time != self.time {
             *self = Self {
@@ -410,10 +450,18 @@ impl Covered {
             });
         for part in image.parts {
             if let Some(layer) = out.get_mut(part.layer) {
-                layer.put_taken(time, &part, &taken);
+                layer
+                    .put_taken(time, &part, &taken)
+                    .map_err(|lost| lost.named(&part.source))?;
             }
         }
+        Ok(())
     }
+}
+
+/// Returns a nodata value if a sample can have it; NaN is missing anyway.
+fn marks<T: Sample>(nodata: Option<Number>) -> Option<Number> {
+    nodata.filter(|&nodata| !nodata.is_nan() && T::DTYPE.holds(nodata))
 }
 
 /// The samples of a band, and what of them is covered.
@@ -442,17 +490,17 @@ impl<T: Sample> Layer<T> {
         [row, col]: [usize; 2],
         samples: ArrayView2<'_, T>,
         nodata: Option<Number>,
-    ) {
+    ) -> Result<(), Lost> {
         let (height, width) = samples.dim();
         let slice = s![time, row..row + height, col..col + width];
         let (mut position, nodata_here) = (self.samples.slice_mut(slice), self.nodata);
-        let fill = nodata_here.unwrap_or(Number::ZERO);
-        let same = nodata.is_none_or(|nodata| nodata == fill);
+        let (here, there) = (nodata_sample::<T>(nodata_here), nodata_sample::<T>(nodata));
+        let same = marks::<T>(nodata_here) == marks::<T>(nodata);
+        let mut lost = false;
         let covered = &mut self.covered[time];
         if covered.is_empty() && same {
             position.assign(&samples);
         } else {
-            let (here, there) = (nodata_sample::<T>(nodata_here), nodata_sample::<T>(nodata));
             // Without a nodata value every pixel of an earlier image holds data.
             let is_free = |y: usize, x: usize| {
                 nodata_here.is_none()
@@ -465,20 +513,36 @@ impl<T: Sample> Layer<T> {
                 .for_each(|(y, x), out, sample| {
                     let is_free = !out.is_data(here) || is_free(y, x);
                     if is_free && sample.is_data(there) {
+                        lost |= !sample.is_data(here);
                         *out = *sample;
                     }
                 });
         }
         covered.push([row..row + height, col..col + width]);
+        self.kept(lost, nodata)
+    }
+
+    /// Returns an error if a valid sample was lost.
+    fn kept(&self, is_lost: bool, nodata: Option<Number>) -> Result<(), Lost> {
+        match self.nodata.filter(|_| is_lost) {
+            Some(sample) => Err(Lost { sample, nodata }),
+            None => Ok(()),
+        }
     }
 
     /// Puts the pixels of an image that are taken as a whole.
-    fn put_taken(&mut self, time: usize, part: &Part<T>, taken: &Array2<bool>) {
+    fn put_taken(
+        &mut self,
+        time: usize,
+        part: &Part<T>,
+        taken: &Array2<bool>,
+    ) -> Result<(), Lost> {
         let [row, col] = part.position;
         let (height, width) = part.samples.dim();
         let fill = self.nodata.and_then(T::exact).unwrap_or(T::of_number(0.0));
-        let is_same = part.nodata.is_none_or(|nodata| Some(nodata) == self.nodata);
-        let there = nodata_sample::<T>(part.nodata);
+        let (here, there) = (nodata_sample::<T>(self.nodata), nodata_sample(part.nodata));
+        let is_same = marks::<T>(self.nodata) == marks::<T>(part.nodata);
+        let mut lost = false;
         let rows = row..row + height;
         let cols = col..col + width;
         ndarray::Zip::from(self.samples.slice_mut(s![time, rows.clone(), cols.clone()]))
@@ -486,12 +550,16 @@ impl<T: Sample> Layer<T> {
             .and(taken.slice(s![rows, cols]))
             .for_each(|out, &sample, &taken| {
                 if taken {
-                    *out = if is_same || sample.is_data(there) {
+                    *out = if is_same {
+                        sample
+                    } else if sample.is_data(there) {
+                        lost |= !sample.is_data(here);
                         sample
                     } else {
                         fill
                     };
                 }
             });
+        self.kept(lost, part.nodata)
     }
 }

@@ -69,7 +69,7 @@ impl Fresh {
             }
             SamplesKind::Computed(open) => {
                 let nodata = match cube {
-                    Some(cube) => Nodata::Of(cube.bands().to_vec()),
+                    Some(cube) => Nodata::Of(cube.bands().to_vec(), options.nodata),
                     None => Nodata::Chosen(options.nodata),
                 };
                 let source = open(nodata).await?;

@@ -189,9 +189,16 @@ impl CubePlan {
                     Error::new(err.kind(), message)
                 })?;
                 grid.get_or_insert_with(|| facts.grid.clone());
+                // What the user chooses is also said of files that state no nodata value.
+                let dtype = facts.band.dtype;
+                let stated = facts.band.nodata.filter(|&nodata| dtype.holds(nodata));
+                let chosen = options.nodata.filter(|&nodata| dtype.holds(nodata));
                 sources.push(Some(ImageBand {
                     pixels,
-                    nodata: facts.band.nodata,
+                    nodata: stated.or(chosen.filter(|&nodata| {
+                        let known = bands[number].as_ref().and_then(|band| band.nodata);
+                        known.is_some_and(|known| known == nodata)
+                    })),
                     extent: lies,
                     recorded: image
                         .recorded
@@ -596,7 +603,7 @@ fn agree(
             known.offset.unwrap_or(0.0)
         ));
     }
-    if known.nodata.is_none() && band.nodata.is_some() {
+    if known.nodata.is_none() && band.nodata.is_some_and(|nodata| band.dtype.holds(nodata)) {
         return invalid(
             "it has a nodata value, the cube has none: choose one for the cube".to_owned(),
         );

@@ -115,23 +115,31 @@ pub(super) type Open =
 pub(super) enum Nodata {
     /// The user's choice for all bands, if any.
     Chosen(Option<Number>),
-    /// Those of the existing cube.
-    Of(Vec<CubeBand>),
+    /// Those of the existing cube, and the user's choice, if any.
+    Of(Vec<CubeBand>, Option<Number>),
 }
 
 impl Nodata {
     pub(super) fn of(&self, band: &str) -> Option<Number> {
         match self {
             Self::Chosen(nodata) => *nodata,
-            Self::Of(bands) => bands.iter().find(|one| one.name == band)?.nodata,
+            Self::Of(bands, _) => bands.iter().find(|one| one.name == band)?.nodata,
         }
     }
 }
 
 impl Nodata {
+    /// Returns true if the user chose the value, also for files that state none.
+    pub(super) fn is_chosen(&self) -> bool {
+        let (Self::Chosen(nodata) | Self::Of(_, nodata)) = self;
+        nodata.is_some()
+    }
+
     /// Returns true if there is a cube whose band states no scaling.
     pub(super) fn is_without_scaling(&self, band: &str) -> bool {
-        let Self::Of(bands) = self else { return false };
+        let Self::Of(bands, _) = self else {
+            return false;
+        };
         let band = bands.iter().find(|one| one.name == band);
         band.is_some_and(|band| band.scale.is_none() && band.offset.is_none())
     }

@@ -1,6 +1,6 @@
 //! Cubes and results of `apply`, on any grid, kept as Zarr: what is stored is what their blocks say.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use ndarray::{Array3, Array4, Axis, s};
 use rss_core::{
@@ -180,6 +180,62 @@ async fn scaled_values_are_floats_and_what_is_missing_is_nan_or_chosen() {
         let expected = if truth.is_nan() { -9999.0 } else { truth };
         assert_eq!(chosen, expected);
     }
+}
+
+/// A sample that has the nodata value of the cube would be missing.
+#[tokio::test]
+async fn a_computed_sample_that_would_be_missing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let found = two_zones(&session, dir.path());
+    let cube = apply::ImageCube::of(&found, &albers().reflectance())
+        .await
+        .unwrap();
+    let truth = block::<f32>(&cube).await;
+    let some = *truth.iter().find(|sample| !sample.is_nan()).unwrap();
+    let said = "which would be missing with that nodata value";
+    let options = small().with_nodata(some);
+    let err = cube.zarr(&place(&dir.path().join("cube")), &options).await;
+    let err = err.unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::InvalidInput);
+    assert!(err.message().contains(said), "{err}");
+    // Of a result too.
+    let options = ApplyOptions::new().with_names(["red"]);
+    let work = cube.apply(options, |block: &Block<f32>| {
+        let data = block.data();
+        let first = data.index_axis(Axis(0), 0);
+        Ok(first.mapv(|sample| if sample.is_nan() { sample } else { 1.0 }))
+    });
+    let of_result = small().with_nodata(1);
+    let err = work
+        .zarr(&place(&dir.path().join("result")), &of_result)
+        .await
+        .unwrap_err();
+    assert!(err.message().contains(said), "{err}");
+    // A file that states no nodata value, among others that state one.
+    let one = &found.items().items[1];
+    let path = Location::parse(&one.assets["red"].href).unwrap();
+    let path = path.as_local().unwrap();
+    let reader = rss_core::reader::open(&session, &place(path), rss_core::Backend::Cog)
+        .await
+        .unwrap();
+    let request = rss_core::ReadRequest::new();
+    let mut raster = reader.read(&request).await.unwrap();
+    raster.nodata = None;
+    fs::remove_file(path).unwrap();
+    raster.save(path).unwrap();
+    let items = serde_json::to_string(found.items()).unwrap();
+    let items = items.replace("\"nodata\":-999,", "").replace("\"nodata\":-999.0,", "");
+    let found = QueryResult::from_json(&session, items.as_bytes(), Trust::User).unwrap();
+    let options = albers().with_resampling(Resampling::Nearest);
+    let cube = apply::ImageCube::of(&found, &options).await.unwrap();
+    let err = cube.zarr(&place(&dir.path().join("stated")), &small()).await;
+    let err = err.unwrap_err();
+    assert!(err.message().contains("states no nodata value"), "{err}");
+    let written = cube
+        .zarr(&place(&dir.path().join("raw")), &small().with_nodata(-999))
+        .await;
+    assert_eq!(written.unwrap().steps, 2, "the user says so of all files");
 }
 
 /// A median of integers need not be one: raw samples become floats, and what keeps their type keeps it.

@@ -74,6 +74,7 @@ async fn images_of_one_lattice_become_one_cube() {
     odd.nodata = Some((-1.0).into());
     if let Pixels::I16(pixels) = &mut odd.pixels {
         pixels[[0, 3, 4]] = -1;
+        pixels[[0, 0, 0]] = -1;
     }
     let images = vec![
         image(3, raster(3, 0, 0, 50, 40)),
@@ -128,7 +129,6 @@ async fn images_of_one_lattice_become_one_cube() {
     truth[[0, 0, 0]] = -999;
     truth[[2, 0, 0]] = -999;
     truth[[1, 23, 14]] = -999;
-    // -999 of the odd image is a value there; nothing else can be said of it in the cube.
     truth[[1, 20, 10]] = -999;
     assert!(all == truth);
     let window = Window {
@@ -421,6 +421,76 @@ async fn pixels_that_no_image_covers_are_nan_or_noted() {
         written.notes[0].contains("band red has no nodata value"),
         "{written:?}"
     );
+}
+
+/// A valid sample that has the nodata value of the cube would be missing: it is an error, whichever way the value came.
+#[tokio::test]
+async fn a_valid_sample_that_would_be_missing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let of = |value: i16, nodata: Option<i16>| {
+        let mut one = raster(value, 0, 0, 20, 20);
+        if let Pixels::I16(pixels) = &mut one.pixels {
+            pixels[[0, 0, 0]] = nodata.unwrap_or(value);
+        }
+        one.nodata = nodata.map(Into::into);
+        one
+    };
+    let float = |value: f32, nodata: f32| {
+        let mut one = of(0, None);
+        one.pixels = Pixels::F32(Array3::from_elem((1, 20, 20), value));
+        one.nodata = Some(nodata.into());
+        one
+    };
+    let refused = async |name: &str, rasters: [Raster; 2], options: &CubeOptions, said: &str| {
+        let [first, second] = rasters;
+        let location = place(&dir.path().join(name));
+        let both = vec![image(1, first.clone()), image(2, second.clone())];
+        let err = Cube::create(&session, &location, both, options).await;
+        let err = err.unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput, "{name}");
+        assert!(err.message().contains(said), "{name}: {err}");
+        // An append is no way around it, unless the first alone is refused already.
+        let location = place(&dir.path().join(format!("{name}-append")));
+        if Cube::create(&session, &location, vec![image(1, first)], options)
+            .await
+            .is_ok()
+        {
+            let added = vec![image(2, second)];
+            let err = Cube::append(&session, &location, added, &small()).await;
+            assert!(err.unwrap_err().message().contains(said), "{name}");
+            let cube = Cube::open(&session, &location).await.unwrap();
+            assert_eq!(cube.steps().len(), 1, "{name}: the cube is as it was");
+        }
+    };
+    let said = "image scene-02, band red: its nodata value is -1, and it has valid samples of -999";
+    refused("other", [of(5, Some(-999)), of(-999, Some(-1))], &small(), said).await;
+    let said = "scene-02, band red: it states no nodata value, and it has valid samples of -999";
+    refused("unstated", [of(5, Some(-999)), of(-999, None)], &small(), said).await;
+    let chosen = small().with_nodata(7);
+    let said = "its nodata value is -999, and it has valid samples of 7";
+    refused("chosen", [of(5, Some(-999)), of(7, Some(-999))], &chosen, said).await;
+    let said = "its nodata value is NaN, and it has valid samples of -9999";
+    refused("float", [float(1.0, -9999.0), float(-9999.0, f32::NAN)], &small(), said).await;
+    // In a time step of several images and bands, where pixels are whole.
+    let several = |number: u32, raster: Raster| {
+        image(number, raster).with_band("nir", of(4, Some(-999)))
+    };
+    let both = vec![several(1, of(-999, Some(-999))), several(2, of(-999, Some(-1)))];
+    let location = place(&dir.path().join("several"));
+    let by_month = small().with_grouping(Grouping::Month);
+    let err = Cube::create(&session, &location, both, &by_month).await;
+    assert!(err.unwrap_err().message().contains("valid samples of -999"));
+    // What the user says of files that state nothing is no change; nor is a value that no image has.
+    for (name, raster, options) in [
+        ("said", of(7, None), small().with_nodata(7)),
+        ("apart", of(7, Some(-1)), small().with_nodata(-2)),
+    ] {
+        let location = place(&dir.path().join(name));
+        Cube::create(&session, &location, vec![image(1, raster)], &options)
+            .await
+            .unwrap();
+    }
 }
 
 /// Zero is a value like another where the files state no nodata.
