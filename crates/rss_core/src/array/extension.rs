@@ -1,14 +1,19 @@
-//! Extension points of Zarr metadata: a name and its configuration.
+//! Extension points of Zarr metadata: a name and its configuration, and what need not be understood.
+//!
+//! [Extensions](https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#extensions): what is not known is an
+//! error, unless it says `"must_understand": false`.
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A codec, a chunk grid or a chunk key encoding of the metadata.
+/// A data type, a codec, a chunk grid, a chunk key encoding or a storage transformer of the metadata.
 #[derive(Debug)]
 pub(crate) struct Extension<'a> {
     pub(crate) name: &'a str,
     pub(crate) configuration: &'a Value,
+    /// Whether a reader that does not know it may go on without it.
+    pub(crate) is_optional: bool,
 }
 
 impl<'a> Extension<'a> {
@@ -23,11 +28,21 @@ impl<'a> Extension<'a> {
             ),
             _ => (None, &NONE),
         };
-        let name =
-            name.ok_or_else(|| Error::new(ErrorKind::Corrupt, format!("{what} without a name")))?;
+        let corrupt = |what: String| Error::new(ErrorKind::Corrupt, what);
+        let name = name.ok_or_else(|| corrupt(format!("{what} without a name")))?;
+        let is_optional = match value.get(MUST_UNDERSTAND) {
+            None => false,
+            Some(Value::Bool(must)) => !must,
+            Some(other) => {
+                return Err(corrupt(format!(
+                    "`{MUST_UNDERSTAND}` of `{name}` is {other}, expected true or false"
+                )));
+            }
+        };
         Ok(Self {
             name,
             configuration,
+            is_optional,
         })
     }
 
@@ -76,6 +91,57 @@ pub(crate) fn lengths(value: Option<&Value>, rank: usize) -> Option<Vec<u64>> {
     let lengths: Option<Vec<u64>> = value?.as_array()?.iter().map(Value::as_u64).collect();
     lengths.filter(|lengths| lengths.len() == rank)
 }
+
+/// Checks that each member of a document is known, or says that it need not be understood.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`], which names the first that is not.
+pub(crate) fn check_members(document: &Value, known: &[&str]) -> Result<()> {
+    let unknown = document
+        .as_object()
+        .into_iter()
+        .flatten()
+        .find(|(name, value)| {
+            let may_be_ignored = value.get(MUST_UNDERSTAND).and_then(Value::as_bool) == Some(false);
+            !known.contains(&name.as_str()) && !may_be_ignored
+        });
+    match unknown {
+        None => Ok(()),
+        Some((name, _)) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("`{name}` of its metadata must be understood, and is not known"),
+        )),
+    }
+}
+
+/// Checks the `zarr.json` of a group.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`] if it is no group of Zarr v3, [`ErrorKind::Unsupported`] naming a member that must be
+/// understood and is not.
+pub(crate) fn check_group(document: &Value) -> Result<()> {
+    let corrupt = |what: &str| Err(Error::new(ErrorKind::Corrupt, what));
+    if document.get("zarr_format").and_then(Value::as_u64) != Some(3) {
+        return corrupt("`zarr_format` is not 3");
+    }
+    if document.get("node_type").and_then(Value::as_str) != Some("group") {
+        return corrupt("`node_type` is not group");
+    }
+    check_members(
+        document,
+        &[
+            "zarr_format",
+            "node_type",
+            "attributes",
+            "consolidated_metadata",
+        ],
+    )
+}
+
+/// The key by which an extension says whether it must be understood; it must where the key is not there.
+const MUST_UNDERSTAND: &str = "must_understand";
 
 /// The members of a JSON object.
 pub(crate) type Members = Map<String, Value>;

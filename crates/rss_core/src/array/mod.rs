@@ -9,6 +9,8 @@ mod claim;
 mod codec;
 mod extension;
 mod folder;
+mod half;
+mod hierarchy;
 mod icechunk;
 mod layout;
 mod metadata;
@@ -18,6 +20,7 @@ mod root;
 mod shard;
 mod spec;
 mod storage;
+mod text;
 mod write;
 
 use std::{
@@ -28,6 +31,8 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 
+pub(crate) use self::extension::{Members, check_group};
+pub(crate) use self::hierarchy::{Document, Hierarchy};
 pub(crate) use self::metadata::{json_number, number_of};
 pub(crate) use self::{
     claim::{Claim, Expected, Intent, Journal},
@@ -121,6 +126,18 @@ impl Array {
         Ok(Self::of(storage, path, metadata))
     }
 
+    /// Makes an array of Zarr v2 of metadata that was read elsewhere.
+    pub(crate) fn of_document_v2(
+        storage: Storage,
+        path: &str,
+        document: &Value,
+        attributes: Option<&Value>,
+    ) -> Result<Self> {
+        let metadata = Metadata::parse_v2(document, attributes.cloned())
+            .map_err(|err| err.at(storage.locate(path)))?;
+        Ok(Self::of(storage, path, metadata))
+    }
+
     /// Makes an array of metadata that was read elsewhere.
     pub(crate) fn of_document(storage: Storage, path: &str, document: &Value) -> Result<Self> {
         let metadata = Metadata::parse(document).map_err(|err| err.at(storage.locate(path)))?;
@@ -176,9 +193,15 @@ impl Array {
         &self.0.metadata.shape
     }
 
-    /// Returns the dtype of the samples.
+    /// Returns the dtype of the samples: `float32` where they are stored as `float16`.
     pub fn dtype(&self) -> DataType {
         self.0.metadata.dtype
+    }
+
+    /// Returns true if samples are stored as `float16`: they are read as `float32` without loss, and rounded to the
+    /// nearest when they are written.
+    pub fn is_float16(&self) -> bool {
+        self.0.metadata.is_half
     }
 
     /// Returns the shape of a chunk, the smallest part that can be decoded.
@@ -393,9 +416,39 @@ pub(crate) fn below(path: &str, key: &str) -> String {
     }
 }
 
+/// Reads a JSON document. NaN and the infinities, which JSON lacks and Python writes, become texts.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value> {
     serde_json::from_slice(bytes)
+        .or_else(|err| serde_json::from_slice(&quoted(bytes)).map_err(|_| err))
         .map_err(|err| Error::new(ErrorKind::Corrupt, "metadata is not JSON").with_source(err))
+}
+
+/// Puts quotes around NaN and the infinities of a document.
+fn quoted(bytes: &[u8]) -> Vec<u8> {
+    const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let mut out = Vec::with_capacity(bytes.len() + 16);
+    let (mut at, mut in_text) = (0, false);
+    while let Some(&byte) = bytes.get(at) {
+        let rest = &bytes[at..];
+        if !in_text && let Some(word) = WORDS.iter().find(|word| rest.starts_with(word)) {
+            out.push(b'"');
+            out.extend_from_slice(word);
+            out.push(b'"');
+            at += word.len();
+            continue;
+        }
+        out.push(byte);
+        at += 1;
+        match byte {
+            b'"' => in_text = !in_text,
+            b'\\' if in_text => {
+                out.extend(bytes.get(at));
+                at += 1;
+            }
+            _ => {}
+        }
+    }
+    out
 }
 
 pub(crate) fn to_bytes(document: &Value) -> Bytes {

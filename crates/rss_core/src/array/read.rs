@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::{
     Array, Shard, chunk_name,
     codec::Shape,
+    half,
     region::{self, ChunkProjection, Region},
     with_scratch,
 };
@@ -101,7 +102,7 @@ impl Array {
     {
         self.check_size(region)?;
         let mut fill = [T::of_number(0.0)];
-        T::get_le(&mut fill, &self.0.metadata.fill);
+        T::get_le(&mut fill, &self.0.metadata.fill_read());
         let output = region::filled(&region.shape, fill[0])?;
         let units = self.plan(region).await?;
         let chunk = self.chunk_in_memory()?;
@@ -343,7 +344,7 @@ impl Array {
             Some(sharding) => &sharding.inner,
             None => &metadata.chain,
         };
-        let size = metadata.dtype.size();
+        let size = metadata.stored_size();
         let shape = Shape {
             axes: chunk,
             sample: size,
@@ -366,7 +367,13 @@ impl Array {
                 let span = span.start * size..span.end * size;
                 let pasted = chain
                     .decode(packed, &span, &shape, scratch)
-                    .and_then(|samples| region::paste(position, samples, chunk, &one.part.from));
+                    .and_then(|samples| match metadata.is_half {
+                        true => {
+                            let wide = half::widen(samples);
+                            region::paste(position, &wide, chunk, &one.part.from)
+                        }
+                        false => region::paste(position, samples, chunk, &one.part.from),
+                    });
                 pasted.map_err(|err| {
                     let message = format!("chunk {}: {}", chunk_name(&one.chunk), err.message());
                     Error::new(err.kind(), message).at(unit.shard.object.location())

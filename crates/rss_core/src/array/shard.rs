@@ -76,6 +76,7 @@ impl Sharding {
                     sharding.big_endian = codec.text("endian") == Some("big");
                 }
                 (1, "crc32c") => sharding.has_checksum = true,
+                _ if codec.is_optional => {}
                 (_, name) => {
                     return Err(Error::new(
                         ErrorKind::Unsupported,

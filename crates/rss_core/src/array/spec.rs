@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     codec::{Chain, Codec},
-    metadata::Metadata,
+    metadata::{Metadata, Stored},
     region,
     shard::Sharding,
 };
@@ -21,6 +21,8 @@ pub struct ArraySpec {
     pub shape: Vec<u64>,
     /// The dtype of the samples.
     pub dtype: DataType,
+    /// Whether samples, of the dtype `float32`, are stored as `float16`: rounded to the nearest.
+    pub is_float16: bool,
     /// The shape of a shard: a whole number of chunks along each axis. None makes each chunk an object of its own.
     pub shard: Option<Vec<u64>>,
     /// The shape of a chunk.
@@ -43,12 +45,20 @@ impl ArraySpec {
             dimensions: (0..shape.len()).map(|axis| format!("dim_{axis}")).collect(),
             shape,
             dtype,
+            is_float16: false,
             shard: None,
             chunk: chunk.into(),
             codec: Codec::default(),
             fill: Number::ZERO,
             attributes: serde_json::Map::new(),
         }
+    }
+
+    /// Stores samples of `float32` as `float16`.
+    #[must_use]
+    pub fn with_float16(mut self) -> Self {
+        self.is_float16 = true;
+        self
     }
 
     /// Puts chunks into shards.
@@ -125,6 +135,12 @@ impl ArraySpec {
                 self.fill, self.dtype
             ));
         }
+        if self.is_float16 && self.dtype != DataType::F32 {
+            return invalid(format!(
+                "samples of {} stored as float16, expected float32",
+                self.dtype
+            ));
+        }
         region::length_of(shard, self.dtype.size())?;
         self.codec.check()?;
         Ok(())
@@ -137,7 +153,8 @@ impl ArraySpec {
     }
 
     pub(crate) fn metadata(&self) -> Metadata {
-        let chain = Chain::of(self.codec, self.dtype.size());
+        let stored = Stored::new(self.dtype, self.is_float16);
+        let chain = Chain::of(self.codec, stored.size());
         let (grid, chain) = match &self.shard {
             Some(shard) => {
                 let sharding = Sharding::new(self.chunk.clone(), chain);
@@ -147,7 +164,7 @@ impl ArraySpec {
         };
         Metadata::new(
             self.shape.clone(),
-            self.dtype,
+            stored,
             grid,
             chain,
             self.fill,

@@ -336,6 +336,47 @@ impl Storage {
             .await
     }
 
+    /// Returns the names directly below a path: of folders, or of prefixes.
+    pub(crate) async fn children(&self, path: &str) -> Result<Vec<String>> {
+        let location = self.locate(path);
+        if let Some(folder) = self.file(&location) {
+            let names = fs::read_dir(folder).and_then(|entries| {
+                let folders = entries.filter(|entry| {
+                    let kind = entry.as_ref().map(|entry| entry.path().is_dir());
+                    kind.unwrap_or(true)
+                });
+                let names =
+                    folders.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+                names.collect()
+            });
+            return names.map_err(|err: io::Error| store::of_io(&err).at(&location));
+        }
+        let prefixes: Vec<String> = if self.repository.is_some() {
+            // Its keys are in memory, but they cannot be asked for by folder.
+            let keys = self.list(path).await?;
+            let start = match path {
+                "" => String::new(),
+                path => format!("{path}/"),
+            };
+            let below = keys.iter().filter_map(|(key, _)| key.strip_prefix(&start));
+            let mut names: Vec<String> = below
+                .filter_map(|rest| Some(rest.split_once('/')?.0.to_owned()))
+                .collect();
+            names.sort();
+            names.dedup();
+            names
+        } else {
+            let (store, path) = self.reach(path)?;
+            let found = store.list_with_delimiter(Some(&path)).await;
+            let found = found.map_err(|err| store::error(&err, &location).at(&location))?;
+            let names = found.common_prefixes.iter();
+            names
+                .filter_map(|prefix| Some(prefix.filename()?.to_owned()))
+                .collect()
+        };
+        Ok(prefixes)
+    }
+
     /// Removes an object. It is no error if the object does not exist.
     pub(crate) async fn remove(&self, key: &str) -> Result<()> {
         use object_store::ObjectStoreExt;

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::{ArrayD, ArrayViewD};
 use rayon::prelude::*;
 
-use super::{Array, region, shard, with_scratch};
+use super::{Array, half, region, shard, with_scratch};
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::Sample,
@@ -146,7 +146,8 @@ impl Array {
         let chunk = self.chunk_in_memory()?;
         let size = metadata.dtype.size();
         let bytes = chunk.iter().product::<usize>() * size;
-        let empty: Vec<u8> = metadata.fill.iter().copied().cycle().take(bytes).collect();
+        let fill = metadata.fill_read();
+        let empty: Vec<u8> = fill.iter().copied().cycle().take(bytes).collect();
         let chunks: Vec<Vec<u64>> = region::indices(counts).collect();
         let fill_chunk = |index: &[u64], buffer: &mut Vec<u8>| {
             let part = region::piece(samples, index, &chunk);
@@ -157,7 +158,12 @@ impl Array {
                 buffer.clone_from(&empty);
             }
             region::collect(&part, &chunk, buffer);
-            *buffer != empty
+            let has_data = *buffer != empty;
+            // The buffer is of another length then, and is filled anew by the next chunk.
+            if metadata.is_half && has_data {
+                *buffer = half::narrow(buffer);
+            }
+            has_data
         };
         // Settings that the codec leaves open are tried on chunks from all over the shard.
         let enough = (bytes * chunks.len() / PROBED_PART).clamp(LEAST_PROBE, MOST_PROBE);

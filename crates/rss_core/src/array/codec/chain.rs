@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Codec, Compressor, Shuffle, blosc,
     lz::{self, Cname, Wrapping},
+    shuffle,
 };
 use crate::{
     array::{
@@ -46,6 +47,14 @@ enum Step {
     },
     Zlib,
     Crc32c,
+    /// Byte shuffle of elements of so many bytes: a filter of its own, as files converted from HDF5 have it.
+    Shuffle {
+        size: usize,
+    },
+    /// Differences of neighbouring little-endian integers of so many bytes.
+    Delta {
+        size: usize,
+    },
 }
 
 /// Buffers to decode or encode a chunk in, reused from one to the next.
@@ -158,7 +167,11 @@ impl Chain {
                     let sharding = Sharding::parse(&codec, rank, sample)?;
                     samples = Some(Samples::Shard(Box::new(sharding)));
                 }
-                (_, Some(_)) => steps.push(Step::parse(&codec, sample)?),
+                (_, Some(_)) => match Step::parse(&codec, sample) {
+                    Err(err) if codec.is_optional && err.kind() == ErrorKind::Unsupported => {}
+                    step => steps.push(step?),
+                },
+                (_, None) if codec.is_optional => {}
                 (name, None) => {
                     return Err(unsupported(format!(
                         "codec `{name}`, which is not one of transpose, bytes, sharding_indexed"
@@ -175,13 +188,40 @@ impl Chain {
         })
     }
 
-    /// Makes the chain of an array of Zarr v2.
+    /// Reads the `codecs` of an array of texts after the first one, which makes bytes of them.
+    pub(crate) fn of_texts<'a>(codecs: impl Iterator<Item = &'a Extension<'a>>) -> Result<Self> {
+        let steps = codecs.map(|codec| Step::parse(codec, 1));
+        Ok(Self {
+            order: None,
+            samples: Samples::Bytes { big_endian: false },
+            steps: steps.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Makes the chain of an array of Zarr v2, whose samples have `sample` bytes; filters encode before the compressor.
     pub(crate) fn of_v2(
+        filters: &[Value],
         compressor: &Value,
         big_endian: bool,
         fortran: bool,
         rank: usize,
+        sample: usize,
     ) -> Result<Self> {
+        let filters = filters.iter().map(|filter| {
+            let name = filter.get("id").and_then(Value::as_str).unwrap_or_default();
+            let text = |key: &str| filter.get(key).and_then(Value::as_str);
+            let size = filter.get("elementsize").and_then(Value::as_u64);
+            match name {
+                "shuffle" => shuffled(size),
+                "delta" if is_delta(text("dtype"), text("astype"), sample) => {
+                    Ok(Step::Delta { size: sample })
+                }
+                _ => Err(unsupported(format!(
+                    "filter `{name}` of Zarr v2, which is not one of shuffle, delta of integers"
+                ))),
+            }
+        });
+        let filters: Vec<Step> = filters.collect::<Result<_>>()?;
         let step = match compressor.get("id").and_then(Value::as_str) {
             None if compressor.is_null() => None,
             // Arrays of v2 are only read, and a frame holds its own settings.
@@ -205,8 +245,25 @@ impl Chain {
         Ok(Self {
             order: fortran.then(|| (0..rank).rev().collect()),
             samples: Samples::Bytes { big_endian },
-            steps: step.into_iter().collect(),
+            steps: filters.into_iter().chain(step).collect(),
         })
+    }
+
+    /// Undoes compression and checksums alone, of an object that is no block of samples; `most` bytes at most.
+    pub(crate) fn undo(&self, bytes: &[u8], most: usize) -> Result<Vec<u8>> {
+        let (mut front, mut back, mut spare) = (bytes.to_vec(), Vec::new(), Vec::new());
+        for step in self.steps.iter().rev() {
+            let length = match step {
+                Step::Crc32c => checked(&front)?,
+                step => {
+                    let got = step.decode(&front, None, most, &(0..0), &mut back, &mut spare)?;
+                    std::mem::swap(&mut front, &mut back);
+                    got
+                }
+            };
+            front.truncate(length);
+        }
+        Ok(front)
     }
 
     /// Returns the `codecs` of the metadata. Only for a chain made by [`Chain::of`] or [`Chain::of_shards`].
@@ -294,6 +351,9 @@ impl Chain {
                 }
                 Step::Gzip { level } => lz::to_gzip(*level, samples, out)?,
                 Step::Zlib => return Err(unsupported("writing zlib")),
+                Step::Shuffle { .. } | Step::Delta { .. } => {
+                    return Err(unsupported("writing filters of Zarr v2"));
+                }
                 Step::Crc32c => {
                     if !compressed {
                         out.extend_from_slice(samples);
@@ -581,14 +641,15 @@ impl Step {
     fn can_encode(&self) -> bool {
         match self {
             Self::Blosc(spec) => matches!(spec.cname, Cname::Lz4 | Cname::Zstd),
-            Self::Zlib => false,
+            Self::Zlib | Self::Shuffle { .. } | Self::Delta { .. } => false,
             Self::Zstd { .. } | Self::Gzip { .. } | Self::Crc32c => true,
         }
     }
 
     fn parse(codec: &Extension<'_>, sample: usize) -> Result<Self> {
         Ok(match codec.name {
-            "blosc" => Self::Blosc(blosc::Spec {
+            // numcodecs' names of the same frames.
+            "blosc" | "numcodecs.blosc" => Self::Blosc(blosc::Spec {
                 cname: match codec.text("cname") {
                     Some("zstd") => Cname::Zstd,
                     Some("blosclz") => Cname::BloscLz,
@@ -605,14 +666,18 @@ impl Step {
                 sample,
                 block: blosc::SMALL_BLOCK,
             }),
-            "zstd" => Self::Zstd {
+            "zstd" | "numcodecs.zstd" => Self::Zstd {
                 level: codec.level("level", 1),
             },
-            "gzip" => Self::Gzip {
+            "gzip" | "numcodecs.gzip" => Self::Gzip {
                 level: codec.level("level", 6),
             },
             "numcodecs.zlib" | "zlib" => Self::Zlib,
             "crc32c" => Self::Crc32c,
+            "numcodecs.shuffle" => {
+                let size = codec.configuration.get("elementsize");
+                shuffled(size.and_then(Value::as_u64))?
+            }
             name => {
                 return Err(unsupported(format!(
                     "codec `{name}`, which is not one of blosc, zstd, gzip, zlib, crc32c"
@@ -645,6 +710,10 @@ impl Step {
             Self::Gzip { level } => json!({"name": "gzip", "configuration": {"level": level}}),
             Self::Zlib => json!({"name": "numcodecs.zlib", "configuration": {"level": 1}}),
             Self::Crc32c => json!({"name": "crc32c"}),
+            Self::Shuffle { size } => {
+                json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": size}})
+            }
+            Self::Delta { .. } => json!({"name": "numcodecs.delta"}),
         }
     }
 
@@ -698,7 +767,50 @@ impl Step {
                 lz::inflate(bytes, &mut out[..length], wrapping)?
                     .ok_or_else(|| corrupt(format!("DEFLATE data of more than {length} bytes")))
             }
+            Self::Shuffle { size } => {
+                reserve(bytes.len());
+                // What does not fill an element is stored as it is.
+                let whole = bytes.len() / size * size;
+                shuffle::unshuffle(&bytes[..whole], &mut out[..whole], *size);
+                out[whole..bytes.len()].copy_from_slice(&bytes[whole..]);
+                Ok(bytes.len())
+            }
+            Self::Delta { size } => {
+                reserve(bytes.len());
+                out[..bytes.len()].copy_from_slice(bytes);
+                let mut sum = 0_u64;
+                for word in out[..bytes.len()].chunks_exact_mut(*size) {
+                    let mut wide = [0; 8];
+                    wide[..*size].copy_from_slice(word);
+                    // Sums wrap, as those of the narrower integers do in their lower bytes.
+                    sum = sum.wrapping_add(u64::from_le_bytes(wide));
+                    word.copy_from_slice(&sum.to_le_bytes()[..*size]);
+                }
+                Ok(bytes.len())
+            }
             Self::Crc32c => Ok(0),
         }
     }
+}
+
+/// Makes the filter that undoes byte shuffle.
+fn shuffled(size: Option<u64>) -> Result<Step> {
+    let size = size.unwrap_or(4);
+    match usize::try_from(size) {
+        Ok(size) if (1..=64).contains(&size) => Ok(Step::Shuffle { size }),
+        _ => Err(corrupt(format!(
+            "`elementsize` of `shuffle` is {size}, expected 1 to 64"
+        ))),
+    }
+}
+
+/// Returns true if differences are of little-endian integers of `sample` bytes, stored as such.
+fn is_delta(dtype: Option<&str>, stored: Option<&str>, sample: usize) -> bool {
+    let is_integer = |dtype: &str| {
+        matches!(dtype.split_at_checked(1), Some(("<" | "|", name))
+            if name.strip_prefix(['i', 'u']) == Some(sample.to_string().as_str()))
+    };
+    sample <= 8
+        && dtype.is_some_and(is_integer)
+        && stored.is_none_or(|stored| Some(stored) == dtype)
 }

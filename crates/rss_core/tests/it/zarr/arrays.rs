@@ -266,3 +266,58 @@ async fn metadata_that_is_torn_is_an_error() {
     let err = Array::open(&session(), &place(&dir)).await.unwrap_err();
     assert_eq!(err.kind(), ErrorKind::NotFound);
 }
+
+#[tokio::test]
+async fn samples_of_float16_are_read_and_written_as_float32() {
+    let dir = tempfile::tempdir().unwrap();
+    for shard in [None, Some([4, 8])] {
+        let mut spec = ArraySpec::new([5, 9], DataType::F32, [2, 4])
+            .with_float16()
+            .with_codec(Codec::None)
+            .with_fill(f64::NAN);
+        spec.shard = shard.map(Into::into);
+        let dir = tempfile::tempdir_in(dir.path()).unwrap();
+        let array = Array::create(&session(), &place(&dir), &spec)
+            .await
+            .unwrap();
+        let given = ArrayD::from_shape_fn(vec![5, 9], |at| match at[0] {
+            4 => f32::NAN,
+            // 2^-24 and its multiples are the subnormal ones.
+            0 => f32::from(u16::try_from(at[1]).unwrap()) * 2_f32.powi(-24),
+            _ => f32::from(u16::try_from(at[0] * 9 + at[1]).unwrap()) * 0.125 - 2.0,
+        });
+        array.write(&[0, 0], given.clone()).await.unwrap();
+        let array = Array::open(&session(), &place(&dir)).await.unwrap();
+        assert!(array.is_float16());
+        assert_eq!(array.dtype(), DataType::F32);
+        let read: ArrayD<f32> = array.read(&[0..5, 0..9]).await.unwrap();
+        let bits = |samples: &ArrayD<f32>| samples.mapv(f32::to_bits);
+        assert_eq!(bits(&read), bits(&given));
+        let part: ArrayD<f32> = array.read(&[1..3, 3..9]).await.unwrap();
+        assert_eq!(part, given.slice(ndarray::s![1..3, 3..9]).into_dyn());
+        let text = fs::read_to_string(dir.path().join("array/zarr.json")).unwrap();
+        assert!(text.contains("\"data_type\": \"float16\""), "{text}");
+    }
+    let spec = ArraySpec::new([5], DataType::I16, [5]).with_float16();
+    let err = Array::create(&session(), &place(&dir), &spec)
+        .await
+        .unwrap_err();
+    assert!(err.message().contains("stored as float16"), "{err}");
+}
+
+#[tokio::test]
+async fn an_array_without_axes_is_one_sample() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = ArraySpec::new([], DataType::I16, []).with_fill(-7);
+    let array = Array::create(&session(), &place(&dir), &spec)
+        .await
+        .unwrap();
+    let read: ArrayD<i16> = array.read(&[]).await.unwrap();
+    assert_eq!((read.ndim(), read.iter().copied().collect()), (0, vec![-7]));
+    let one = ArrayD::from_elem(Vec::new(), 12_i16);
+    array.write(&[], one.clone()).await.unwrap();
+    assert!(dir.path().join("array/c").is_file());
+    let array = Array::open(&session(), &place(&dir)).await.unwrap();
+    assert_eq!(array.read::<i16>(&[]).await.unwrap(), one);
+    assert_eq!(array.read_pixels(&[]).await.unwrap().shape(), [1, 1, 1]);
+}
