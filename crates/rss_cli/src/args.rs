@@ -452,7 +452,8 @@ pub(crate) struct ZarrReadArgs {
     /// 0 is full resolution, 1.. are the overviews.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "ranges")]
     pub(crate) level: usize,
-    /// A region of an array, one range for each axis. Axes before the last two are flattened into one.
+    /// A region of an array, one range for each axis; '' for an array without axes. Axes before the last two are
+    /// flattened into one.
     #[arg(long, value_name = "START:END,..")]
     pub(crate) ranges: Option<String>,
     /// The output file; its extension is .tif, .npy, .bin or .png; `-` is stdout as .bin. Time steps are its

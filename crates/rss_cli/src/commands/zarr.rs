@@ -339,6 +339,8 @@ async fn read(args: &ZarrReadArgs) -> Result<Found> {
         Format::of_path(path)?;
     }
     let ranges: Option<Vec<Range<u64>>> = match &args.ranges {
+        // An array without axes has no range.
+        Some(text) if text.trim().is_empty() => Some(Vec::new()),
         Some(text) => Some(text.split(',').map(range).collect::<Result<_>>()?),
         None => None,
     };
@@ -418,6 +420,7 @@ async fn of_cube(
         }
         opened => opened?,
     };
+    noted(&cube);
     let band = match (&args.band, cube.bands()) {
         (Some(band), _) => band.clone(),
         (None, [only]) => only.name.clone(),
@@ -452,10 +455,20 @@ async fn of_cube(
     Ok((raster, shape))
 }
 
+/// Says what a user should know of a cube of others.
+fn noted(cube: &Cube) {
+    for note in cube.notes() {
+        output::say(&format!("note: {note}"));
+    }
+}
+
 async fn info(root: &Root, as_json: bool) -> Result<Found> {
     let session = session::open()?;
     let document = match Cube::open(&session, root).await {
-        Ok(cube) => said_of_cube(&cube)?,
+        Ok(cube) => {
+            noted(&cube);
+            said_of_cube(&cube)?
+        }
         Err(err) if err.kind() == ErrorKind::Unsupported => {
             match Array::open(&session, root).await {
                 Ok(array) => said_of_array(&array),
@@ -483,6 +496,8 @@ async fn info(root: &Root, as_json: bool) -> Result<Found> {
                 other => other.to_string(),
             };
             match value {
+                // Said on stderr.
+                Value::Array(_) if key == "notes" => Vec::new(),
                 Value::Array(values) if key == "bands" || key == "times" => {
                     let lines = values.iter().map(text);
                     lines
@@ -504,11 +519,20 @@ fn sample(value: Number) -> Value {
     }
 }
 
+/// Returns the type in which samples are stored.
+fn stored(array: &Array) -> &'static str {
+    match array.is_float16() {
+        true => "float16",
+        false => array.dtype().name(),
+    }
+}
+
 fn said_of_array(array: &Array) -> Value {
     json!({
         "kind": "array",
         "shape": array.shape(),
         "dtype": array.dtype().name(),
+        "stored": stored(array),
         "chunk": array.chunk(),
         "shard": array.shard(),
         "fill": sample(array.fill()),
@@ -522,10 +546,13 @@ fn said_of_cube(cube: &Cube) -> Result<Value> {
         .bands()
         .iter()
         .map(|band| {
-            let array = cube.array(0, &band.name)?;
+            let levels = cube.levels_of(&band.name);
+            let array = cube.array(levels.first().copied().unwrap_or(0), &band.name)?;
             Ok(json!({
                 "name": band.name,
                 "dtype": band.dtype.name(),
+                "stored": stored(array),
+                "levels": levels,
                 "nodata": band.nodata.map(sample),
                 "scale": band.scale,
                 "offset": band.offset,
@@ -555,6 +582,8 @@ fn said_of_cube(cube: &Cube) -> Result<Value> {
         .collect();
     Ok(json!({
         "kind": "cube",
+        "own": cube.is_own(),
+        "notes": cube.notes(),
         "made": cube.attributes().get("rss:made"),
         "width": grid.size.width,
         "height": grid.size.height,

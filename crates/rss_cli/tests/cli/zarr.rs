@@ -207,7 +207,10 @@ fn what_cannot_be_is_one_clear_error() {
             &["--reflectance", "--nodata", "1e300"],
             "is not a value of float32",
         ),
-        (&["--append"], "no cube: zarr.json does not exist"),
+        (
+            &["--append"],
+            "no cube: neither zarr.json nor .zgroup exists",
+        ),
     ] {
         let ran = stage.run(&write(&url, "cube.zarr", more));
         assert!(ran.error().contains(said), "{said}: {ran:?}");
@@ -814,6 +817,118 @@ fn one_rule_says_which_duplicates_are_copied_computed_and_sampled() {
     assert!(
         ran.stderr
             .contains("duplicates `all`: expected best or keep"),
+        "{ran:?}"
+    );
+}
+
+/// Returns whether two lists of numbers are the same to the last digits of their coordinates.
+fn are_near(found: &Value, expected: &Value) -> bool {
+    let numbers = |value: &Value| -> Vec<f64> {
+        let numbers = value.as_array().into_iter().flatten();
+        numbers.filter_map(Value::as_f64).collect()
+    };
+    let (found, expected) = (numbers(found), numbers(expected));
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * b.abs().max(1.0);
+    found.len() == expected.len() && found.iter().zip(&expected).all(near)
+}
+
+#[test]
+fn cubes_of_others_are_read_as_xarray_reads_them() {
+    let Some(python) = python() else { return };
+    let stage = Stage::new();
+    let script = root().join("scripts/make_cubes.py");
+    fs::create_dir(stage.path("others")).unwrap();
+    let made = python(&[script.to_str().unwrap(), &stage.path("others")]);
+    let wrong = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{wrong}");
+    let truths: Vec<Value> = serde_json::from_slice(&made.stdout).unwrap();
+    assert!(truths.len() > 20);
+    for truth in &truths {
+        let path = truth["path"].as_str().unwrap();
+        // Notes are on stderr.
+        let ran = stage.run(&["zarr", "info", path, "--json"]);
+        assert_eq!(ran.code, Some(0), "{path}: {ran:?}");
+        let info: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!(
+            (&info["kind"], &info["own"], &info["epsg"]),
+            (&json!("cube"), &json!(false), &truth["epsg"]),
+            "{path}: {info}"
+        );
+        assert!(
+            are_near(&info["transform"], &truth["transform"]),
+            "{path}: {info}, expected {truth}"
+        );
+        let times = info["times"].as_array().unwrap();
+        for (step, expected) in times
+            .iter()
+            .zip(truth["times"].as_array().into_iter().flatten())
+        {
+            let time = |text: &Value| {
+                let text = text.as_str().unwrap().trim_end_matches('Z').to_owned();
+                chrono::NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").unwrap()
+            };
+            // xarray computes times of floats in floats.
+            let apart = time(&step["time"]) - time(expected);
+            assert!(
+                apart.abs() < chrono::TimeDelta::microseconds(50),
+                "{path}: {step}, {expected}"
+            );
+        }
+        if let Some(items) = truth["items"].as_array() {
+            let found: Vec<&Value> = times.iter().map(|step| &step["items"][0]).collect();
+            assert_eq!(found, items.iter().collect::<Vec<_>>(), "{path}");
+        }
+        for band in truth["bands"].as_array().unwrap() {
+            let name = band["name"].as_str().unwrap();
+            let level = band["level"].to_string();
+            let mut all = info["bands"].as_array().unwrap().iter();
+            let said = all.find(|said| said["name"] == name);
+            let said = said.unwrap_or_else(|| panic!("{path}: {name} is not in {info}"));
+            for key in ["dtype", "stored", "nodata", "scale", "offset"] {
+                assert_eq!(said[key], band[key], "{path}, {name}, {key}");
+            }
+            let read = |more: &[&str]| {
+                let read = [
+                    "zarr", "read", path, "--band", name, "--level", &level, "-o", "-",
+                ];
+                let ran = stage.run(&[&read[..], more].concat());
+                assert_eq!(ran.code, Some(0), "{path}, {name}: {ran:?}");
+                crc32fast::hash(&ran.stdout)
+            };
+            assert_eq!(read(&[]), band["crc32"], "{path}, {name}: all samples");
+            if level == "0" {
+                let last = (band["shape"][0].as_u64().unwrap() - 1).to_string();
+                let part = read(&["--time", &last, "--window", "3,2,5,4"]);
+                assert_eq!(part, band["window"], "{path}, {name}: a window");
+            }
+        }
+    }
+    // They are read only.
+    let url = stage.bed.stac_url();
+    for name in ["rioxarray_v3_True.zarr", "rioxarray_v2_True.zarr"] {
+        let path = stage.path(&format!("others/{name}"));
+        let ran = stage.run(&write(&url, &path, &["--append"]));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        let said = "it is read, but not written or appended to";
+        assert!(ran.stderr.contains(said), "{ran:?}");
+    }
+    let ran = stage.run(&[
+        "zarr",
+        "info",
+        &stage.path("others/eopf_v3.zarr/conditions"),
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = stage.run(&[
+        "zarr",
+        "read",
+        &stage.path("others/geozarr.zarr"),
+        "--band",
+        "blue",
+        "-o",
+        "-",
+    ]);
+    assert!(
+        ran.stderr.contains("band `blue` is not one of red"),
         "{ran:?}"
     );
 }

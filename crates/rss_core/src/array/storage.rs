@@ -358,7 +358,7 @@ impl Storage {
                 "" => String::new(),
                 path => format!("{path}/"),
             };
-            let below = keys.iter().filter_map(|(key, _)| key.strip_prefix(&start));
+            let below = keys.iter().filter_map(|one| one.key.strip_prefix(&start));
             let mut names: Vec<String> = below
                 .filter_map(|rest| Some(rest.split_once('/')?.0.to_owned()))
                 .collect();

@@ -16,7 +16,7 @@ use super::{
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a chunk of texts.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 16 << 20;
 /// Texts of an array.
 const MOST_TEXTS: u64 = 1 << 20;
 

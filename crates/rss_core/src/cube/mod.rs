@@ -2,12 +2,14 @@
 //!
 //! `write` holds the protocol of a write, `fresh` finds what it adds, `samples` is the source of its samples (`copied`
 //! from aligned images or `computed` by `apply`), `shards` computes and encodes shards, `describe` writes the metadata.
+//! `foreign` opens the cubes of other writers.
 
 mod computed;
 mod coordinates;
 mod copied;
 mod cut;
 mod describe;
+mod foreign;
 mod fresh;
 mod images;
 mod options;
@@ -18,7 +20,7 @@ mod write;
 
 use std::ops::Range;
 
-use ndarray::{Array2, Array3, ArrayD, Axis, Ix3};
+use ndarray::{Array2, Array3, ArrayD, Axis, Ix2, Ix3};
 use serde_json::{Map, Value};
 
 pub use self::{
@@ -30,7 +32,7 @@ pub use self::{
 };
 pub use crate::apply::TimeBounds;
 use crate::{
-    array::{Arrangement, Array, Root, Storage, below, parse},
+    array::{Arrangement, Array, Hierarchy, Root, Storage, below, check_group, parse},
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoBox, GeoTransform, Size, Window},
     location::Location,
@@ -49,13 +51,104 @@ pub struct Cube {
     levels: Vec<CubeLevel>,
     /// Time steps in a chunk of the coordinates along time, which an append keeps.
     steps_per_chunk: usize,
+    /// Whether this library wrote it.
+    is_own: bool,
+    notes: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 struct CubeLevel {
     grid: GeoBox,
-    /// For each band its array, or one of all bands.
+    /// For each band its array, or one of all bands; of a cube of others its arrays by their paths.
     arrays: Vec<(String, Array)>,
+    /// For each band where it lies; none where the level lacks it.
+    slots: Vec<Option<Slot>>,
+}
+
+/// Where a band lies: its array, and its axes there.
+#[derive(Clone, Debug)]
+struct Slot {
+    array: usize,
+    axes: Axes,
+}
+
+/// The axes of a band's array.
+#[derive(Clone, Debug)]
+struct Axes {
+    /// None where all time steps have the same samples.
+    time: Option<usize>,
+    y: usize,
+    x: usize,
+    /// The other axes, and the place of the band on each.
+    fixed: Vec<(usize, u64)>,
+}
+
+impl Axes {
+    /// Returns the axes of a cube of this library.
+    fn of(arrangement: Arrangement, band: usize) -> Self {
+        match arrangement {
+            Arrangement::Bands => Self {
+                time: Some(0),
+                y: 1,
+                x: 2,
+                fixed: Vec::new(),
+            },
+            Arrangement::Stacked => Self {
+                time: Some(0),
+                y: 2,
+                x: 3,
+                fixed: vec![(1, band as u64)],
+            },
+        }
+    }
+
+    /// Returns the ranges of the array's axes that hold the band's samples.
+    fn ranges(&self, times: &Range<usize>, window: &Window) -> Vec<Range<u64>> {
+        let along =
+            |start: u32, length: u32| u64::from(start)..u64::from(start) + u64::from(length);
+        let rank = 2 + self.fixed.len() + usize::from(self.time.is_some());
+        (0..rank)
+            .map(|axis| {
+                if axis == self.y {
+                    return along(window.row, window.height);
+                }
+                if axis == self.x {
+                    return along(window.col, window.width);
+                }
+                let fixed = self.fixed.iter().find(|(other, _)| *other == axis);
+                fixed.map_or(times.start as u64..times.end as u64, |&(_, at)| at..at + 1)
+            })
+            .collect()
+    }
+
+    /// Returns samples as (time, y, x).
+    fn arranged<T: Clone>(&self, samples: ArrayD<T>, times: usize) -> Result<Array3<T>> {
+        let mut order: Vec<usize> = self.time.into_iter().chain([self.y, self.x]).collect();
+        order.extend(self.fixed.iter().map(|(axis, _)| *axis));
+        let wrong = |err: ndarray::ShapeError| {
+            Error::new(ErrorKind::Corrupt, "an array whose axes are not time, y, x")
+                .with_source(err)
+        };
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        if !sorted.into_iter().eq(0..samples.ndim()) {
+            let message = "an array whose axes are not time, y, x";
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        let mut samples = samples.permuted_axes(order);
+        for _ in &self.fixed {
+            let last = Axis(samples.ndim() - 1);
+            samples = samples.index_axis_move(last, 0);
+        }
+        if self.time.is_some() {
+            return samples.into_dimensionality::<Ix3>().map_err(wrong);
+        }
+        let plane = samples.into_dimensionality::<Ix2>().map_err(wrong)?;
+        let (height, width) = plane.dim();
+        let all = plane.broadcast((times, height, width));
+        let all = all.ok_or_else(|| Error::new(ErrorKind::Corrupt, "a plane of another shape"))?;
+        Ok(all.to_owned())
+    }
 }
 
 /// Returns the ranges of an array's axes that hold a band's samples.
@@ -65,27 +158,12 @@ fn ranges(
     times: &Range<usize>,
     window: &Window,
 ) -> Vec<Range<u64>> {
-    let along = |start: u32, length: u32| u64::from(start)..u64::from(start) + u64::from(length);
-    let mut ranges = vec![
-        times.start as u64..times.end as u64,
-        along(window.row, window.height),
-        along(window.col, window.width),
-    ];
-    if arrangement == Arrangement::Stacked {
-        ranges.insert(1, band as u64..band as u64 + 1);
-    }
-    ranges
+    Axes::of(arrangement, band).ranges(times, window)
 }
 
 /// Drops the band axis of samples of one band.
-fn without_band<T>(samples: ArrayD<T>, arrangement: Arrangement) -> Result<Array3<T>> {
-    let samples = match arrangement {
-        Arrangement::Stacked => samples.index_axis_move(Axis(1), 0),
-        Arrangement::Bands => samples,
-    };
-    samples.into_dimensionality::<Ix3>().map_err(|err| {
-        Error::new(ErrorKind::Corrupt, "an array whose axes are not time, y, x").with_source(err)
-    })
+fn without_band<T: Clone>(samples: ArrayD<T>, arrangement: Arrangement) -> Result<Array3<T>> {
+    Axes::of(arrangement, 0).arranged(samples, 0)
 }
 
 impl Cube {
@@ -164,16 +242,40 @@ impl Cube {
         write::append(session, &root.into(), images.into(), options).await
     }
 
-    /// Opens a cube that [`Cube::create`] has written. Costs four requests, five where time steps are groups.
+    /// Opens a cube that [`Cube::create`] has written, or one of others: a group of Zarr v3 or v2 whose arrays have axes
+    /// x and y by the conventions of CF or GeoZarr, as xarray, rioxarray, odc-geo and GDAL write them. `docs/CUBES.md`
+    /// tells what is read. Costs four requests, five where time steps are groups; of others one for the
+    /// metadata where it is consolidated, else one for each group and array, and those of the coordinates.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::Unsupported`] if it is a group without
-    /// a cube's metadata: [`Array::open`] opens its arrays.
+    /// [`ErrorKind::NotFound`] if nothing is there, [`ErrorKind::Unsupported`] if no array of it has axes x and y, or
+    /// several groups have that are not levels of one: [`Array::open`] opens its arrays.
     pub async fn open(session: &Session, root: impl Into<Root>) -> Result<Self> {
-        Self::open_in(&Storage::at(session, &root.into()).await?).await
+        let storage = Storage::at(session, &root.into()).await?;
+        let opened = async {
+            match storage.read("zarr.json").await? {
+                Some(document) => {
+                    let document = parse(&document)?;
+                    let is_own = document
+                        .pointer("/attributes")
+                        .is_some_and(|attributes| attributes.get(describe::LAYOUT).is_some());
+                    if is_own || !is_group(&document) {
+                        return Self::of(&storage, &document).await;
+                    }
+                    let tree = Hierarchy::of(&storage, &document).await?;
+                    foreign::open(&storage, &tree).await
+                }
+                None => match Hierarchy::of_v2(&storage).await? {
+                    Some(tree) => foreign::open(&storage, &tree).await,
+                    None => Err(none()),
+                },
+            }
+        };
+        opened.await.map_err(|err| located(err, &storage))
     }
 
+    /// Opens a cube that this library has written.
     async fn open_in(storage: &Storage) -> Result<Self> {
         let document = storage.read("zarr.json").await?;
         Self::open_document(storage, document.as_deref()).await
@@ -182,15 +284,13 @@ impl Cube {
     /// Opens the cube of a root's `zarr.json`.
     async fn open_document(storage: &Storage, document: Option<&[u8]>) -> Result<Self> {
         let opened = async {
-            let document = document.ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, "no cube: zarr.json does not exist")
-            })?;
-            Self::of(storage, &parse(document)?).await
+            match document {
+                Some(document) => Self::of(storage, &parse(document)?).await,
+                None if storage.read(".zgroup").await?.is_some() => Err(of_others()),
+                None => Err(none()),
+            }
         };
-        opened.await.map_err(|err: Error| match err.location() {
-            Some(_) => err,
-            None => err.at(&storage.base),
-        })
+        opened.await.map_err(|err| located(err, storage))
     }
 
     async fn of(storage: &Storage, document: &Value) -> Result<Self> {
@@ -200,16 +300,15 @@ impl Cube {
                 format!("a group that is not a cube of this library: {what}"),
             )
         };
-        if document.get("node_type").and_then(Value::as_str) != Some("group") {
+        if !is_group(document) {
             return Err(foreign("it is an array"));
         }
+        check_group(document)?;
         let attributes = match document.get("attributes") {
             Some(Value::Object(attributes)) => attributes.clone(),
             _ => Map::new(),
         };
-        let layout = attributes
-            .get(describe::LAYOUT)
-            .ok_or_else(|| foreign("it has no attribute rss:layout"))?;
+        let layout = attributes.get(describe::LAYOUT).ok_or_else(of_others)?;
         let overviews = layout.get("overviews").and_then(Value::as_u64).unwrap_or(0);
         let overviews = usize::try_from(overviews).unwrap_or(0);
         let arrangement = match layout.get("stacked").and_then(Value::as_bool) {
@@ -252,6 +351,16 @@ impl Cube {
                 grid: grid_of(grid, shape.as_deref().unwrap_or_default())
                     .ok_or_else(|| foreign("its grid cannot be read"))?,
                 arrays: opened,
+                slots: (0..names.len())
+                    .map(|band| {
+                        let array = match arrangement {
+                            Arrangement::Bands => band,
+                            Arrangement::Stacked => 0,
+                        };
+                        let axes = Axes::of(arrangement, band);
+                        Some(Slot { array, axes })
+                    })
+                    .collect(),
             });
         }
         let classes = layout.get(cut::CLASSES).and_then(Value::as_array);
@@ -280,7 +389,20 @@ impl Cube {
             arrangement,
             levels,
             steps_per_chunk,
+            is_own: true,
+            notes: Vec::new(),
         })
+    }
+
+    /// Returns true if this library wrote the cube, so that [`Cube::append`] goes on with it.
+    pub fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// Returns what a user should know of a cube of others: arrays that are no bands, and why; what its metadata does not
+    /// state.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Returns the bands.
@@ -308,39 +430,80 @@ impl Cube {
         &self.attributes
     }
 
-    /// Returns the array of a band at a level: (time, y, x), or (time, band, y, x) where bands share it.
+    /// Returns the array of a band at a level: (time, y, x), or (time, band, y, x) where bands share it; of a cube of
+    /// others its axes are in any order.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if there is no such level or band.
     pub fn array(&self, level: usize, band: &str) -> Result<&Array> {
-        let wrong = |what: String| Error::new(ErrorKind::InvalidInput, what).at(&self.location);
-        let arrays = &self
-            .levels
-            .get(level)
-            .ok_or_else(|| {
-                let last = self.levels.len() - 1;
-                wrong(format!("level {level} is not one of 0 to {last}"))
-            })?
-            .arrays;
-        // A selection names a band of an asset with several `key:red`, its array is `key.red`.
-        let plain = band.replace(':', ".");
-        let band = plain.as_str();
-        let found = match self.arrangement {
-            Arrangement::Stacked if band == describe::STACK || self.number(band).is_some() => {
-                arrays.first()
-            }
-            _ => arrays.iter().find(|(name, _)| name == band),
+        if self.is_own
+            && self.arrangement == Arrangement::Stacked
+            && band == describe::STACK
+            && let Some((_, array)) = self.level(level)?.arrays.first()
+        {
+            return Ok(array);
+        }
+        let (array, _) = self.slot(level, band)?;
+        Ok(array)
+    }
+
+    /// Returns the levels that have a band: all, but of cubes of others.
+    pub fn levels_of(&self, band: &str) -> Vec<usize> {
+        let number = self.number(band);
+        let has = |level: &CubeLevel| {
+            number.is_some_and(|band| matches!(level.slots.get(band), Some(Some(_))))
         };
-        found.map(|(_, array)| array).ok_or_else(|| {
+        let levels = self.levels.iter().enumerate();
+        levels
+            .filter(|(_, level)| has(level))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    fn wrong(&self, what: String) -> Error {
+        Error::new(ErrorKind::InvalidInput, what).at(&self.location)
+    }
+
+    fn level(&self, level: usize) -> Result<&CubeLevel> {
+        self.levels.get(level).ok_or_else(|| {
+            let last = self.levels.len() - 1;
+            self.wrong(format!("level {level} is not one of 0 to {last}"))
+        })
+    }
+
+    /// Returns the array of a band at a level, and its axes there.
+    fn slot(&self, level: usize, band: &str) -> Result<(&Array, &Axes)> {
+        let found = self.level(level)?;
+        let number = self.number(band).ok_or_else(|| {
             let names: Vec<&str> = self.bands.iter().map(|band| band.name.as_str()).collect();
-            wrong(format!("band `{band}` is not one of {}", names.join(", ")))
+            self.wrong(format!("band `{band}` is not one of {}", names.join(", ")))
+        })?;
+        let slot = found.slots.get(number).and_then(Option::as_ref);
+        let place = slot.and_then(|slot| Some((&found.arrays.get(slot.array)?.1, &slot.axes)));
+        place.ok_or_else(|| {
+            let levels: Vec<String> = self.levels_of(band).iter().map(usize::to_string).collect();
+            self.wrong(format!(
+                "band `{band}` is not at level {level}, but at {}",
+                levels.join(", ")
+            ))
         })
     }
 
     fn number(&self, band: &str) -> Option<usize> {
-        let plain = band.replace(':', ".");
-        self.bands.iter().position(|one| one.name == plain)
+        let find = |name: &str| self.bands.iter().position(|one| one.name == name);
+        // A selection names a band of an asset with several `key:red`, its array is `key.red`.
+        if let Some(number) = find(band).or_else(|| find(&band.replace(':', "."))) {
+            return Some(number);
+        }
+        // Bands of an axis of others are `array.label`, of which the label is enough where it is unique.
+        let mut ends = self.bands.iter().enumerate().filter(|(_, one)| {
+            let start = one.name.strip_suffix(band).filter(|_| !self.is_own);
+            start.is_some_and(|start| start.ends_with('.'))
+        });
+        ends.next()
+            .filter(|_| ends.next().is_none())
+            .map(|(number, _)| number)
     }
 
     /// Reads a window of a band at some time steps: (time, y, x). Without a window it reads the complete level.
@@ -358,15 +521,23 @@ impl Cube {
     where
         T: Sample + Send + Sync + 'static,
     {
-        let array = self.array(level, band)?;
+        let (array, axes) = self.slot(level, band)?;
         let size = self.levels[level].grid.size;
         let window = window.unwrap_or_else(|| Window::whole(size));
         window
             .check_inside(size)
             .map_err(|err| err.at(&self.location))?;
-        let band = self.number(band).unwrap_or(0);
-        let ranges = ranges(self.arrangement, band, &times, &window);
-        without_band(array.read(&ranges).await?, self.arrangement)
+        if axes.time.is_none() && (times.is_empty() || times.end > self.steps.len()) {
+            let message = format!(
+                "{}..{} is empty or outside of the {} time steps",
+                times.start,
+                times.end,
+                self.steps.len()
+            );
+            return Err(self.wrong(message));
+        }
+        let samples = array.read(&axes.ranges(&times, &window)).await?;
+        axes.arranged(samples, times.len())
     }
 
     /// Reads a window of a band as a raster, with its grid and nodata value: each time step is a band of it.
@@ -427,6 +598,31 @@ impl Cube {
         Array2::from_shape_vec((pixels.len(), times), samples).map_err(|err| {
             Error::new(ErrorKind::Corrupt, "time series of different lengths").with_source(err)
         })
+    }
+}
+
+fn is_group(document: &Value) -> bool {
+    document.get("node_type").and_then(Value::as_str) == Some("group")
+}
+
+fn none() -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        "no cube: neither zarr.json nor .zgroup exists",
+    )
+}
+
+fn of_others() -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "a cube of another writer: it is read, but not written or appended to",
+    )
+}
+
+fn located(err: Error, storage: &Storage) -> Error {
+    match err.location() {
+        Some(_) => err,
+        None => err.at(&storage.base),
     }
 }
 
