@@ -61,7 +61,7 @@ pub(crate) enum Command {
         after_help = "Example:\n  rss search dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --cloud-below 30"
     )]
     Search(SearchArgs),
-    /// Downloads files into the cache, links them into a folder, and prints the items with local hrefs.
+    /// Downloads files through the cache into a folder, and prints the items with local hrefs.
     #[command(
         after_help = "Example:\n  rss get dea sentinel2 --scene 56jns --start 2021-01-01 --end 2021-02-01 --canonical red,nir --to imagery\n  rss search .. --json | rss get --items - --to imagery --mode copy"
     )]
@@ -209,7 +209,7 @@ pub(crate) struct Items {
         "start", "end", "cloud_below", "platform", "limit", "like"])]
     pub(crate) items: Option<String>,
     /// Let items of a file or a pipe name any file of this machine. Without it: those beside or below the file of items,
-    /// and links that rss get made.
+    /// and files that rss get made.
     #[arg(long)]
     pub(crate) trust_items: bool,
     /// The record of a result that is made once more: its items, in place of a search.
@@ -234,7 +234,7 @@ pub(crate) struct AgainArgs {
 pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) items: Items,
-    /// The folder to link into: DIR/ITEM_ID/FILE_NAME.
+    /// The folder of the files: DIR/ITEM_ID/FILE_NAME.
     #[arg(long, value_name = "DIR")]
     pub(crate) to: PathBuf,
     /// Crop to these bounds, in the CRS of --crop-epsg, else of the file.
@@ -246,6 +246,13 @@ pub(crate) struct GetArgs {
     /// translate: converted by GDAL to tiled and compressed files; copy: byte for byte.
     #[arg(long, value_enum, default_value_t = ModeArg::default_mode())]
     pub(crate) mode: ModeArg,
+    /// Make symbolic links into the cache. Without it the files are your own: reflinks, else hard links (read-only), else
+    /// copies. What a link points to stays in the cache, whatever its bound.
+    #[arg(long)]
+    pub(crate) link: bool,
+    /// Replace files of these names. Without it a file that is not from the cache, or was changed since, is an error.
+    #[arg(long)]
+    pub(crate) overwrite: bool,
     /// The number of concurrent files.
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<usize>,
@@ -566,7 +573,7 @@ pub(crate) struct IndexBuildArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prefix", "parquet"])]
     pub(crate) items: Option<String>,
     /// Let items of a file or a pipe name any file of this machine. Without it: those beside or below the file of items,
-    /// and links that rss get made.
+    /// and files that rss get made.
     #[arg(long, requires = "items")]
     pub(crate) trust_items: bool,
     /// All TIFFs below a prefix of a bucket, or below a folder.

@@ -137,7 +137,10 @@ pub use self::blocking::{OpenArray, OpenCube};
 pub use self::{
     blocking::{GatherRows, OpenRaster},
     error::{Error, ErrorKind, Result},
-    fetch::{AssetOutcome, Fetched, GetOptions, Origin, Policy, Progress, RemoteVariant},
+    fetch::{
+        AssetOutcome, Delivery, Existing, Fetched, GetOptions, Origin, Policy, Progress,
+        RemoteVariant,
+    },
     geo::{Bbox, Crop, Crs, GeoBox, GeoTransform, Resolution, Size, TileIndex, Window},
     location::{Location, S3Address, Trust},
     products::{

@@ -59,7 +59,21 @@ fn report(removed: &Removed, json: bool) -> Result<()> {
             "leftovers": removed.leftovers,
             "bytes": removed.bytes,
             "in_use": removed.in_use,
+            "linked": removed.linked,
+            "over_bytes": removed.over_bytes,
         }));
+    }
+    if removed.linked > 0 {
+        output::say(&format!(
+            "note: {} files stay because links of `rss get --link` point to them",
+            removed.linked
+        ));
+    }
+    if removed.over_bytes > 0 {
+        output::say(&format!(
+            "note: the cache is {} bytes larger than its bound",
+            removed.over_bytes
+        ));
     }
     output::lines([format!(
         "removed {} files and {} leftovers, {} bytes; {} in use stay",

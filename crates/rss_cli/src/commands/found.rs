@@ -232,7 +232,7 @@ fn unlisted(found: &QueryResult, own: &Manifest) {
 }
 
 /// Reads items from a file, a URL or stdin. Nobody knows who made those of a file and of stdin: they may name no file of
-/// this machine but what lies beside or below the file, and links that `rss get` made, unless the user trusts them.
+/// this machine but what lies beside or below the file, and what `rss get` made, unless the user trusts them.
 pub(super) async fn read(session: &Session, text: &str, is_trusted: bool) -> Result<QueryResult> {
     let (found, folder) = match text {
         "-" => (from_stdin(session)?, None),
@@ -252,14 +252,12 @@ pub(super) async fn read(session: &Session, text: &str, is_trusted: bool) -> Res
         items.map(|item| item.assets.len()).sum()
     };
     let before = assets(&found);
-    let cache = session.cache().root().ok().map(Path::to_path_buf);
+    let cache = session.cache().clone();
     let found = found.as_handed_over(|path| {
         folder
             .as_deref()
             .is_some_and(|folder| is_below(path, folder))
-            || cache
-                .as_deref()
-                .is_some_and(|cache| is_link_into(path, cache))
+            || cache.has_given(path)
     });
     if let Some(first) = found.report().skipped.get(skipped) {
         let hint = "--trust-items allows it";
@@ -287,12 +285,6 @@ fn is_below(path: &Path, folder: &Path) -> bool {
     path.components()
         .all(|part| part != std::path::Component::ParentDir)
         && path.starts_with(folder)
-}
-
-/// Returns true if a path is a link into the file cache: only `rss get` makes those.
-fn is_link_into(path: &Path, cache: &Path) -> bool {
-    let target = std::fs::read_link(path);
-    target.is_ok_and(|target| is_below(&target, cache))
 }
 
 fn from_stdin(session: &Session) -> Result<QueryResult> {

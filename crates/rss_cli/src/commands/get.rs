@@ -1,8 +1,8 @@
-//! `rss get`: files into the cache, links into a folder.
+//! `rss get`: files through the cache into a folder.
 
 use anyhow::Result;
 use indicatif::{HumanBytes, ProgressStyle};
-use rss_core::{Crop, GetOptions, Mode, Policy};
+use rss_core::{Crop, Delivery, Existing, GetOptions, Mode, Policy};
 
 use super::found;
 use crate::{
@@ -27,6 +27,12 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
     if let Some(files) = args.concurrency {
         anyhow::ensure!(files > 0, "--concurrency is 0, expected at least 1");
         options = options.with_concurrency(files);
+    }
+    if args.link {
+        options = options.with_delivery(Delivery::Link);
+    }
+    if args.overwrite {
+        options = options.with_existing(Existing::Overwrite);
     }
     if args.keep_going {
         options = options.with_policy(Policy::KeepGoing);
@@ -77,6 +83,9 @@ pub(crate) async fn run(args: &GetArgs) -> Result<Found> {
             })
             .collect();
         output::table(&["item", "asset", "bytes", "from", "path"], &rows)?;
+    }
+    for note in &fetched.notes {
+        output::say(&format!("note: {note}"));
     }
     let mut failures = 0;
     for row in fetched.failed() {

@@ -1,4 +1,4 @@
-//! `rss get`: files into the cache, links into a folder, items with local hrefs.
+//! `rss get`: files through the cache into a folder, items with local hrefs.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ fn piped(stage: &Stage, args: &[&str], stdin: &[u8]) -> Ran {
 }
 
 #[test]
-fn a_copy_is_linked_by_item_and_name_and_made_once() {
+fn a_file_is_named_by_item_and_name_and_fetched_once() {
     let stage = Stage::new();
     let more = [RED, &["--mode", "copy", "--json"]].concat();
     let found = stage.seed("get", &more).json();
@@ -52,10 +52,10 @@ fn a_copy_is_linked_by_item_and_name_and_made_once() {
     }
     for (path, source) in &wanted {
         assert!(fs::read(path).unwrap() == fs::read(source).unwrap());
-        assert!(fs::read_link(path).unwrap().starts_with(stage.cache()));
+        assert!(fs::symlink_metadata(path).unwrap().is_file());
     }
-    let linked: Vec<_> = paths.iter().map(PathBuf::from).collect();
-    assert_eq!(files(&stage.dir.path().join("out")), linked);
+    let delivered: Vec<_> = paths.iter().map(PathBuf::from).collect();
+    assert_eq!(files(&stage.dir.path().join("out")), delivered);
 
     stage.bed.clear_log();
     let more = [RED, &["--mode", "copy"]].concat();
@@ -375,4 +375,44 @@ fn a_put_object_is_the_one_fetched() {
     assert_eq!(fs::read(stage.path("out/x/notes.txt")).unwrap(), b"hello");
     let ran = stage.run(&[&args[..], &["--mode", "translate"]].concat());
     assert!(ran.error().contains("notes.txt"), "{ran:?}");
+}
+
+#[test]
+fn what_get_made_may_be_named_through_a_pipe() {
+    let stage = Stage::new();
+    let more = [RED, &["--mode", "copy", "--limit", "1", "--json"]].concat();
+    for link in [&[][..], &["--link"]] {
+        let found = stage.seed("get", &[&more[..], link].concat());
+        let copy = ["get", "--mode", "copy", "--to", "two", "--json"];
+        let ran = piped(&stage, &copy, found.text().as_bytes());
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+        assert_eq!(files(&stage.dir.path().join("two")).len(), 1);
+        fs::remove_dir_all(stage.path("two")).unwrap();
+        // The same bytes beside it are not what `get` made.
+        let item = &items(&found.json())[0];
+        let path = href(item, "nbart_red").to_owned();
+        fs::copy(&path, stage.path("other.tif")).unwrap();
+        let other = found.text().replace(&path, &stage.path("other.tif"));
+        let ran = piped(&stage, &copy, other.as_bytes());
+        assert!(ran.error().contains("may not name"), "{ran:?}");
+        fs::remove_dir_all(stage.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_the_user_changed_is_kept_unless_overwriting_is_asked_for() {
+    let stage = Stage::new();
+    let more = [RED, &["--mode", "copy", "--limit", "1"]].concat();
+    stage.seed("get", &more).text();
+    let path = files(&stage.dir.path().join("out")).remove(0);
+    let fine = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "mine").unwrap();
+    let ran = stage.seed("get", &more);
+    assert!(ran.error().contains("changed since"), "{ran:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"mine");
+    stage
+        .seed("get", &[&more[..], &["--overwrite"]].concat())
+        .text();
+    assert!(fs::read(&path).unwrap() == fine);
 }

@@ -1,13 +1,15 @@
-//! From items to files: downloads into the cache, links in the user's folder, and hrefs for remote
+//! From items to files: downloads into the cache, files and links in the user's folder, and hrefs for remote
 //! reads.
 
+mod checksum;
 mod copy;
-mod link;
+mod folder;
 mod origin;
 mod partial;
 mod progress;
 mod remote;
 mod select;
+mod target;
 
 use std::{
     fmt,
@@ -20,12 +22,19 @@ use stac::ItemCollection;
 
 pub(crate) use self::remote::remote;
 use self::{
+    checksum::{Checksum, Digests, Function, Stated},
     copy::{Expected, copy},
-    link::{Folder, LinkPath, targets},
+    folder::{Folder, read_all},
     progress::{FileProgress, Tally},
     select::{Chosen, choose},
+    target::{TargetPath, targets},
 };
-pub use self::{origin::Origin, progress::Progress, remote::RemoteVariant};
+pub use self::{
+    folder::{Delivery, Existing},
+    origin::Origin,
+    progress::Progress,
+    remote::RemoteVariant,
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::Crop,
@@ -34,7 +43,7 @@ use crate::{
     reader::gdal,
     session::Session,
     stac::Selection,
-    store::{self, CachedFile, FillRequest, Made, Mode, check_file},
+    store::{self, CachedFile, FillRequest, Made, Mode, check_file, of_io},
 };
 
 /// How files are fetched.
@@ -45,6 +54,10 @@ pub struct GetOptions {
     pub crop: Option<Crop>,
     /// Through `gdal_translate`, or byte for byte.
     pub mode: Mode,
+    /// Whether files are the user's own, or links into the cache.
+    pub delivery: Delivery,
+    /// Whether files that are there already are replaced.
+    pub existing: Existing,
     /// How many files are fetched at once; none is the session's `downloads`.
     pub concurrency: Option<usize>,
     /// Whether the first failure ends the call.
@@ -65,6 +78,20 @@ impl GetOptions {
     #[must_use]
     pub fn with_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// Sets whether files are the user's own, or links into the cache.
+    #[must_use]
+    pub fn with_delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = delivery;
+        self
+    }
+
+    /// Sets whether files that are there already are replaced.
+    #[must_use]
+    pub fn with_existing(mut self, existing: Existing) -> Self {
+        self.existing = existing;
         self
     }
 
@@ -95,6 +122,8 @@ impl fmt::Debug for GetOptions {
         f.debug_struct("GetOptions")
             .field("crop", &self.crop)
             .field("mode", &self.mode)
+            .field("delivery", &self.delivery)
+            .field("existing", &self.existing)
             .field("concurrency", &self.concurrency)
             .field("policy", &self.policy)
             .finish_non_exhaustive()
@@ -120,6 +149,8 @@ pub struct Fetched {
     pub items: ItemCollection,
     /// One row per selected asset, in the order of items and assets.
     pub assets: Vec<AssetOutcome>,
+    /// What the caller should know: checksums that could not be checked, a cache that is larger than its bound.
+    pub notes: Vec<String>,
 }
 
 impl Fetched {
@@ -139,7 +170,7 @@ pub struct AssetOutcome {
     pub asset: String,
     /// The source of the file, without query string.
     pub location: String,
-    /// The link in the folder; none on failure.
+    /// The file or link in the folder; none on failure.
     pub path: Option<PathBuf>,
     /// The length of the file in the cache.
     pub bytes: u64,
@@ -150,8 +181,9 @@ pub struct AssetOutcome {
 }
 
 impl Session {
-    /// Fetches assets of `items` into the file cache and links them into `dir`, as
-    /// `<item id>/<file name>`. `assets` are keys; none are those that look like
+    /// Fetches assets of `items` into the file cache and delivers them into `dir`, as `<item id>/<file name>`: as files of
+    /// the user's own, or links ([`Delivery`]). At its end the cache is within its bound, but for what other calls use and
+    /// links point to. `assets` are keys; none are those that look like
     /// measurements: with the role `data`, else rasters that are no quality band and no preview.
     ///
     /// Costs no request for cached files; else one request per file that is copied, and GDAL's requests
@@ -161,9 +193,9 @@ impl Session {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Denied`] for a folder that is a file or cannot be written, for a
-    /// crop of a copy and for hrefs that their catalogue may not name. Under [`Policy::FailFast`] the first error of a
-    /// file, but for hrefs of an unknown scheme, which are in the rows; under [`Policy::KeepGoing`] such errors are in
-    /// the rows.
+    /// file of the user that is in the way ([`Existing`]), for a crop of a copy and for hrefs that their catalogue may
+    /// not name. Under [`Policy::FailFast`] the first error of a file, but for hrefs of an unknown scheme, which are in
+    /// the rows; under [`Policy::KeepGoing`] such errors are in the rows.
     pub async fn get_async(
         &self,
         items: &ItemCollection,
@@ -214,8 +246,8 @@ impl QueryResult {
         }
     }
 
-    /// Translates the selected assets into the file cache, cropped to `crop` if it is set, and links
-    /// them into `dir` as `<item id>/<file name>`; returns the items with local hrefs.
+    /// Translates the selected assets into the file cache, cropped to `crop` if it is set, and
+    /// delivers them into `dir` as `<item id>/<file name>`; returns the items with local hrefs.
     ///
     /// `crop` is xmin, ymin, xmax, ymax in the units of `crop_epsg`, or of each file's own CRS; pixels
     /// that it touches are included. The files are tiled, compressed GeoTIFFs with nodata, scale, offset
@@ -247,7 +279,7 @@ impl QueryResult {
         Ok(self.get_with_async(dir, &options).await?.items)
     }
 
-    /// Copies the selected assets byte for byte into the file cache and links them into `dir` as
+    /// Copies the selected assets byte for byte into the file cache and delivers them into `dir` as
     /// `<item id>/<file name>`; returns the items with local hrefs. Needs no GDAL.
     ///
     /// # Errors
@@ -307,6 +339,33 @@ pub(crate) async fn get(
     dir: &Path,
     options: &GetOptions,
 ) -> Result<Fetched> {
+    let fetched = fetch(session, origin, items, assets, dir, options).await;
+    // What the call used is free now, also where it failed: the bound of the cache holds from here on.
+    let cache = session.cache().clone();
+    let fitted = blocking(move || cache.fit()).await;
+    let mut fetched = fetched?;
+    match fitted {
+        Ok(fitted) if fitted.over_bytes > 0 => fetched.notes.push(format!(
+            "the cache is {} bytes larger than its bound: links point to {} of its files, and {} are in use",
+            fitted.over_bytes, fitted.linked, fitted.in_use
+        )),
+        Ok(_) => {}
+        Err(err) => {
+            let note = format!("the bound of the cache could not be enforced: {err}");
+            fetched.notes.push(note);
+        }
+    }
+    Ok(fetched)
+}
+
+async fn fetch(
+    session: &Session,
+    origin: &Origin,
+    items: &ItemCollection,
+    assets: &Selection,
+    dir: &Path,
+    options: &GetOptions,
+) -> Result<Fetched> {
     if let Some(crop) = &options.crop {
         Crop::new(crop.bounds, crop.epsg)?;
         if options.mode == Mode::Copy {
@@ -318,7 +377,7 @@ pub(crate) async fn get(
     }
     // Both folders are checked before the first request.
     session.cache().root()?;
-    let folder = open_folder(dir).await?;
+    let folder = open_folder(dir, options).await?;
 
     let mut errors = Vec::new();
     let mut chosen = Vec::new();
@@ -349,7 +408,7 @@ pub(crate) async fn get(
     let targets = targets(&chosen, options.mode);
     let tally = Tally::new(chosen.len(), options);
 
-    let mut work: Vec<BoxFuture<'_, (usize, Result<Linked>)>> = Vec::with_capacity(chosen.len());
+    let mut work: Vec<BoxFuture<'_, (usize, Result<Delivered>)>> = Vec::with_capacity(chosen.len());
     for (i, (((one, location), target), error)) in
         chosen.iter().zip(&targets).zip(errors).enumerate()
     {
@@ -378,7 +437,7 @@ pub(crate) async fn get(
     }
     let at_once = options.concurrency.unwrap_or(session.settings().downloads);
     let mut running = stream::iter(work).buffer_unordered(at_once.max(1));
-    let mut outcomes: Vec<Option<Result<Linked>>> = Vec::new();
+    let mut outcomes: Vec<Option<Result<Delivered>>> = Vec::new();
     outcomes.resize_with(chosen.len(), || None);
     while let Some((i, done)) = running.next().await {
         let has_location = chosen
@@ -397,10 +456,32 @@ pub(crate) async fn get(
     }
     drop(running);
     let mut fetched = assemble(items, &chosen, outcomes);
+    fetched.notes.extend(unchecked(&chosen, options));
     for item in &mut fetched.items.items {
         share(item);
     }
     Ok(fetched)
+}
+
+/// Returns a note on the checksums of a catalogue that nothing here can compute.
+fn unchecked(chosen: &[(Chosen<'_>, Option<Location>)], options: &GetOptions) -> Option<String> {
+    if options.mode != Mode::Copy {
+        return None;
+    }
+    let stated = chosen
+        .iter()
+        .filter_map(|(one, _)| match Stated::of(one.asset?) {
+            Stated::Unknown(text) => Some(text),
+            Stated::Nothing | Stated::Checksum(_) => None,
+        });
+    let unknown: Vec<String> = stated.collect();
+    let first = unknown.first()?;
+    let first: String = first.chars().take(40).collect();
+    Some(format!(
+        "the checksums of {} files are no multihash of a known function and are not checked: `{}`",
+        unknown.len(),
+        first.escape_debug()
+    ))
 }
 
 /// Removes what may be a secret from an item whose files are local now: its links and alternates still hold the addresses
@@ -420,7 +501,7 @@ fn share(item: &mut stac::Item) {
 fn assemble(
     items: &ItemCollection,
     chosen: &[(Chosen<'_>, Option<Location>)],
-    outcomes: Vec<Option<Result<Linked>>>,
+    outcomes: Vec<Option<Result<Delivered>>>,
 ) -> Fetched {
     let mut local = items.clone();
     for item in &mut local.items {
@@ -443,15 +524,15 @@ fn assemble(
             error: None,
         };
         match outcome {
-            Some(Ok(linked)) => {
+            Some(Ok(delivered)) => {
                 if let (Some(asset), Some(item)) = (one.asset, local.items.get_mut(one.index)) {
                     let mut asset = asset.clone();
-                    asset.href = linked.path.to_string_lossy().into_owned();
+                    asset.href = delivered.path.to_string_lossy().into_owned();
                     item.assets.insert(one.key.clone(), asset);
                 }
-                row.bytes = linked.file.bytes;
-                row.cached = linked.file.hit;
-                row.path = Some(linked.path);
+                row.bytes = delivered.file.bytes;
+                row.cached = delivered.file.hit;
+                row.path = Some(delivered.path);
             }
             Some(Err(err)) => row.error = Some(err),
             None => {}
@@ -461,12 +542,13 @@ fn assemble(
     Fetched {
         items: local,
         assets: rows,
+        notes: Vec::new(),
     }
 }
 
-async fn open_folder(dir: &Path) -> Result<Folder> {
-    let dir = dir.to_owned();
-    blocking(move || Folder::open(&dir)).await
+async fn open_folder(dir: &Path, options: &GetOptions) -> Result<Folder> {
+    let (dir, delivery, existing) = (dir.to_owned(), options.delivery, options.existing);
+    blocking(move || Folder::open(&dir, delivery, existing)).await
 }
 
 async fn blocking<T: Send + 'static>(
@@ -477,9 +559,9 @@ async fn blocking<T: Send + 'static>(
         .map_err(|_| Error::new(ErrorKind::Unavailable, "a task of the file system was lost"))?
 }
 
-/// A file in the cache and the link to it. The file is not evicted while this is held.
+/// A file in the cache, and the file or link of the user. The one in the cache is not evicted while this is held.
 #[derive(Debug)]
-struct Linked {
+struct Delivered {
     path: PathBuf,
     file: CachedFile,
 }
@@ -496,19 +578,25 @@ impl FileToFetch<'_> {
     async fn fetch(
         &self,
         folder: &Folder,
-        target: &LinkPath,
+        target: &TargetPath,
         part: &FileProgress<'_>,
-    ) -> Result<Linked> {
-        // Before the download, so that a file of the user that has the link's name costs no transfer.
-        let check = (folder.clone(), target.clone());
-        blocking(move || check.0.check(&check.1)).await?;
+    ) -> Result<Delivered> {
+        // Before the download, so that a file of the user that has the name costs no transfer.
+        let (check, its, cache) = (folder.clone(), target.clone(), self.session.cache().clone());
+        blocking(move || check.check(&its, &cache)).await?;
         let file = self.cached(part).await?;
-        let (folder, target, from) = (folder.clone(), target.clone(), file.path.clone());
-        let path = blocking(move || folder.link(&target, &from)).await?;
+        let (folder, target) = (folder.clone(), target.clone());
+        let cache = self.session.cache().clone();
+        // On a thread of its own, with the pin: what is begun ends even if nobody waits any more.
+        let (path, file) = blocking(move || {
+            let path = folder.deliver(&target, &cache, &file)?;
+            Ok((path, file))
+        })
+        .await?;
         if file.hit {
             part.arrived(file.bytes);
         }
-        Ok(Linked { path, file })
+        Ok(Delivered { path, file })
     }
 
     async fn cached(&self, part: &FileProgress<'_>) -> Result<CachedFile> {
@@ -521,8 +609,8 @@ impl FileToFetch<'_> {
         // one removal in spite of pins (docs/decisions/004-file-cache.md).
         if self.options.mode == Mode::Copy
             && file.hit
-            && let Some(wanted) = &self.expected.sha256
-            && *wanted != file.sha256
+            && let Some(wanted) = self.expected.checksum.checksum()
+            && !agrees(&file, wanted).await?
         {
             drop(file);
             let (cache, old) = (cache.clone(), key.clone());
@@ -575,8 +663,28 @@ impl FileToFetch<'_> {
                 Ok(Made::Written {
                     etag: None,
                     sha256: None,
+                    checked: None,
                 })
             }
         }
     }
+}
+
+/// Returns true if a file of the cache has a checksum. Reads it where the checksum is of another function than those that it
+/// had to agree with when it was fetched.
+async fn agrees(file: &CachedFile, wanted: &Checksum) -> Result<bool> {
+    if wanted.function == Function::Sha256 {
+        return Ok(file.sha256 == wanted.digest);
+    }
+    if file.checked.as_ref() == Some(&wanted.text()) {
+        return Ok(true);
+    }
+    let (path, wanted) = (file.path.clone(), wanted.clone());
+    blocking(move || {
+        let mut digests = Digests::for_checksum(Some(&wanted));
+        read_all(&path, |bytes| digests.update(bytes))
+            .map_err(|err| of_io(&err).at(path.display()))?;
+        Ok(digests.finish().agrees(&wanted))
+    })
+    .await
 }

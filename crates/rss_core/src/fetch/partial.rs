@@ -11,9 +11,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use super::checksum::{Checksum, Digests};
 use crate::store::is_same;
+
+/// Bytes that are read of a record.
+const LONGEST_RECORD: u64 = 64 << 10;
 
 /// The place of an unfinished copy. The lock is held as long as this lives.
 #[derive(Debug)]
@@ -57,27 +60,34 @@ impl Partial {
         })
     }
 
-    /// Returns what an earlier copy left, with the hash of its bytes, and cuts off what is not sure.
-    pub(super) fn left(&mut self) -> Option<(Record, Sha256)> {
-        let text = fs::read(&self.record).ok()?;
+    /// Returns what an earlier copy left, with the digests of its bytes, and cuts off what is not sure. A record that
+    /// could not have been written here counts as none.
+    pub(super) fn left(&mut self, wanted: Option<&Checksum>) -> Option<(Record, Digests)> {
+        let mut text = Vec::new();
+        let file = File::open(&self.record).ok()?;
+        file.take(LONGEST_RECORD).read_to_end(&mut text).ok()?;
         let record: Record = serde_json::from_slice(&text).ok()?;
-        let is_usable = record.written > 0
+        // It becomes a header of a request.
+        let is_tag = |etag: &str| etag.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+        let is_usable = is_tag(&record.etag)
+            && !record.etag.is_empty()
+            && record.written > 0
             && record.written < record.bytes
             && record.written <= self.file.metadata().ok()?.len();
         if !is_usable {
             return None;
         }
         self.file.set_len(record.written).ok()?;
-        let mut hash = Sha256::new();
+        let mut digests = Digests::for_checksum(wanted);
         let mut buffer = vec![0; 1 << 20];
         loop {
             let got = self.file.read(&mut buffer).ok()?;
             match buffer.get(..got) {
                 None | Some([]) => break,
-                Some(bytes) => hash.update(bytes),
+                Some(bytes) => digests.update(bytes),
             }
         }
-        Some((record, hash))
+        Some((record, digests))
     }
 
     /// Empties the place.

@@ -41,7 +41,7 @@ pub(crate) use self::bucket::Hosting;
 pub(crate) use self::object::Disk;
 pub(crate) use self::{
     address::{is_secret_field, shareable_json},
-    cache::{CacheSettings, CachedFile, FillRequest, Made, hex, is_same},
+    cache::{CacheSettings, CachedFile, FillRequest, GivenAs, Made, hex, is_same},
     fault::{Fault, check_file, error, of_io, of_status, status_of},
     headers::HostHeaders,
     meter::Meter,

@@ -10,7 +10,7 @@ use std::{
 
 #[cfg(feature = "gdal")]
 use rss_core::{Backend, ReadRequest};
-use rss_core::{ErrorKind, GetOptions, Location, Origin, Session};
+use rss_core::{Delivery, ErrorKind, GetOptions, Location, Origin, Session};
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Testbed};
 use serde::{Deserialize, Serialize};
 
@@ -260,11 +260,12 @@ fn a_process_killed_at_any_moment_leaves_no_half_file() {
                 "round {round}: {path:?}"
             );
         }
-        for link in files(dir.path()) {
-            // Dangling after a clear; else whole.
-            if let Ok(bytes) = fs::read(&link) {
-                assert!(is_whole(&bytes), "round {round}: {link:?}");
-            }
+        for path in files(dir.path()) {
+            // What is being copied has a name of its own.
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let is_part = name.starts_with('.') && name.ends_with(".part");
+            let bytes = fs::read(&path).unwrap();
+            assert!(is_part || is_whole(&bytes), "round {round}: {path:?}");
         }
     }
     assert!(killed >= 10, "only {killed} of 40 were killed in time");
@@ -454,14 +455,16 @@ async fn the_file_used_longest_ago_goes_first() {
         let wanted = of_hrefs(&[&format!("s3://bucket/{name}.tif")]);
         download(&session, &wanted, dir.path()).await.unwrap();
     }
-    let kept = |name: &str| dir.path().join(format!("x/{name}.tif")).exists();
-    assert_eq!(["a", "b", "c"].map(kept), [true, false, true]);
-
-    // The link dangles now: that is a miss, not an error.
+    // The user keeps all of them.
+    for name in ["a", "b", "c"] {
+        assert!(fs::read(dir.path().join(format!("x/{name}.tif"))).unwrap() == noise(1000));
+    }
     bed.clear_log();
-    let wanted = of_hrefs(&["s3://bucket/b.tif"]);
-    let fetched = download(&session, &wanted, dir.path()).await.unwrap();
-    assert!(!fetched.assets[0].cached && kept("b"));
+    for (name, cached) in [("a", true), ("c", true), ("b", false)] {
+        let wanted = of_hrefs(&[&format!("s3://bucket/{name}.tif")]);
+        let fetched = download(&session, &wanted, dir.path()).await.unwrap();
+        assert_eq!(fetched.assets[0].cached, cached, "{name}");
+    }
     assert_eq!(bed.log().len(), 1);
 }
 
@@ -493,12 +496,8 @@ async fn a_running_call_loses_none_of_its_files() {
             "{i}"
         );
     }
-    // They are in use no longer: the next file pushes them out.
-    bed.put("bucket", "new.tif", noise(1));
-    download(&session, &of_hrefs(&["s3://bucket/new.tif"]), dir.path())
-        .await
-        .unwrap();
-    assert_eq!(session.cache().stats().unwrap().entries, 1);
+    // They are in use no longer.
+    assert_eq!(session.cache().stats().unwrap().entries, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -554,21 +553,46 @@ fn rewrite(path: &Path, bytes: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cached_file_cannot_be_changed_through_its_link() {
+async fn what_a_user_does_to_a_file_reaches_nobody_else() {
     let bed = Testbed::builder().start().unwrap();
     let cache = tempfile::tempdir().unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    bed.put("bucket", "a.tif", noise(10));
-    download(
-        &session(&bed, cache.path()),
-        &of_hrefs(&["s3://bucket/a.tif"]),
-        dir.path(),
-    )
-    .await
-    .unwrap();
-    let link = dir.path().join("x/a.tif");
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert!(fs::metadata(&link).unwrap().permissions().readonly());
+    let dirs: Vec<_> = (0..4).map(|_| tempfile::tempdir().unwrap()).collect();
+    bed.put("bucket", "a.tif", noise(1000));
+    let wanted = of_hrefs(&["s3://bucket/a.tif"]);
+    let own = |i: usize| dirs[i].path().join("x/a.tif");
+    for dir in &dirs[..2] {
+        download(&session(&bed, cache.path()), &wanted, dir.path())
+            .await
+            .unwrap();
+    }
+    // In place, of the same length, and with the mtime of before: as an editor or `touch -r` would.
+    let modified = fs::metadata(own(0)).unwrap().modified().unwrap();
+    let mut permissions = fs::metadata(own(0)).unwrap().permissions();
+    #[expect(
+        clippy::permissions_set_readonly_false,
+        reason = "a file in a private folder"
+    )]
+    permissions.set_readonly(false);
+    fs::set_permissions(own(0), permissions).unwrap();
+    let mut file = fs::OpenOptions::new().write(true).open(own(0)).unwrap();
+    file.write_all(b"mine").unwrap();
+    file.set_modified(modified).unwrap();
+    drop(file);
+    for dir in &dirs[2..] {
+        download(&session(&bed, cache.path()), &wanted, dir.path())
+            .await
+            .unwrap();
+    }
+    assert!(fs::read(own(0)).unwrap().starts_with(b"mine"));
+    for i in 1..4 {
+        assert!(fs::read(own(i)).unwrap() == noise(1000), "{i}");
+    }
+    // Nothing of the cache takes them away.
+    session(&bed, cache.path()).cache().clear().unwrap();
+    fs::remove_dir_all(cache.path()).unwrap();
+    for i in 1..4 {
+        assert!(fs::read(own(i)).unwrap() == noise(1000), "{i}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -653,7 +677,10 @@ async fn a_relative_folder_of_a_cache_makes_links_that_hold() {
     let relative = |path: &Path| path.strip_prefix(&here).unwrap().to_owned();
     let session = session(&bed, &relative(cache.path()));
     let wanted = of_hrefs(&["s3://bucket/a.tif"]);
-    let fetched = download(&session, &wanted, &relative(dir.path()))
+    let options = copying().with_delivery(Delivery::Link);
+    let (origin, dir) = (Origin::default(), relative(dir.path()));
+    let fetched = session
+        .get_async(&wanted, &[], &origin, &dir, &options)
         .await
         .unwrap();
     let path = fetched.assets[0].path.clone().unwrap();

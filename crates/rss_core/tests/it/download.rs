@@ -380,6 +380,50 @@ async fn a_file_that_is_not_what_its_item_states_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn checksums_of_other_functions_are_compared_too() {
+    let stage = Stage::new();
+    // Digests of the standards: FIPS 180-4 and RFC 1321, of "abc".
+    stage.bed.put("bucket", "a.txt", "abc");
+    let session = stage.session();
+    let get = async |checksum: &str| {
+        let asset =
+            json!({"href": "s3://bucket/a.txt", "roles": ["data"], "file:checksum": checksum});
+        let items = items(vec![item("x", json!({"a": asset}))]);
+        download(&session, &items, stage.dir.path()).await
+    };
+    for (name, fine) in [
+        ("MD5", "d50110900150983cd24fb0d6963f7d28e17f72".to_owned()),
+        ("SHA-1", "1114a9993e364706816aba3e25717850c26c9cd0d89d".to_owned()),
+        (
+            "SHA-512",
+            "1340ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f"
+                .to_owned(),
+        ),
+    ] {
+        let mut wrong = fine.clone();
+        let last = if wrong.pop() == Some('0') { '1' } else { '0' };
+        wrong.push(last);
+        let message = format!("its {name} is not the one its item states");
+        let err = get(&wrong).await.unwrap_err();
+        assert_eq!((err.kind(), err.message()), (ErrorKind::Corrupt, &*message));
+        let fetched = get(&fine).await.unwrap();
+        assert_eq!(fetched.notes, [""; 0]);
+        // Cached by now: the statement still counts, and costs no request where it is kept.
+        stage.bed.clear_log();
+        assert!(get(&fine).await.unwrap().assets[0].cached);
+        assert_eq!(stage.bed.log().len(), 0);
+        let err = get(&wrong).await.unwrap_err();
+        assert_eq!(err.message(), message);
+    }
+    let fetched = get("1e20abcd").await.unwrap();
+    assert!(
+        fetched.notes[0].contains("are not checked: `1e20abcd`"),
+        "{:?}",
+        fetched.notes
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_html_is_no_image() {
     let stage = Stage::new();
     stage.bed.put("bucket", "a.tif", noise(1000));

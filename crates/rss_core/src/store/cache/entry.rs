@@ -3,7 +3,7 @@
 //! Order of writes and crashes: `docs/decisions/004-file-cache.md`.
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{self, Read, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -36,16 +36,23 @@ pub(super) struct Record {
     pub(super) sha256: String,
     /// The mtime of the data, in nanoseconds since 1970.
     modified_ns: u64,
+    /// When the data, its permissions or its names were last changed (ctime), in nanoseconds since 1970; none where the
+    /// system does not tell, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changed_ns: Option<u64>,
     /// When the data was last fetched, or confirmed by the server, in seconds since 1970.
     created_s: u64,
     pub(super) etag: Option<String>,
+    /// The checksum of another function than SHA-256 that the data had when it was fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) checked: Option<String>,
 }
 
 /// The state of an entry.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A complete file within its TTL.
-    Fresh(Record),
+    /// A complete file within its TTL; `verified` if its checksum was computed to know, which its record does not say.
+    Fresh { record: Record, verified: bool },
     /// A complete file past its TTL.
     Stale(Record),
     /// Nothing, or a damaged file.
@@ -72,8 +79,8 @@ impl EntryPaths {
         Self::new(entries, key.digest(), &key.file_name())
     }
 
-    /// Looks up the entry. Reads no data, unless the mtime is not that of the record: then the checksum
-    /// decides.
+    /// Looks up the entry. Reads no data, unless mtime or ctime are not those of the record: then the checksum decides. A
+    /// file of a user may be a second name of this one, and be changed through it; mtimes can be set, ctimes cannot.
     pub(super) fn look(&self, key: &CacheKey, ttl: Option<Duration>) -> Found {
         let Some(mut record) = Record::read(&self.record) else {
             return Found::Missing;
@@ -87,18 +94,44 @@ impl EntryPaths {
         if !meta.is_file() || meta.len() != record.bytes {
             return Found::Missing;
         }
-        let modified_ns = nanoseconds(meta.modified().ok());
-        if modified_ns != record.modified_ns {
+        let verified = !record.is_unchanged(&meta);
+        if verified {
             if sha256_of(&self.data).ok().as_deref() != Some(record.sha256.as_str()) {
                 return Found::Missing;
             }
-            record.modified_ns = modified_ns;
+            record.stamp(&meta);
         }
         if ttl.is_some_and(|ttl| record.is_expired(ttl, SystemTime::now())) {
             Found::Stale(record)
         } else {
-            Found::Fresh(record)
+            Found::Fresh { record, verified }
         }
+    }
+
+    /// Gives the data a second name at `path`, and returns true; false if it has one already, so that files of two folders
+    /// are never one. The record is replaced if the data is what it says: the second name changes the ctime.
+    pub(super) fn hard_link(&self, path: &Path, scratch: Option<&Path>) -> io::Result<bool> {
+        let before = fs::symlink_metadata(&self.data)?;
+        if names(&before) != 1 {
+            return Ok(false);
+        }
+        fs::hard_link(&self.data, path)?;
+        let after = fs::symlink_metadata(&self.data)?;
+        if names(&after) > 2 {
+            // Another call did the same at the same time.
+            fs::remove_file(path)?;
+            return Ok(false);
+        }
+        if let Some(scratch) = scratch
+            && let Some(mut record) = Record::read(&self.record)
+            && record.bytes == before.len()
+            && record.is_unchanged(&before)
+        {
+            record.stamp(&after);
+            // If this fails, the next look computes the checksum.
+            let _ = self.write_record(scratch, &record);
+        }
+        Ok(true)
     }
 
     /// Notes that the entry is used now, as the record's mtime: the least recently used are evicted
@@ -149,6 +182,7 @@ impl Record {
         made: &Path,
         sha256: Option<String>,
         etag: Option<String>,
+        checked: Option<String>,
     ) -> io::Result<Self> {
         let sha256 = match sha256 {
             Some(sha256) => sha256,
@@ -173,9 +207,23 @@ impl Record {
             bytes: meta.len(),
             sha256,
             modified_ns: nanoseconds(meta.modified().ok()),
+            // It gets its name by a rename, which some systems count as a change: known from the first look on.
+            changed_ns: None,
             created_s: seconds(SystemTime::now()),
             etag,
+            checked,
         })
+    }
+
+    /// Returns true if the data was not changed since the record was written, as far as its times tell.
+    fn is_unchanged(&self, meta: &Metadata) -> bool {
+        nanoseconds(meta.modified().ok()) == self.modified_ns
+            && (self.changed_ns.is_none() || self.changed_ns == changed_ns(meta))
+    }
+
+    fn stamp(&mut self, meta: &Metadata) {
+        self.modified_ns = nanoseconds(meta.modified().ok());
+        self.changed_ns = changed_ns(meta);
     }
 
     /// Returns the record with its age set to zero.
@@ -190,13 +238,23 @@ impl Record {
         let file = File::open(path).ok()?;
         file.take(LONGEST_RECORD).read_to_end(&mut bytes).ok()?;
         let record: Self = serde_json::from_slice(&bytes).ok()?;
-        let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
-        (record.version == VERSION && is_plain(&record.key) && is_plain(&record.file))
-            .then_some(record)
+        let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_own = |file: &str| {
+            let ending = file.strip_prefix(record.key.as_str());
+            ending.is_some_and(|ending| ending.strip_prefix('.').is_some_and(is_plain))
+        };
+        (record.version == VERSION
+            && is_plain(&record.key)
+            && is_own(&record.file)
+            && time_of(record.created_s).is_some())
+        .then_some(record)
     }
 
     pub(super) fn is_expired(&self, ttl: Duration, now: SystemTime) -> bool {
-        let created = UNIX_EPOCH + Duration::from_secs(self.created_s);
+        // A time that no clock can say counts as long ago.
+        let Some(created) = time_of(self.created_s) else {
+            return true;
+        };
         match now.duration_since(created) {
             Ok(age) => age >= ttl,
             Err(future) => future.duration() > CLOCK_SLACK,
@@ -233,10 +291,42 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn nanoseconds(time: Option<SystemTime>) -> u64 {
+pub(super) fn nanoseconds(time: Option<SystemTime>) -> u64 {
     time.and_then(|time| time.duration_since(UNIX_EPOCH).ok())
         .and_then(|age| u64::try_from(age.as_nanos()).ok())
         .unwrap_or_default()
+}
+
+fn time_of(seconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+#[cfg(unix)]
+fn changed_ns(meta: &Metadata) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+
+    let seconds = u64::try_from(meta.ctime()).ok()?;
+    let nanoseconds = u64::try_from(meta.ctime_nsec()).ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+}
+
+#[cfg(not(unix))]
+fn changed_ns(_: &Metadata) -> Option<u64> {
+    None
+}
+
+/// Returns how many names a file has.
+#[cfg(unix)]
+fn names(meta: &Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+
+    meta.nlink()
+}
+
+/// Without a count of names and a ctime nothing tells that a second name was used to change the data: it gets none.
+#[cfg(not(unix))]
+fn names(_: &Metadata) -> u64 {
+    0
 }
 
 fn seconds(time: SystemTime) -> u64 {
@@ -259,8 +349,10 @@ mod tests {
             bytes: 0,
             sha256: String::new(),
             modified_ns: 0,
+            changed_ns: None,
             created_s,
             etag: None,
+            checked: None,
         }
     }
 
@@ -273,5 +365,6 @@ mod tests {
         assert!(expired(999_900));
         assert!(!expired(1_000_030));
         assert!(expired(1_000_100));
+        assert!(expired(u64::MAX) && expired(i64::MAX as u64));
     }
 }

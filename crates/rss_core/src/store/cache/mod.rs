@@ -6,6 +6,7 @@
 //! root/locks/<sha256>              held by the process that writes the file
 //! root/tmp/<session>/              unfinished files, and the names of those in use
 //! root/partial/<sha256>            a copy that was interrupted, and its record; the next one goes on
+//! root/given/, root/links/         which files and links of users came from here
 //! root/lock                        held for moments: shared to use, alone to evict
 //! ```
 //!
@@ -17,6 +18,7 @@
 //! The protocol (locks, order of writes, crashes) is in `docs/decisions/004-file-cache.md`.
 
 mod entry;
+mod given;
 mod key;
 mod scratch;
 
@@ -30,6 +32,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use self::given::Given;
+pub(crate) use self::given::GivenAs;
 pub use self::key::Mode;
 #[cfg(feature = "index")]
 pub(crate) use self::key::is_secret;
@@ -125,6 +129,10 @@ pub struct Removed {
     pub leftovers: u64,
     /// Files that stay because a running call uses them.
     pub in_use: u64,
+    /// Files that stay because symbolic links of users point to them.
+    pub linked: u64,
+    /// Bytes by which the cache is larger than its bound all the same; 0 where it has none.
+    pub over_bytes: u64,
 }
 
 /// A request to write one file of the cache.
@@ -147,6 +155,8 @@ pub(crate) enum Made {
         etag: Option<String>,
         /// The SHA-256 in hexadecimal digits, if it was computed while writing.
         sha256: Option<String>,
+        /// Another checksum that was compared with the catalogue's.
+        checked: Option<String>,
     },
     /// The source still has the version of the expired file (HTTP 304).
     Unchanged,
@@ -159,9 +169,11 @@ pub(crate) struct CachedFile {
     pub(crate) bytes: u64,
     /// The checksum in hexadecimal digits.
     pub(crate) sha256: String,
+    /// Another checksum that it had when it was fetched.
+    pub(crate) checked: Option<String>,
     /// True for a cache hit: nothing was fetched.
     pub(crate) hit: bool,
-    _pin: Pin,
+    pin: Pin,
 }
 
 impl FileCache {
@@ -267,7 +279,7 @@ impl FileCache {
                 let paths = EntryPaths::of(&cache.root()?.join("entries"), key);
                 let stale = match paths.look(key, cache.0.settings.ttl) {
                     Found::Stale(record) => Some(record),
-                    Found::Fresh(_) | Found::Missing => None,
+                    Found::Fresh { .. } | Found::Missing => None,
                 };
                 Ok((paths, stale, desk, pin))
             })
@@ -299,8 +311,15 @@ impl FileCache {
                 let _lock = lock;
                 let desk: Desk = desk;
                 let record = match (made, stale) {
-                    (Made::Written { etag, sha256 }, _) => {
-                        let record = Record::of_made(key, &path, sha256, etag)
+                    (
+                        Made::Written {
+                            etag,
+                            sha256,
+                            checked,
+                        },
+                        _,
+                    ) => {
+                        let record = Record::of_made(key, &path, sha256, etag, checked)
                             .map_err(|err| cache.io_error(&err))?;
                         paths
                             .publish(&path, desk.path(), &record)
@@ -327,8 +346,9 @@ impl FileCache {
                     path: paths.data,
                     bytes: record.bytes,
                     sha256: record.sha256,
+                    checked: record.checked,
                     hit: false,
-                    _pin: pin,
+                    pin,
                 })
             })
             .await?;
@@ -347,18 +367,102 @@ impl FileCache {
                 .map_err(|err| self.io_error(&err))?
         };
         Ok(match paths.look(key, self.0.settings.ttl) {
-            Found::Fresh(record) => {
+            Found::Fresh { record, verified } => {
+                if verified {
+                    self.stamp(key.digest(), &paths, &record);
+                }
                 paths.touch();
                 Some(CachedFile {
                     path: paths.data,
                     bytes: record.bytes,
                     sha256: record.sha256,
+                    checked: record.checked,
                     hit: true,
-                    _pin: pin,
+                    pin,
                 })
             }
             Found::Stale(_) | Found::Missing => None,
         })
+    }
+
+    /// Replaces the record of data whose checksum was computed, so that the next look need not. Not where another process
+    /// makes the file: its record must stay the last one.
+    fn stamp(&self, digest: &str, paths: &EntryPaths, record: &Record) {
+        let stamp = || -> Result<()> {
+            let lock = MakeLock::try_take(&self.root()?.join("locks"), digest);
+            let desk = self.scratch()?.desk().map_err(|err| self.io_error(&err))?;
+            if lock.is_some() {
+                let _ = paths.write_record(desk.path(), record);
+            }
+            Ok(())
+        };
+        // If this fails, the checksum is computed again.
+        let _ = stamp();
+    }
+
+    /// Gives a file of the cache a second name; false if it has one, or can have none there.
+    ///
+    /// # Errors
+    ///
+    /// Of the file system, if a file of this name is there.
+    pub(crate) fn hard_link(&self, file: &CachedFile, path: &Path) -> io::Result<bool> {
+        let digest = file.pin.digest();
+        let paths = EntryPaths {
+            record: file
+                .path
+                .with_file_name(format!("{digest}.{RECORD_ENDING}")),
+            data: file.path.clone(),
+        };
+        let lock = self
+            .root()
+            .ok()
+            .and_then(|root| MakeLock::try_take(&root.join("locks"), digest));
+        let desk = self.scratch().ok().and_then(|scratch| scratch.desk().ok());
+        let scratch = desk.as_ref().filter(|_| lock.is_some()).map(Desk::path);
+        match paths.hard_link(path, scratch) {
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Err(err),
+            // Another file system, one without such links, or too many of them.
+            Err(_) => Ok(false),
+            linked => linked,
+        }
+    }
+
+    /// Records that a user has a file at `path`.
+    pub(crate) fn give(&self, file: &CachedFile, given: GivenAs, path: &Path) -> Result<()> {
+        let meta = fs::metadata(&file.path).map_err(|err| self.io_error(&err))?;
+        let record = Given {
+            digest: file.pin.digest().to_owned(),
+            sha256: file.sha256.clone(),
+            stamp: given::stamp(&meta),
+            path: path.to_owned(),
+        };
+        record
+            .record(self.root()?, given)
+            .map_err(|err| self.io_error(&err))
+    }
+
+    /// Returns the SHA-256 of what was given as the file at `path`; none if nothing was.
+    pub(crate) fn given_sha256(&self, path: &Path) -> Option<String> {
+        Some(Given::of_path(self.root().ok()?, GivenAs::File, path)?.sha256)
+    }
+
+    /// Returns true if `get` put a file at this path from this cache, as a file that was not changed since, or as a link.
+    pub fn has_given(&self, path: &Path) -> bool {
+        let Ok(path) = std::path::absolute(path) else {
+            return false;
+        };
+        let entries = self.0.entries_dir();
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_symlink() => {
+                fs::read_link(&path).is_ok_and(|target| is_inside(&target, &entries))
+            }
+            Ok(_) => {
+                let root = self.root().ok();
+                let given = root.and_then(|root| Given::of_path(root, GivenAs::File, &path));
+                given.is_some_and(|given| given.is_there())
+            }
+            Err(_) => false,
+        }
     }
 
     /// Counts the files of the cache. Reads the folder; sends no request.
@@ -407,7 +511,8 @@ impl FileCache {
             .map(|_| ())
     }
 
-    /// Removes expired and damaged files, and what dead processes left.
+    /// Removes expired and damaged files, what dead processes left, and the least recently used files past the bound. Files
+    /// that a running call uses stay, and files that symbolic links point to.
     ///
     /// # Errors
     ///
@@ -417,10 +522,29 @@ impl FileCache {
         let swept = self.sweep()?;
         removed.bytes += swept.bytes;
         removed.leftovers += swept.leftovers;
+        let fitted = self.fit()?;
+        removed.entries += fitted.entries;
+        removed.bytes += fitted.bytes;
+        removed.in_use = removed.in_use.max(fitted.in_use);
+        removed.linked = removed.linked.max(fitted.linked);
+        removed.over_bytes = fitted.over_bytes;
         Ok(removed)
     }
 
-    /// Removes all files except those that a running call uses.
+    /// Counts the cache, and evicts the least recently used files past its bound; nothing where it has none. Every call that
+    /// fetches files ends with it, when nothing of its own is in use any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileCache::clear`].
+    pub fn fit(&self) -> Result<Removed> {
+        match self.0.settings.max_bytes {
+            Some(most) if self.exists()? => self.evict(most),
+            _ => Ok(Removed::default()),
+        }
+    }
+
+    /// Removes all files except those that a running call uses, and those that symbolic links point to.
     ///
     /// # Errors
     ///
@@ -494,8 +618,13 @@ impl FileCache {
         let in_use = sessions(&self.tmp()?)
             .map_err(|err| self.io_error(&err))?
             .pinned;
+        let linked = given::linked(self.root()?, &self.0.entries_dir());
         for entry in self.entries()? {
             if !unwanted(&entry) {
+                continue;
+            }
+            if !pinned && linked.contains(&entry.record.key) {
+                removed.linked += 1;
                 continue;
             }
             if !pinned && in_use.contains(&entry.record.key) {
@@ -528,6 +657,7 @@ impl FileCache {
         let (files, bytes) = self.drop_partial(Duration::ZERO)?;
         removed.leftovers += files;
         removed.bytes += bytes;
+        given::sweep(self.root()?, &self.0.entries_dir());
         for path in self.files()? {
             let digest = path.file_stem().and_then(|stem| stem.to_str());
             // A live session that pins the key may be between the two renames of `publish`.
@@ -578,7 +708,11 @@ impl FileCache {
                 let record = Record::read(&path)?;
                 let used = path.metadata().and_then(|meta| meta.modified()).ok()?;
                 let paths = EntryPaths::new(&entries, &record.key, &record.file);
-                (paths.record == path && paths.data.is_file()).then_some(FolderEntry {
+                let data = fs::symlink_metadata(&paths.data).ok()?;
+                // Another length means that the record describes something else: it is no entry, and its number counts for
+                // nothing.
+                let is_whole = paths.record == path && data.is_file() && data.len() == record.bytes;
+                is_whole.then_some(FolderEntry {
                     paths,
                     record,
                     used,
@@ -593,8 +727,8 @@ impl FileCache {
         }
     }
 
-    /// Evicts the least recently used files until the rest fits. Pinned files, and files that cannot be
-    /// removed, stay: the bound is not a hard one.
+    /// Evicts the least recently used files until the rest fits. Pinned files, those that links point to, and files that
+    /// cannot be removed, stay.
     fn evict_to_fit(&self) {
         let Some(most) = self.0.settings.max_bytes else {
             return;
@@ -606,25 +740,40 @@ impl FileCache {
         let _ = self.evict(most);
     }
 
-    fn evict(&self, most: u64) -> Result<()> {
+    fn evict(&self, most: u64) -> Result<Removed> {
+        let mut removed = Removed::default();
         // Alone from the read of the pins to the last removal: nobody can pin an entry in between.
         let _alone = self.lock_alone()?;
-        let in_use = sessions(&self.tmp()?)
-            .map_err(|err| self.io_error(&err))?
-            .pinned;
         let mut entries = self.entries()?;
-        entries.sort_by_key(|entry| entry.used);
-        let mut used: u64 = entries.iter().map(|entry| entry.record.bytes).sum();
-        for entry in entries {
-            if used <= most {
-                break;
-            }
-            if !in_use.contains(&entry.record.key) && entry.paths.remove().is_ok() {
-                used = used.saturating_sub(entry.record.bytes);
+        let total = |entries: &[FolderEntry]| -> u64 {
+            let bytes = entries.iter().map(|entry| entry.record.bytes);
+            bytes.fold(0, u64::saturating_add)
+        };
+        let mut used = total(&entries);
+        if used > most {
+            let in_use = sessions(&self.tmp()?)
+                .map_err(|err| self.io_error(&err))?
+                .pinned;
+            let linked = given::linked(self.root()?, &self.0.entries_dir());
+            entries.sort_by_key(|entry| entry.used);
+            for entry in entries {
+                if used <= most {
+                    break;
+                }
+                if linked.contains(&entry.record.key) {
+                    removed.linked += 1;
+                } else if in_use.contains(&entry.record.key) {
+                    removed.in_use += 1;
+                } else if entry.paths.remove().is_ok() {
+                    removed.entries += 1;
+                    removed.bytes += entry.record.bytes;
+                    used = used.saturating_sub(entry.record.bytes);
+                }
             }
         }
+        removed.over_bytes = used.saturating_sub(most);
         *lock(&self.0.used) = Some(used);
-        Ok(())
+        Ok(removed)
     }
 
     /// Returns this session's folder for unfinished files. The first use creates it, and removes the
@@ -770,6 +919,16 @@ struct MakeLock {
 }
 
 impl MakeLock {
+    /// Takes the lock if nobody has it.
+    fn try_take(dir: &Path, digest: &str) -> Option<Self> {
+        let path = dir.join(digest);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        let file = options.open(&path).ok()?;
+        let is_taken = file.try_lock().is_ok() && is_same(&file, &path);
+        is_taken.then_some(Self { path, _file: file })
+    }
+
     /// Waits for the lock. Polls: a blocking `lock` would go on in its thread after the future is
     /// dropped.
     async fn take(dir: &Path, digest: &str) -> Result<Self> {
@@ -807,6 +966,12 @@ impl Drop for MakeLock {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Returns true if a path leads into a folder by name, without `..`.
+fn is_inside(path: &Path, folder: &Path) -> bool {
+    let mut parts = path.components();
+    parts.all(|part| part != std::path::Component::ParentDir) && path.starts_with(folder)
 }
 
 /// Returns the unfinished copies that nobody works on.

@@ -119,6 +119,13 @@ pub(super) struct Pin {
     digest: String,
 }
 
+impl Pin {
+    /// Returns the key of the entry.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut pins = self

@@ -1,21 +1,16 @@
-//! Safe file names for names from a catalogue, and links from the user's folder into the cache.
+//! Safe file names for names from a catalogue, in the user's folder.
 //!
 //! An item's id and a file's name come from a catalogue. Each becomes one plain path component, so
 //! that nothing is written outside the folder; two different names never become the same.
 
-use std::{
-    collections::HashMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::collections::HashMap;
 
 use sha2::{Digest, Sha256};
 
 use super::select::Chosen;
 use crate::{
-    error::{Error, ErrorKind, Result},
     location::Location,
-    store::{Mode, hex, of_io},
+    store::{Mode, hex},
 };
 
 /// Bytes of the longest component that is left unchanged; most file systems allow 255.
@@ -43,7 +38,7 @@ pub(super) fn component(text: &str) -> String {
 }
 
 /// Returns `name` with a hash of `distinct` before its extension.
-fn marked(name: &str, distinct: &str) -> String {
+pub(super) fn marked(name: &str, distinct: &str) -> String {
     let name = name.trim_matches('.');
     let (stem, ending) = match name.rsplit_once('.') {
         Some((stem, ending)) if !stem.is_empty() && ending.len() <= LONGEST_ENDING => {
@@ -75,7 +70,7 @@ fn is_device(name: &str) -> bool {
 
 /// A path inside the user's folder: the item's directory, then the file's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LinkPath {
+pub(super) struct TargetPath {
     pub(super) folder: String,
     pub(super) name: String,
 }
@@ -84,13 +79,13 @@ pub(super) struct LinkPath {
 pub(super) fn targets(
     chosen: &[(Chosen<'_>, Option<Location>)],
     mode: Mode,
-) -> Vec<Option<LinkPath>> {
+) -> Vec<Option<TargetPath>> {
     let folders = folders(chosen);
-    let mut targets: Vec<Option<LinkPath>> = chosen
+    let mut targets: Vec<Option<TargetPath>> = chosen
         .iter()
         .map(|(chosen, location)| {
             let location = location.as_ref()?;
-            Some(LinkPath {
+            Some(TargetPath {
                 folder: folders.get(&chosen.index)?.clone(),
                 name: component(&file_name(location, mode)),
             })
@@ -172,127 +167,6 @@ fn file_name(location: &Location, mode: Mode) -> String {
     }
 }
 
-/// The user's folder.
-#[derive(Clone, Debug)]
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    /// Creates the folder if it does not exist, and checks that it can be written.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidInput`] if it is a file; [`ErrorKind::Denied`] if it cannot be written.
-    pub(super) fn open(dir: &Path) -> Result<Self> {
-        let wrong = |err: io::Error| match err.kind() {
-            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-                Error::new(ErrorKind::InvalidInput, "a file, expected a directory")
-                    .at(dir.display())
-            }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Error::new(ErrorKind::Denied, "the directory cannot be written").at(dir.display())
-            }
-            io::ErrorKind::NotFound => {
-                Error::new(ErrorKind::NotFound, "cannot create the directory").at(dir.display())
-            }
-            _ => of_io(&err).at(dir.display()),
-        };
-        let dir = std::path::absolute(dir).map_err(wrong)?;
-        fs::create_dir_all(&dir).map_err(wrong)?;
-        // Permission bits do not show read-only mounts or root's rights: a file is written to find out.
-        tempfile::tempfile_in(&dir).map_err(wrong)?;
-        Ok(Self(dir))
-    }
-
-    /// Checks that a link can be created at its path, before the file is fetched.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidInput`] if a file that is not a link has the path.
-    pub(super) fn check(&self, target: &LinkPath) -> Result<()> {
-        let folder = self.0.join(&target.folder);
-        match fs::symlink_metadata(&folder) {
-            Ok(meta) if !meta.is_dir() => {
-                return Err(Error::new(
-                    ErrorKind::InvalidInput,
-                    "a file or link, expected the item's directory",
-                )
-                .at(folder.display()));
-            }
-            _ => {}
-        }
-        let path = folder.join(&target.name);
-        match fs::symlink_metadata(&path) {
-            Ok(meta) if !meta.is_symlink() => Err(in_the_way(&path)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Links `target` to a file in the cache, replacing an older link atomically.
-    ///
-    /// # Errors
-    ///
-    /// As [`Folder::check`]; [`ErrorKind::Denied`], [`ErrorKind::Unavailable`] for the directory.
-    pub(super) fn link(&self, target: &LinkPath, file: &Path) -> Result<PathBuf> {
-        self.check(target)?;
-        let folder = self.0.join(&target.folder);
-        let path = folder.join(&target.name);
-        let wrong = |err: io::Error| of_io(&err).at(path.display());
-        let made = match fs::create_dir(&folder) {
-            Ok(()) => true,
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(err) => return Err(wrong(err)),
-        };
-        let linked = self.place(&folder, target, &path, file);
-        if linked.is_err() && made {
-            // Only an empty directory is removed: another task may have linked a file there.
-            let _ = fs::remove_dir(&folder);
-        }
-        linked.map_err(|err| match err.kind() {
-            io::ErrorKind::AlreadyExists => in_the_way(&path),
-            _ => wrong(err),
-        })?;
-        Ok(path)
-    }
-
-    fn place(&self, folder: &Path, target: &LinkPath, path: &Path, file: &Path) -> io::Result<()> {
-        match fs::read_link(path) {
-            Ok(old) if old == file => Ok(()),
-            // `symlink` fails if the name exists meanwhile: a file of the user is never replaced.
-            Err(err) if err.kind() == io::ErrorKind::NotFound => symlink(file, path),
-            Err(err) => Err(err),
-            Ok(_) => {
-                // A rename replaces the old link in one step: a reader always finds one of the two.
-                let aside = folder.join(format!(".{}.link", marked("new", &target.name)));
-                match fs::remove_file(&aside) {
-                    Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
-                    _ => {}
-                }
-                symlink(file, &aside)?;
-                fs::rename(&aside, path)
-            }
-        }
-    }
-}
-
-fn in_the_way(path: &Path) -> Error {
-    Error::new(
-        ErrorKind::InvalidInput,
-        "a file that is not a link has this name; it is not overwritten",
-    )
-    .at(path.display())
-}
-
-#[cfg(unix)]
-fn symlink(file: &Path, link: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(file, link)
-}
-
-/// Symbolic links need a privilege on Windows: a hard link, else a copy.
-#[cfg(not(unix))]
-fn symlink(file: &Path, link: &Path) -> io::Result<()> {
-    fs::hard_link(file, link).or_else(|_| fs::copy(file, link).map(|_| ()))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -332,7 +206,7 @@ mod tests {
         let mut seen = std::collections::HashMap::new();
         for text in HOSTILE.iter().copied().chain([&*long, &*wide]) {
             let name = component(text);
-            let path = Path::new(&name);
+            let path = std::path::Path::new(&name);
             let parts: Vec<_> = path.components().collect();
             assert!(
                 matches!(parts[..], [std::path::Component::Normal(_)]),
@@ -361,7 +235,7 @@ mod tests {
         .unwrap()
     }
 
-    fn targets_of(items: Vec<stac::Item>, mode: Mode) -> Vec<LinkPath> {
+    fn targets_of(items: Vec<stac::Item>, mode: Mode) -> Vec<TargetPath> {
         let items: stac::ItemCollection = items.into();
         let chosen: Vec<_> = super::super::select::choose(&items, &Selection::Guess)
             .into_iter()
@@ -412,56 +286,5 @@ mod tests {
         let items = || vec![item("x", "c", &[("red", "s3://b/1/B04.jp2")])];
         assert_eq!(targets_of(items(), Mode::Translate)[0].name, "B04.tif");
         assert_eq!(targets_of(items(), Mode::Copy)[0].name, "B04.jp2");
-    }
-
-    #[test]
-    fn a_file_of_the_user_is_not_overwritten() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::open(dir.path()).unwrap();
-        let target = LinkPath {
-            folder: "x".to_owned(),
-            name: "a.tif".to_owned(),
-        };
-        fs::create_dir(dir.path().join("x")).unwrap();
-        fs::write(dir.path().join("x/a.tif"), "mine").unwrap();
-        let err = folder.link(&target, Path::new("/cache/1")).unwrap_err();
-        assert_eq!(err.kind(), ErrorKind::InvalidInput);
-        assert_eq!(fs::read(dir.path().join("x/a.tif")).unwrap(), b"mine");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_link_is_replaced_and_a_linked_folder_is_not_entered() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::open(dir.path()).unwrap();
-        let target = |folder: &str| LinkPath {
-            folder: folder.to_owned(),
-            name: "a.tif".to_owned(),
-        };
-        for file in ["/cache/gone", "/cache/2", "/cache/2"] {
-            let path = folder.link(&target("x"), Path::new(file)).unwrap();
-            assert_eq!(fs::read_link(path).unwrap(), Path::new(file));
-        }
-        assert_eq!(fs::read_dir(dir.path().join("x")).unwrap().count(), 1);
-
-        let outside = tempfile::tempdir().unwrap();
-        symlink(outside.path(), &dir.path().join("y")).unwrap();
-        let err = folder
-            .link(&target("y"), Path::new("/cache/1"))
-            .unwrap_err();
-        assert_eq!(err.kind(), ErrorKind::InvalidInput);
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_folder_that_is_a_file_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("f");
-        fs::write(&file, "").unwrap();
-        for path in [file.clone(), file.join("below")] {
-            let err = Folder::open(&path).unwrap_err();
-            assert_eq!(err.kind(), ErrorKind::InvalidInput, "{err}");
-            assert!(err.to_string().contains("expected a directory"), "{err}");
-        }
     }
 }
