@@ -339,6 +339,12 @@ def mosaics(rss, folder, dtype, nodata):
         check("mosaic", same(raster.read(1), expected), "other pixels than its sources laid on each other")
         check("mosaic", same(raster.nodata, float(nodata)) and raster.crs.to_epsg() == 32756 and raster.transform == GRID)
         check("mosaic", raster.descriptions == ("data",), f"{raster.descriptions}")
+        check("mosaic", raster.overviews(1) == [2], f"overviews {raster.overviews(1)}")
+    with rasterio.open(mosaic, overview_level=0) as coarse:
+        check("mosaic", coarse.shape == tuple(-(-side // 2) for side in expected.shape), f"overview of {coarse.shape}")
+        # Nearest overviews of files that lie on even pixels: each second pixel, by one rule.
+        ways = [expected[row::2, col::2] for row in (0, 1) for col in (0, 1)]
+        check("mosaic", any(same(coarse.read(1), way[: coarse.height, : coarse.width]) for way in ways if way.shape == coarse.shape))
     stack, _ = rss.export(index, "vrt-stack")
     with rasterio.open(stack) as raster:
         check("stack", raster.descriptions == tuple(path.stem for path in files), f"{raster.descriptions}")

@@ -484,7 +484,7 @@ pub(crate) struct IndexArgs {
 pub(crate) enum IndexAction {
     /// Reads the header of each file once and writes the index.
     #[command(
-        after_help = "An interrupted build resumes when the same command is started again.\n\nExample:\n  rss index build list.txt -o files.parquet\n  rss search dea sentinel2 --scene 56jns --json | rss index build --items - --assets nbart_red -o scenes.parquet\n  rss index build --prefix s3://bucket/folder -o folder.parquet\n  rss index build --parquet items.parquet -o items-indexed.parquet"
+        after_help = "An interrupted build resumes when the same command is started again.\n\nExample:\n  rss index build list.txt -o files.parquet\n  rss search dea sentinel2 --scene 56jns --json | rss index build --items - --assets nbart_red -o scenes.parquet\n  rss index build --prefix s3://bucket/folder -o folder.parquet\n  rss index build --prefix s3://bucket -o bucket.parquet\n  rss index build --parquet items.parquet -o items-indexed.parquet"
     )]
     Build(IndexBuildArgs),
     /// Prints a summary of an index.

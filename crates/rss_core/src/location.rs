@@ -136,6 +136,46 @@ impl Location {
         }
     }
 
+    /// Parses a prefix of a bucket, or a folder: as [`Location::parse`], and a bucket as a whole (`s3://bucket`,
+    /// `s3://bucket/`), whose key is empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Location::parse`].
+    pub fn parse_prefix(text: &str) -> Result<Self> {
+        let path = text.trim_end_matches('/');
+        let names = [
+            "s3://", "s3a://", "gs://", "gcs://", "az://", "azure://", "/vsis3/", "/vsigs/",
+            "/vsiaz/",
+        ];
+        let lower = path.to_ascii_lowercase();
+        let bucket = names.iter().find_map(|scheme| {
+            let rest = path
+                .get(scheme.len()..)
+                .filter(|_| lower.starts_with(scheme))?;
+            (!rest.is_empty() && !rest.contains(['/', '?', '#'])).then(|| rest.to_owned())
+        });
+        let Some(bucket) = bucket else {
+            return Self::parse(text);
+        };
+        // Any key makes it parse; it is left out again.
+        Ok(match Self::parse(&format!("{path}/-"))? {
+            Self::S3 { .. } => Self::S3 {
+                bucket,
+                key: String::new(),
+            },
+            Self::Gcs { .. } => Self::Gcs {
+                bucket,
+                key: String::new(),
+            },
+            Self::Azure { .. } => Self::Azure {
+                container: bucket,
+                key: String::new(),
+            },
+            other => other,
+        })
+    }
+
     /// Parses an href within the limits of `trust`: a catalogue on the network may not refer to a local file, a VSI
     /// path, a VRT (which names other files), plain `http` or a private host.
     ///

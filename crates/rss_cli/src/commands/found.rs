@@ -1,6 +1,7 @@
 //! From arguments to items: a search, or items of a file, a URL or stdin.
 
 use std::{
+    collections::BTreeSet,
     io::{IsTerminal, Read},
     path::Path,
 };
@@ -311,6 +312,11 @@ fn manifest_of(found: &QueryResult) -> Result<Manifest> {
 /// Reports on stderr the filters that the server ignored, and the items that were skipped.
 pub(super) fn notes(found: &QueryResult) {
     let report = found.report();
+    if let Some(ids) = conflicts(found) {
+        output::say(&format!(
+            "note: items of one id and collection have other files, the first of each is used: {ids}"
+        ));
+    }
     for note in &report.notes {
         output::say(&format!("note: {note}"));
     }
@@ -331,6 +337,25 @@ pub(super) fn notes(found: &QueryResult) {
     if report.skipped.len() > 10 {
         output::say(&format!("note: skipped {} more", report.skipped.len() - 10));
     }
+}
+
+/// Returns the ids of items that stand for others with other files.
+pub(super) fn conflicts(found: &QueryResult) -> Option<String> {
+    let ids: BTreeSet<&str> = found
+        .report()
+        .conflicts
+        .iter()
+        .map(String::as_str)
+        .collect();
+    let mut shown: Vec<String> = ids
+        .iter()
+        .take(10)
+        .map(|id| id.escape_debug().to_string())
+        .collect();
+    if ids.len() > shown.len() {
+        shown.push(format!("{} more", ids.len() - shown.len()));
+    }
+    (!shown.is_empty()).then(|| shown.join(", "))
 }
 
 /// Notes on stderr which assets are left out for want of a role.

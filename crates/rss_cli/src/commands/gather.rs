@@ -286,8 +286,28 @@ fn print(gathered: &Gathered, args: &GatherArgs) -> Result<()> {
     ])
 }
 
+/// Says what a plan does not know: without an index nobody has told where tiles lie.
+fn unknown(plan: &Plan) -> Vec<String> {
+    let is_local = plan.hosts.keys().all(|host| host == "local");
+    match (plan.guessed, plan.files.saturating_sub(plan.guessed)) {
+        (0, _) => Vec::new(),
+        _ if is_local => Vec::new(),
+        (guessed, 0) => vec![format!(
+            "of {guessed} files only headers are known: the bytes are without any tile, and each file is taken for two \
+             requests; an index (`rss index build`, --index) makes both exact"
+        )],
+        (guessed, _) => vec![format!(
+            "{guessed} files have no index entry: each is taken for two requests, a header, and the median tile of the others"
+        )],
+    }
+}
+
 fn explain(plan: &Plan, requests: &[Request], prices: &CostModel, as_json: bool) -> Result<Found> {
     let cost = plan.cost(prices);
+    let notes = unknown(plan);
+    for note in &notes {
+        output::say(&format!("note: {note}"));
+    }
     let at = |number: usize| {
         requests
             .get(number)
@@ -314,6 +334,7 @@ fn explain(plan: &Plan, requests: &[Request], prices: &CostModel, as_json: bool)
             "requests": plan.requests,
             "bytes": plan.bytes,
             "guessed": plan.guessed,
+            "notes": notes,
             "hosts": hosts,
             "cost_usd": cost.map(|cost| json!({
                 "internet": cost.internet_usd,

@@ -176,12 +176,18 @@ async fn source(session: &Session, args: &IndexBuildArgs) -> Result<BuildSource>
     }
     if let Some(items) = &args.items {
         let found = found::read(session, items, args.trust_items).await?;
+        // An index finds a file by its item: which of the two was meant, nobody could tell.
+        if let Some(ids) = found::conflicts(&found) {
+            bail!(
+                "items of one id and collection have other files: {ids}; give them ids of their own"
+            );
+        }
         found::notes(&found);
         found::complete(&found)?;
         return Ok(BuildSource::from(&found));
     }
     if let Some(prefix) = &args.prefix {
-        return Ok(BuildSource::prefix(Location::parse(prefix)?));
+        return Ok(BuildSource::prefix(Location::parse_prefix(prefix)?));
     }
     match &args.parquet {
         Some(path) => Ok(BuildSource::parquet(path)),

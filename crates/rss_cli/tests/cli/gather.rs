@@ -159,6 +159,8 @@ fn a_plan_asks_for_nothing() {
         (&8.into(), &16.into(), &8.into())
     );
     assert_eq!(plan["hosts"]["127.0.0.1"]["requests"], 16);
+    let note = plan["notes"][0].as_str().unwrap();
+    assert!(note.contains("of 8 files only headers are known"), "{note}");
     assert_eq!(plan["cost_usd"], Value::Null);
     let prices = stage.write(
         "prices.yaml",

@@ -319,3 +319,168 @@ fn what_is_no_index_or_names_nothing_is_one_line() {
     }
     assert_eq!(files(stage.dir.path()).len(), 1);
 }
+
+#[test]
+fn a_bucket_as_a_whole_is_a_prefix() {
+    let stage = Stage::new();
+    for prefix in [format!("s3://{BUCKET}"), format!("s3://{BUCKET}/")] {
+        let args = [
+            "index",
+            "build",
+            "--prefix",
+            &prefix,
+            "-o",
+            "a.parquet",
+            "--json",
+        ];
+        let built = stage.run(&args).json();
+        assert!(built["ok"].as_u64().unwrap() >= 8, "{built}");
+        assert_eq!(built["ok"], built["files"], "{built}");
+    }
+}
+
+#[test]
+fn an_asset_that_no_item_has_is_an_error_that_lists_those_there_are() {
+    let stage = Stage::new();
+    let found = stage.seed("search", &["--json"]);
+    let items = stage.write("items.json", found.text());
+    let build = [
+        "index",
+        "build",
+        "--items",
+        &items,
+        "-o",
+        "a.parquet",
+        "--assets",
+    ];
+    for names in ["nbart_rde", "nbart_red,nbart_rde"] {
+        let ran = stage.run(&[&build[..], &[names]].concat());
+        let error = ran.error();
+        assert!(
+            error.contains("no item has the asset `nbart_rde`"),
+            "{error}"
+        );
+        assert!(
+            error.contains("nbart_nir_1, ") && error.contains("nbart_red"),
+            "{error}"
+        );
+    }
+    stage.run(&[&build[..], &["nbart_red"]].concat()).text();
+}
+
+/// Writes items that name files of the stage, whatever their ids.
+fn items_of(stage: &Stage, files: &[(&str, &str)]) -> String {
+    let features: Vec<serde_json::Value> = files
+        .iter()
+        .map(|(id, path)| {
+            serde_json::json!({
+                "type": "Feature", "stac_version": "1.0.0", "id": id, "collection": "c",
+                "bbox": [153.0, -26.0, 153.1, -25.9], "geometry": null, "links": [],
+                "properties": {"datetime": "2021-01-01T00:00:00Z"},
+                "assets": {"red": {"href": path, "roles": ["data"]}},
+            })
+        })
+        .collect();
+    let page = serde_json::json!({"type": "FeatureCollection", "features": features});
+    stage.write("items.json", page.to_string())
+}
+
+const GRID: [f64; 6] = [500_000.0, 10.0, 0.0, 7_000_000.0, 0.0, -10.0];
+
+#[test]
+fn two_items_of_one_id_with_other_files_are_named() {
+    let stage = Stage::new();
+    let one = stage.image("one.tif", 64, 32756, GRID);
+    let two = stage.image("two.tif", 32, 32756, GRID);
+    let items = items_of(&stage, &[("a", &one), ("a", &two), ("a", &one)]);
+    let build = [
+        "index",
+        "build",
+        "--items",
+        &items,
+        "-o",
+        "a.parquet",
+        "--json",
+    ];
+    let ran = stage.run(&build);
+    assert!(ran.error().contains("have other files: a;"), "{ran:?}");
+    // The same item twice is one.
+    let items = items_of(&stage, &[("a", &one), ("a", &one)]);
+    let build = [
+        "index",
+        "build",
+        "--items",
+        &items,
+        "-o",
+        "a.parquet",
+        "--json",
+    ];
+    assert_eq!(stage.run(&build).json()["items"], 1);
+}
+
+#[test]
+fn ids_of_any_characters_are_found_again() {
+    let stage = Stage::new();
+    let ids = [
+        "a,b",
+        "'; drop",
+        "\"",
+        "a/b\\c",
+        "\u{1f30d}\u{e9}",
+        " ",
+        "a\nb",
+        "a\u{0}b",
+        "%2e%2e",
+    ];
+    let paths: Vec<String> = (0..ids.len())
+        .map(|i| stage.image(&format!("{i}.tif"), 32, 32756, GRID))
+        .collect();
+    let pairs: Vec<(&str, &str)> = ids
+        .iter()
+        .copied()
+        .zip(paths.iter().map(String::as_str))
+        .collect();
+    let items = items_of(&stage, &pairs);
+    let built = stage.run(&[
+        "index",
+        "build",
+        "--items",
+        &items,
+        "-o",
+        "a.parquet",
+        "--json",
+    ]);
+    assert_eq!(built.json()["ok"], ids.len());
+    let index = rss_core::index::Index::open(stage.path("a.parquet")).unwrap();
+    for (id, path) in pairs {
+        let entry = index.entry(id, "red").unwrap().unwrap();
+        assert_eq!(entry.location.to_string(), path, "{id:?}");
+    }
+}
+
+#[test]
+fn a_local_file_of_the_same_size_and_mtime_is_compared_by_its_header() {
+    let stage = Stage::new();
+    let path = stage.image("a.tif", 64, 32756, GRID);
+    let list = stage.write("list.txt", format!("{path}\n"));
+    stage
+        .run(&["index", "build", &list, "-o", "a.parquet"])
+        .text();
+    let check = ["index", "check", "a.parquet", "--json"];
+    assert_eq!(stage.run(&check).json()["ok"], 1);
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let length = fs::metadata(&path).unwrap().len();
+    // As `cp -p` of another file does.
+    let other = [600_000.0, 10.0, 0.0, 7_000_000.0, 0.0, -10.0];
+    stage.image("a.tif", 64, 32756, other);
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_modified(modified).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), length);
+    let ran = stage.run(&check);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let said: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(said["changed"][0], path.as_str(), "{said}");
+    let update = ["index", "check", "a.parquet", "--update", "--json"];
+    assert_eq!(stage.run(&update).json()["updated"], 1);
+    assert_eq!(stage.run(&check).json()["ok"], 1);
+}

@@ -23,10 +23,12 @@ use crate::{
 };
 
 /// Items and bytes that were written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) items: u64,
     pub(super) bytes: u64,
+    /// What is other than in the items, one sentence each.
+    pub(super) notes: Vec<String>,
 }
 
 /// Writes the index of a plan, completely or not at all.
@@ -48,6 +50,7 @@ pub(super) fn assemble(
         stop,
         writer: None,
         items: 0,
+        notes: Vec::new(),
     };
     match plan.rows {
         IndexRows::Items(items, trust) => {
@@ -56,6 +59,7 @@ pub(super) fn assemble(
             for item in &items {
                 columns.learn(&Row::of_item(item)?);
             }
+            sheet.notes = columns.notes();
             sheet.start(columns.fields())?;
             for items in items.chunks(ROWS_AT_ONCE) {
                 let rows = items.iter().map(Row::of_item);
@@ -135,6 +139,7 @@ struct Sheet<'a> {
     stop: &'a Stop,
     writer: Option<(Writer, SchemaRef)>,
     items: u64,
+    notes: Vec<String>,
 }
 
 impl Sheet<'_> {
@@ -178,6 +183,7 @@ impl Sheet<'_> {
         Ok(Written {
             items: self.items,
             bytes: writer.finish()?,
+            notes: self.notes,
         })
     }
 }

@@ -74,7 +74,8 @@ pub struct BuildReport {
     pub output: PathBuf,
     /// Bytes of the index.
     pub output_bytes: u64,
-    /// What is left out of addresses though it may have selected the file, one sentence each.
+    /// What a reader should know, one sentence each: what is left out of addresses though it may have selected the file,
+    /// files without a version, geometries and properties that are other than in the items.
     pub notes: Vec<String>,
 }
 
@@ -92,6 +93,31 @@ fn notes(left_out: &BTreeSet<String>) -> Vec<String> {
             "the index holds no parameter of an address that may be a secret, and not these: {names}; files that differ in \
              them alone are one to it"
         )],
+    }
+}
+
+/// Files whose servers tell nothing but their size.
+#[derive(Debug, Default)]
+struct Versionless {
+    count: usize,
+    first: Option<String>,
+}
+
+impl Versionless {
+    fn see(&mut self, entry: &Entry) {
+        if !entry.version.is_told() {
+            self.count += 1;
+            self.first.get_or_insert_with(|| entry.location.to_string());
+        }
+    }
+
+    fn note(&self) -> Option<String> {
+        let first = self.first.as_ref()?;
+        Some(format!(
+            "{} files have no version, as {first}: their server sends neither ETag nor Last-Modified. A read notices a \
+             replacement by another size only; `rss index check` compares their headers",
+            self.count
+        ))
     }
 }
 
@@ -209,8 +235,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if there is nothing to index; [`ErrorKind::InvalidInput`] if the journal belongs to
-    /// another build; [`ErrorKind::Corrupt`] if the input is not stac-geoparquet, or the index to append to is not an
+    /// [`ErrorKind::NotFound`] if there is nothing to index; [`ErrorKind::InvalidInput`] if no item has an asset that is
+    /// named, and if the journal belongs to another build; [`ErrorKind::Corrupt`] if the input is not stac-geoparquet, or the index to append to is not an
     /// index; errors of the file system and, for a listing, of the store. Errors of single files are in the
     /// report.
     pub async fn build(
@@ -228,7 +254,7 @@ impl Builder {
             None => Known::default(),
         };
         let mut plan = BuildPlan::of(&self.session, source.0, self.assets.clone(), known).await?;
-        let notes = notes(&plan.left_out);
+        let mut notes = notes(&plan.left_out);
         if plan.is_empty() && self.append_to.is_none() {
             return Err(Error::new(ErrorKind::NotFound, "nothing to index"));
         }
@@ -251,24 +277,29 @@ impl Builder {
             files_total: files,
             files_done: resumed + failed.len(),
         };
-        let mut journal = self.read(jobs, journal, &mut failed, progress).await?;
+        let mut bare = Versionless::default();
+        let mut journal = self
+            .read(jobs, journal, &mut failed, &mut bare, progress)
+            .await?;
+        notes.extend(bare.note());
         failed.sort_by(|a, b| a.location.cmp(&b.location));
 
         let ok = files - failed.len();
         let (keys, append_to) = (self.assets.clone(), self.append_to.clone());
         let to = output.to_owned();
-        let (items, output_bytes) = on_disk(move |stop| {
+        let (items, output_bytes, more) = on_disk(move |stop| {
             let written = match append_to {
                 None => {
                     let written = assemble(plan, keys.as_deref(), &mut journal, &to, stop)?;
-                    (written.items, written.bytes)
+                    (written.items, written.bytes, written.notes)
                 }
                 Some(existing) => {
                     // The new items become an index of their own first, so that `append` and `merge` share one rule.
                     let fresh = temporary(&to)?;
-                    assemble(plan, keys.as_deref(), &mut journal, fresh.path(), stop)?;
+                    let keys = keys.as_deref();
+                    let written = assemble(plan, keys, &mut journal, fresh.path(), stop)?;
                     let info = merge_indexes(&[existing.as_path(), fresh.path()], &to, stop)?;
-                    (info.items, info.bytes)
+                    (info.items, info.bytes, written.notes)
                 }
             };
             // Last: the index is synced and in its final path, so a crash before this only leaves a stale journal.
@@ -276,6 +307,7 @@ impl Builder {
             Ok(written)
         })
         .await?;
+        notes.extend(more);
         let after = self.session.traffic();
         Ok(BuildReport {
             files,
@@ -297,6 +329,7 @@ impl Builder {
         jobs: Vec<HeaderJob>,
         journal: Journal,
         failed: &mut Vec<Failed>,
+        bare: &mut Versionless,
         mut progress: Progress,
     ) -> Result<Journal> {
         // Bounded: a slow disk slows the requests down instead of filling memory.
@@ -325,6 +358,7 @@ impl Builder {
             match read {
                 // The receiver is closed only if the writer failed; its error is returned below.
                 Ok(entry) => {
+                    bare.see(&entry);
                     if send.send((name, entry)).await.is_err() {
                         break;
                     }

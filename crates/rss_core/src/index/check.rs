@@ -106,8 +106,10 @@ pub struct CheckReport {
 /// Checks whether the files of an index still have the indexed version. Costs one request of one byte for each file;
 /// with [`CheckOptions::with_update`] one more for each that changed.
 ///
-/// Versions are compared by ETag, size and modification time. A file without ETag that was replaced by one of the
-/// same size within the same second is not detected.
+/// Versions are compared by ETag, size and modification time. Where a server tells the size alone, and for files of this
+/// machine, whose mtime can be set, the header is read and compared with the indexed one: one or two more requests. Not
+/// detected is a replacement of the same size and the same header, which the index describes as well as the file before; and
+/// without an ETag one within the same second, where the server's times are whole seconds.
 ///
 /// # Errors
 ///
@@ -124,6 +126,7 @@ pub async fn check(
     let total = files.len();
     let mut report = CheckReport::default();
     let mut changed: Vec<(Location, Option<String>)> = Vec::new();
+    let mut doubtful: Vec<(Location, Option<String>)> = Vec::new();
     let concurrency = options.concurrency.unwrap_or(CONCURRENCY).max(1);
     let mut asked = stream::iter(files)
         .map(|(location, then)| async move {
@@ -134,6 +137,13 @@ pub async fn check(
     while let Some((location, then, now)) = asked.next().await {
         report.checked += 1;
         match now {
+            // Size and mtime of a file of this machine can be those of another one, too.
+            Ok((object, _))
+                if !then.differs(object.version())
+                    && (!then.is_told() || location.as_local().is_some()) =>
+            {
+                doubtful.push((location, then.checksum));
+            }
             Ok((object, _)) if !then.differs(object.version()) => report.ok += 1,
             Ok(_) => changed.push((location, then.checksum)),
             Err(err) if err.kind() == ErrorKind::NotFound => report.missing.push(location),
@@ -147,6 +157,15 @@ pub async fn check(
         }
     }
     drop(asked);
+    compare(
+        session,
+        &path,
+        doubtful,
+        concurrency,
+        &mut changed,
+        &mut report,
+    )
+    .await?;
     if options.update && !changed.is_empty() {
         let reads: Vec<_> = changed
             .iter()
@@ -181,6 +200,58 @@ pub async fn check(
     report.missing.sort_by_key(ToString::to_string);
     report.failed.sort_by(|a, b| a.location.cmp(&b.location));
     Ok(report)
+}
+
+/// Reads the headers of files whose version says too little, and compares them with those of the index.
+async fn compare(
+    session: &Session,
+    path: &Path,
+    doubtful: Vec<(Location, Option<String>)>,
+    concurrency: usize,
+    changed: &mut Vec<(Location, Option<String>)>,
+    report: &mut CheckReport,
+) -> Result<()> {
+    if doubtful.is_empty() {
+        return Ok(());
+    }
+    let locations: Vec<Location> = doubtful
+        .iter()
+        .map(|(location, _)| location.clone())
+        .collect();
+    let path = path.to_owned();
+    let indexed = on_disk(move |_| Index::open(&path)?.find(&locations)).await?;
+    let reads = doubtful
+        .into_iter()
+        .zip(indexed)
+        .map(|((location, checksum), then)| async move {
+            let job = HeaderJob {
+                name: Name::of(&location),
+                location,
+                header_bytes: None,
+                checksum: checksum.clone(),
+            };
+            let (_, location, now) = entry(session.clone(), job).await;
+            (location, checksum, then, now)
+        });
+    let reads: Vec<_> = reads.collect();
+    let mut reads = stream::iter(reads).buffer_unordered(concurrency);
+    while let Some((location, checksum, then, now)) = reads.next().await {
+        match (then, now) {
+            (Some(then), Ok(now)) if then.header == now.header => report.ok += 1,
+            (_, Ok(_)) => changed.push((location, checksum)),
+            // It is there, and no header that can be read: another file.
+            (_, Err(err))
+                if err.kind() == ErrorKind::Corrupt || err.kind() == ErrorKind::Unsupported =>
+            {
+                changed.push((location, checksum));
+            }
+            (_, Err(error)) => report.failed.push(Failed {
+                location: location.to_string(),
+                error,
+            }),
+        }
+    }
+    Ok(())
 }
 
 /// Lists the files of an index, each once, or an even sample of them.

@@ -84,11 +84,15 @@ pub(super) struct Known {
     files: HashSet<Name>,
     locations: HashSet<Name>,
     ids: HashSet<String>,
+    assets: BTreeSet<String>,
 }
 
 impl Known {
     pub(super) fn of(index: &Index) -> Result<Self> {
-        let mut known = Self::default();
+        let mut known = Self {
+            assets: index.keys().map(str::to_owned).collect(),
+            ..Self::default()
+        };
         index.each_file(|listed| {
             let name = Name::of(&listed.location);
             let file = ItemFile {
@@ -174,6 +178,8 @@ struct Planner<'a> {
     refused: Vec<(String, Error)>,
     left_out: BTreeSet<String>,
     assets: HashSet<String>,
+    /// The assets of all items, and of the index to append to.
+    there: BTreeSet<String>,
     hash: Sha256,
 }
 
@@ -268,6 +274,7 @@ impl BuildPlan {
             refused: Vec::new(),
             left_out: BTreeSet::new(),
             assets: HashSet::new(),
+            there: known.assets.clone(),
             hash: Sha256::new(),
         };
         let rows = match input {
@@ -276,7 +283,20 @@ impl BuildPlan {
             Input::Parquet(path) => planner.table(ParquetTable::open(&path)?, &chosen)?,
             Input::Prefix(_) => IndexRows::Bare(Vec::new()),
         };
-        // Named assets get a column even if no item has them, so that queries on it do not fail.
+        let lacking = |key: &&String| !planner.there.contains(key.as_str());
+        // Of no item at all there is another word: nothing to index.
+        if let Some(key) = keys.into_iter().flatten().find(lacking)
+            && !planner.there.is_empty()
+        {
+            let known: Vec<&str> = planner.there.iter().map(String::as_str).take(100).collect();
+            let message = format!(
+                "no item has the asset `{}`; there are: {}",
+                key.escape_debug(),
+                known.join(", ").escape_debug()
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        // Named assets get a column even if no new item has them, so that queries on it do not fail.
         planner.assets.extend(keys.into_iter().flatten().cloned());
         let mut assets: Vec<String> = planner.assets.into_iter().collect();
         assets.sort();
@@ -300,6 +320,11 @@ impl Planner<'_> {
         chosen: &Chosen<'_>,
     ) -> IndexRows {
         let retained = items.into_iter().filter_map(|mut item| {
+            for key in item.assets.keys() {
+                if !self.there.contains(key) {
+                    self.there.insert(key.clone());
+                }
+            }
             let (mut files, mut fresh) = (0, 0);
             for (key, asset) in chosen.of_item(&item) {
                 files += 1;
@@ -352,6 +377,7 @@ impl Planner<'_> {
         let ids = bare::ids(&fresh, |id| known.ids.contains(id));
         let rows: Vec<(String, Location)> = ids.into_iter().zip(fresh).collect();
         self.assets.insert(bare::ASSET.to_owned());
+        self.there.insert(bare::ASSET.to_owned());
         for (id, location) in &rows {
             let file = ItemFile {
                 item: id,
@@ -395,6 +421,11 @@ impl Planner<'_> {
         let texts = |name: &str| batch.column_by_name(name)?.as_string_opt::<i32>();
         let (ids, collections) = (texts("id"), texts("collection"));
         let columns = files_of(batch);
+        for column in &columns {
+            if !self.there.contains(column.key) {
+                self.there.insert(column.key.to_owned());
+            }
+        }
         let mut retained = Vec::new();
         for row in 0..batch.num_rows() {
             let text = |column: Option<&'_ StringArray>| -> Option<String> {

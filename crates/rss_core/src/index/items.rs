@@ -4,7 +4,7 @@
 //! properties are top-level columns, an item's bbox is a struct, its geometry WKB. A field with two types in
 //! different items becomes text that holds JSON, unless both are numbers.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, ListArray, StringArray,
@@ -13,7 +13,7 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
 use chrono::{DateTime, Utc};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{schema, wkb};
 use crate::{
@@ -47,6 +47,9 @@ const FIRST: [&str; 9] = [
 /// The most fields of a struct column; an object with more becomes text. Each field is a Parquet column, which every
 /// reader of the footer pays for.
 const MOST_FIELDS: usize = 1000;
+/// The deepest nesting of a property; what is below becomes text. Parquet's readers bound the depth of a schema (pyarrow at
+/// 100), and a list is two levels of it.
+const DEEPEST: usize = 12;
 const EDGES: [&str; 4] = ["xmin", "ymin", "xmax", "ymax"];
 
 /// The inferred type of a field.
@@ -65,7 +68,13 @@ pub(super) enum FieldKind {
 
 impl FieldKind {
     fn of(value: &Value) -> Self {
+        Self::within(value, DEEPEST)
+    }
+
+    /// Returns the type of a value of so many levels; deeper ones are text.
+    fn within(value: &Value, levels: usize) -> Self {
         match value {
+            Value::Array(_) | Value::Object(_) if levels == 0 => Self::Text,
             Value::Null => Self::Nothing,
             Value::Bool(_) => Self::Bool,
             // A u64 above 2^63 becomes a float: the column is Int64.
@@ -74,14 +83,15 @@ impl FieldKind {
             Value::String(_) => Self::Text,
             Value::Array(list) => {
                 let mut element = Self::Nothing;
-                list.iter().for_each(|value| element.join(Self::of(value)));
+                list.iter()
+                    .for_each(|value| element.join(Self::within(value, levels - 1)));
                 Self::List(Box::new(element))
             }
             Value::Object(fields) if fields.len() > MOST_FIELDS => Self::Text,
             Value::Object(fields) => Self::Struct(
                 fields
                     .iter()
-                    .map(|(name, value)| (name.clone(), Self::of(value)))
+                    .map(|(name, value)| (name.clone(), Self::within(value, levels - 1)))
                     .collect(),
             ),
         }
@@ -151,7 +161,11 @@ fn add(fields: &mut Vec<(String, FieldKind)>, index: usize, name: &str, kind: Fi
 
 /// One item as a row: its properties beside its top-level fields, without secrets.
 #[derive(Clone, Debug)]
-pub(super) struct Row(Map<String, Value>);
+pub(super) struct Row {
+    fields: Map<String, Value>,
+    /// True if its geometry is none that readers accept: its bbox stands for it, or nothing.
+    has_broken_geometry: bool,
+}
 
 impl Row {
     /// Returns the row of an item.
@@ -183,7 +197,16 @@ impl Row {
         // A property of a catalogue must not pass for a column of headers.
         item.retain(|name, _| !name.starts_with(schema::PREFIX) && !is_secret_field(name));
         item.values_mut().for_each(shareable_json);
-        Self(item)
+        let is_broken = |geometry: &Value| !geometry.is_null() && wkb::encode(geometry).is_none();
+        let has_broken_geometry = item.get("geometry").is_some_and(is_broken);
+        if has_broken_geometry {
+            let outline = item.get("bbox").and_then(edges_of).map(outline);
+            item.insert("geometry".to_owned(), outline.unwrap_or(Value::Null));
+        }
+        Self {
+            fields: item,
+            has_broken_geometry,
+        }
     }
 }
 
@@ -194,7 +217,13 @@ pub(super) fn stripped(text: &str) -> Option<String> {
 
 /// The columns of some items.
 #[derive(Clone, Debug)]
-pub(super) struct Columns(Vec<(String, FieldKind)>);
+pub(super) struct Columns {
+    known: Vec<(String, FieldKind)>,
+    /// Items whose geometry is broken, and one of them.
+    broken: (usize, String),
+    /// Properties that are deeper than a column may be, or have more fields.
+    as_text: BTreeSet<String>,
+}
 
 impl Default for Columns {
     fn default() -> Self {
@@ -214,14 +243,23 @@ impl Default for Columns {
         });
         let mut columns = Vec::from(first);
         columns.push(("datetime".to_owned(), FieldKind::Time));
-        Self(columns)
+        Self {
+            known: columns,
+            broken: (0, String::new()),
+            as_text: BTreeSet::new(),
+        }
     }
 }
 
 impl Columns {
     /// Extends the columns by the fields and types of a row.
     pub(super) fn learn(&mut self, row: &Row) {
-        for (index, (name, value)) in row.0.iter().enumerate() {
+        if row.has_broken_geometry {
+            let id = row.fields.get("id").and_then(Value::as_str);
+            self.broken.0 += 1;
+            self.broken.1 = id.unwrap_or_default().to_owned();
+        }
+        for (index, (name, value)) in row.fields.iter().enumerate() {
             let kind = match (name.as_str(), value) {
                 ("geometry" | "bbox", _) => continue,
                 (name, Value::String(text)) if TIMES.contains(&name) => match time(text) {
@@ -230,15 +268,38 @@ impl Columns {
                 },
                 _ => FieldKind::of(value),
             };
-            add(&mut self.0, index, name, kind);
+            if !matches!(name.as_str(), "geometry" | "bbox") && is_too_large(value, DEEPEST) {
+                self.as_text.insert(name.clone());
+            }
+            add(&mut self.known, index, name, kind);
         }
+    }
+
+    /// Returns what a reader of the index should know of the items, one sentence each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let (count @ 1.., id) = &self.broken {
+            notes.push(format!(
+                "the geometries of {count} items are none that readers accept, such as that of {}: their bbox stands for \
+                 them, where they have one",
+                id.escape_debug()
+            ));
+        }
+        if !self.as_text.is_empty() {
+            let names: Vec<&str> = self.as_text.iter().map(String::as_str).take(10).collect();
+            notes.push(format!(
+                "what is nested deeper than {DEEPEST} levels, or has more than {MOST_FIELDS} fields, is text that holds JSON: {}",
+                names.join(", ").escape_debug()
+            ));
+        }
+        notes
     }
 
     /// Returns true if these columns can hold a row.
     pub(super) fn holds(&self, row: &Row) -> bool {
         let mut more = self.clone();
         more.learn(row);
-        more.0 == self.0
+        more.known == self.known
     }
 
     /// Returns the columns' names and types.
@@ -251,13 +312,13 @@ impl Columns {
             };
             Some(schema::field(name, kind))
         };
-        self.0.iter().filter_map(typed).collect()
+        self.known.iter().filter_map(typed).collect()
     }
 
     /// Returns the arrays of some rows, one for each of [`Columns::fields`].
     pub(super) fn arrays(&self, rows: &[Row]) -> Vec<ArrayRef> {
         let array = |(name, kind): &(String, FieldKind)| {
-            let values: Vec<Option<&Value>> = rows.iter().map(|row| row.0.get(name)).collect();
+            let values: Vec<Option<&Value>> = rows.iter().map(|row| row.fields.get(name)).collect();
             match name.as_str() {
                 "geometry" => {
                     let list = values.iter().map(|value| wkb::encode((*value)?));
@@ -267,7 +328,7 @@ impl Columns {
                 _ => encode(kind, &values),
             }
         };
-        self.0.iter().filter_map(array).collect()
+        self.known.iter().filter_map(array).collect()
     }
 }
 
@@ -280,17 +341,7 @@ fn edges() -> Fields {
 
 /// Returns bboxes of four numbers, or of six without their heights.
 fn boxes(values: &[Option<&Value>]) -> ArrayRef {
-    let boxes: Vec<Option<[f64; 4]>> = values
-        .iter()
-        .map(|value| {
-            let list = value.and_then(Value::as_array)?;
-            let numbers: Vec<f64> = list.iter().filter_map(Value::as_f64).collect();
-            match numbers.as_slice() {
-                [w, s, e, n] | [w, s, _, e, n, _] => Some([*w, *s, *e, *n]),
-                _ => None,
-            }
-        })
-        .collect();
+    let boxes: Vec<Option<[f64; 4]>> = values.iter().map(|value| edges_of((*value)?)).collect();
     let columns = (0..4)
         .map(|edge| {
             let edge = boxes.iter().map(|one| one.as_ref()?.get(edge).copied());
@@ -299,6 +350,50 @@ fn boxes(values: &[Option<&Value>]) -> ArrayRef {
         .collect();
     let nulls = NullBuffer::from_iter(boxes.iter().map(Option::is_some));
     Arc::new(StructArray::new(edges(), columns, Some(nulls)))
+}
+
+/// Returns the edges of a bbox: west, south, east, north.
+fn edges_of(bbox: &Value) -> Option<[f64; 4]> {
+    let numbers: Vec<f64> = bbox.as_array()?.iter().filter_map(Value::as_f64).collect();
+    match numbers.as_slice() {
+        [w, s, e, n] | [w, s, _, e, n, _] => Some([*w, *s, *e, *n]),
+        _ => None,
+    }
+}
+
+/// Returns the outline of a bbox: two parts where it crosses the antimeridian.
+fn outline([west, south, east, north]: [f64; 4]) -> Value {
+    let ring = |west: f64, east: f64| {
+        let [low, high] = [south, north];
+        json!([[
+            [west, low],
+            [east, low],
+            [east, high],
+            [west, high],
+            [west, low]
+        ]])
+    };
+    match west > east {
+        true => json!({
+            "type": "MultiPolygon", "coordinates": [ring(west, 180.0), ring(-180.0, east)],
+        }),
+        false => json!({"type": "Polygon", "coordinates": ring(west, east)}),
+    }
+}
+
+/// Returns true if a value has more levels than a column may, or an object with more fields.
+fn is_too_large(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| match levels.checked_sub(1) {
+        Some(levels) => is_too_large(value, levels),
+        None => true,
+    };
+    match value {
+        Value::Array(list) => levels == 0 || list.iter().any(below),
+        Value::Object(fields) => {
+            levels == 0 || fields.len() > MOST_FIELDS || fields.values().any(below)
+        }
+        _ => false,
+    }
 }
 
 fn time(text: &str) -> Option<DateTime<Utc>> {
@@ -416,6 +511,83 @@ mod tests {
             .column(2)
             .as_primitive::<arrow_array::types::Float64Type>();
         assert_eq!(xmax.value(1), 3.0);
+    }
+
+    #[test]
+    fn a_broken_geometry_is_that_of_its_bbox_or_null() {
+        let ring = json!([[[0, 0], [1, 1]]]);
+        let broken = json!({"type": "Polygon", "coordinates": ring});
+        let mut columns = Columns::default();
+        let rows: Vec<Row> = [
+            json!({"id": "a", "geometry": broken, "bbox": [1, 2, 3, 4]}),
+            json!({"id": "b", "geometry": broken}),
+            json!({"id": "c", "geometry": null, "bbox": [1, 2, 3, 4]}),
+        ]
+        .iter()
+        .map(|item| Row::new(item.as_object().unwrap().clone()))
+        .collect();
+        rows.iter().for_each(|row| columns.learn(row));
+        let schema = Schema::new(columns.fields());
+        let batch = RecordBatch::try_new(Arc::new(schema), columns.arrays(&rows)).unwrap();
+        let geometry = batch.column_by_name("geometry").unwrap().as_binary::<i32>();
+        let outline = json!({"type": "Polygon", "coordinates": [[[1.0, 2.0], [3.0, 2.0], [3.0, 4.0], [1.0, 4.0], [1.0, 2.0]]]});
+        assert_eq!(geometry.value(0), wkb::encode(&outline).unwrap());
+        assert!(geometry.is_null(1) && geometry.is_null(2));
+        let notes = columns.notes();
+        assert!(
+            notes[0].contains("of 2 items") && notes.len() == 1,
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_text_that_holds_json() {
+        let mut deep = json!(1);
+        for _ in 0..50 {
+            deep = json!({ "a": [deep] });
+        }
+        let item = json!({"id": "a", "properties": {"deep": deep, "flat": {"a": [[1]]}}});
+        let row = Row::new(item.as_object().unwrap().clone());
+        let mut columns = Columns::default();
+        columns.learn(&row);
+        fn depth(kind: &DataType) -> usize {
+            1 + match kind {
+                DataType::Struct(fields) => fields
+                    .iter()
+                    .map(|field| depth(field.data_type()))
+                    .max()
+                    .unwrap_or(0),
+                DataType::List(field) => 1 + depth(field.data_type()),
+                _ => 0,
+            }
+        }
+        let fields = columns.fields();
+        assert!(fields.iter().all(|field| depth(field.data_type()) < 60));
+        let schema = Schema::new(fields);
+        let rows = [row];
+        let batch = RecordBatch::try_new(Arc::new(schema), columns.arrays(&rows)).unwrap();
+        // Down to the text, and the rest of the JSON in it.
+        let mut column = Arc::clone(batch.column_by_name("deep").unwrap());
+        let mut value = &deep;
+        while let Some(parts) = column.as_struct_opt() {
+            let list: &ListArray = parts.column(0).as_list();
+            value = &value["a"];
+            if list.values().as_string_opt::<i32>().is_none() {
+                value = &value[0];
+            }
+            let inner = Arc::clone(list.values());
+            if let Some(texts) = inner.as_string_opt::<i32>() {
+                assert_eq!(texts.value(0), value[0].to_string());
+                break;
+            }
+            column = inner;
+        }
+        assert_eq!(columns.notes().len(), 1, "{:?}", columns.notes());
+        assert!(
+            columns.notes()[0].ends_with(": deep"),
+            "{:?}",
+            columns.notes()
+        );
     }
 
     #[test]

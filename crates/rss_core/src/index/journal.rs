@@ -10,7 +10,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -128,11 +128,14 @@ impl Journal {
                 // The build that held the lock has removed the file: the lock is on an unlinked inode. Open the new
                 // file at this path.
                 Ok(()) => file = options.open(path).map_err(io_error)?,
-                Err(_) if start.elapsed() > LOCK_TIMEOUT => {
+                // A file system without locks: two builds of one index at once are not kept apart there.
+                Err(TryLockError::Error(err)) if err.kind() == io::ErrorKind::Unsupported => break,
+                Err(TryLockError::Error(err)) => return Err(io_error(err)),
+                Err(TryLockError::WouldBlock) if start.elapsed() > LOCK_TIMEOUT => {
                     let message = "another build is writing this index; wait for it, or stop it";
                     return Err(Error::new(ErrorKind::Unavailable, message).at(path.display()));
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
         let mut journal = Self {

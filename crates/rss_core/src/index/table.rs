@@ -5,12 +5,13 @@
 
 use std::{
     any::Any,
+    cell::Cell,
     collections::HashMap,
     fs::File,
     ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{self, AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, Once, PoisonError},
 };
 
 use arrow_array::RecordBatch;
@@ -89,15 +90,8 @@ impl ParquetTable {
                 .with_page_index_policy(PageIndexPolicy::Skip)
                 .parse_and_finish(&source)
         })?;
-        if let Some(group) = meta
-            .row_groups()
-            .iter()
-            .find(|group| group.num_rows() > MAX_ROWS)
-        {
-            let rows = group.num_rows();
-            let message = format!("a row group of {rows} rows, expected at most {MAX_ROWS}");
-            return Err(Error::new(ErrorKind::Corrupt, message).at(path.display()));
-        }
+        check_footer(&meta, source.len())
+            .map_err(|message| Error::new(ErrorKind::Corrupt, message).at(path.display()))?;
         Ok(Self {
             path: path.to_owned(),
             source,
@@ -311,8 +305,18 @@ impl ParquetTable {
         let starts = locations
             .first()
             .is_some_and(|page| page.first_row_index == 0);
+        // The pages of a column lie behind its start: what is before the first one is a dictionary. The crate subtracts.
+        let (start, length) = column.byte_range();
+        let inside = locations.iter().all(|page| {
+            let (at, bytes) = (
+                u64::try_from(page.offset),
+                u64::try_from(page.compressed_page_size),
+            );
+            matches!((at, bytes), (Ok(at), Ok(bytes))
+                if at >= start && at.saturating_add(bytes) <= start.saturating_add(length))
+        });
         // `narrowed` relies on this order, and a damaged file may have any.
-        if !ascend || !starts {
+        if !ascend || !starts || !inside {
             return Err(ParquetError::General("pages out of order".to_owned()));
         }
         let locations = Arc::new(locations);
@@ -353,10 +357,82 @@ impl Iterator for Batches<'_> {
     }
 }
 
+/// Checks the numbers of a footer that the Parquet crate uses unchecked: it subtracts, adds and allocates by them.
+fn check_footer(meta: &ParquetMetaData, length: u64) -> std::result::Result<(), String> {
+    let columns = meta.file_metadata().schema_descr().num_columns();
+    for (number, group) in meta.row_groups().iter().enumerate() {
+        let rows = group.num_rows();
+        if rows > MAX_ROWS {
+            return Err(format!(
+                "a row group of {rows} rows, expected at most {MAX_ROWS}"
+            ));
+        }
+        let damaged = |what: &str| format!("the footer is damaged: {what} of row group {number}");
+        if rows < 0 || group.columns().len() != columns {
+            return Err(damaged("the rows and columns"));
+        }
+        for column in group.columns() {
+            let sizes = [
+                column.compressed_size(),
+                column.uncompressed_size(),
+                column.num_values(),
+            ];
+            let start = column
+                .dictionary_page_offset()
+                .unwrap_or(column.data_page_offset());
+            // Places in the file, each with its bytes.
+            let places = [
+                (Some(start), Some(column.compressed_size())),
+                (Some(column.data_page_offset()), None),
+                (
+                    column.offset_index_offset(),
+                    column.offset_index_length().map(i64::from),
+                ),
+                (
+                    column.column_index_offset(),
+                    column.column_index_length().map(i64::from),
+                ),
+                (
+                    column.bloom_filter_offset(),
+                    column.bloom_filter_length().map(i64::from),
+                ),
+            ];
+            let is_inside = |(at, bytes): (Option<i64>, Option<i64>)| {
+                let (at, bytes) = (at.unwrap_or(0), bytes.unwrap_or(0));
+                let end = u64::try_from(at).ok().zip(u64::try_from(bytes).ok());
+                end.is_some_and(|(at, bytes)| at.saturating_add(bytes) <= length)
+            };
+            if sizes.iter().any(|size| *size < 0) || !places.into_iter().all(is_inside) {
+                return Err(damaged("the place of a column"));
+            }
+        }
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// True while this thread reads bytes of unknown origin.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps what the process does at a panic from being done for those that become an error of a file. Global, since panic hooks
+/// are; a hook that is set later has the last word.
+static HOOK: Once = Once::new();
+
 /// Runs code of the Parquet crate on bytes of unknown origin. The crate should return errors for damaged files; a
-/// panic of it becomes an error, too.
+/// panic of it becomes an error, too, and prints nothing.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                before(info);
+            }
+        }));
+    });
+    let outer = QUIET.replace(true);
     let done = catch_unwind(AssertUnwindSafe(read));
+    QUIET.set(outer);
     let corrupt = || {
         let message = "not a readable Parquet file: expected an index as `rss index build` \
                        writes it, or stac-geoparquet";

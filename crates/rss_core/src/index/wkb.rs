@@ -19,8 +19,11 @@ const NAMES: [&str; 7] = [
 const WITH_Z: u32 = 1000;
 /// The deepest nesting of collections: recursion on data from a catalogue must be bounded.
 const DEEPEST: usize = 16;
+/// Positions of a ring: the first one is the last, too.
+const SHORTEST_RING: usize = 4;
 
-/// Returns a GeoJSON geometry as WKB; none if it is invalid or empty.
+/// Returns a GeoJSON geometry as WKB; none if it is invalid or empty. Rings that are open or have fewer than four positions,
+/// and lines of one, are invalid: readers of GeoParquet refuse the whole file for one of them.
 pub(super) fn encode(geometry: &Value) -> Option<Vec<u8>> {
     let dimensions = if has_z(geometry, DEEPEST)? { 3 } else { 2 };
     let mut out = Vec::new();
@@ -122,12 +125,18 @@ fn count(list: &[Value], out: &mut Vec<u8>) -> Option<()> {
 
 fn rings(rings: &[Value], dimensions: usize, out: &mut Vec<u8>) -> Option<()> {
     count(rings, out)?;
-    rings
-        .iter()
-        .try_for_each(|ring| line(ring.as_array()?, dimensions, out))
+    rings.iter().try_for_each(|ring| {
+        let ring = ring.as_array()?;
+        // Closed in the plane: a height at its end may be another one.
+        let start = |point: &Value| Some([point.get(0)?.as_f64()?, point.get(1)?.as_f64()?]);
+        let is_closed = start(ring.first()?)? == start(ring.last()?)?;
+        (ring.len() >= SHORTEST_RING && is_closed).then_some(())?;
+        line(ring, dimensions, out)
+    })
 }
 
 fn line(points: &[Value], dimensions: usize, out: &mut Vec<u8>) -> Option<()> {
+    (points.len() >= 2).then_some(())?;
     count(points, out)?;
     points
         .iter()
@@ -194,6 +203,11 @@ mod tests {
             json!({"type": "Point", "coordinates": ["x", 1]}),
             json!({"type": "Polygon", "coordinates": [[1, 2]]}),
             json!({"type": "Polygon", "coordinates": []}),
+            json!({"type": "Polygon", "coordinates": [[[0, 0], [1, 1]]]}),
+            json!({"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0, 0]]]}),
+            json!({"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1]]]}),
+            json!({"type": "MultiPolygon", "coordinates": [[[[0, 0], [1, 1]]]]}),
+            json!({"type": "LineString", "coordinates": [[0, 0]]}),
             json!({"type": "Circle", "coordinates": [1, 2]}),
             deep,
         ] {

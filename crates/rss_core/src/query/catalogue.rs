@@ -1,7 +1,7 @@
 //! Items from files and static catalogues, without an API.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
     path::{Path, PathBuf},
 };
 
@@ -187,7 +187,8 @@ struct Walk {
     /// The trust in the root document.
     root: Trust,
     items: Vec<Item>,
-    seen: HashSet<(Option<String>, String)>,
+    /// The files of each item, by collection and id.
+    seen: HashMap<(Option<String>, String), BTreeSet<String>>,
     documents: usize,
     report: SearchReport,
 }
@@ -197,7 +198,7 @@ impl Walk {
         Self {
             root,
             items: Vec::new(),
-            seen: HashSet::new(),
+            seen: HashMap::new(),
             documents: 0,
             report: SearchReport::default(),
         }
@@ -232,10 +233,19 @@ impl Walk {
                 let allowed = |href: &str| Location::parse_from(href, trust);
                 self.report.skipped.extend(keep_allowed(&mut item, allowed));
             }
-            if self.seen.insert((item.collection.clone(), item.id.clone())) {
-                self.items.push(item);
-            } else {
-                self.report.duplicates += 1;
+            let hrefs = item.assets.values().map(|asset| redact(&asset.href));
+            let files: BTreeSet<String> = hrefs.collect();
+            match self.seen.entry((item.collection.clone(), item.id.clone())) {
+                Entry::Vacant(new) => {
+                    new.insert(files);
+                    self.items.push(item);
+                }
+                Entry::Occupied(first) => {
+                    self.report.duplicates += 1;
+                    if *first.get() != files {
+                        self.report.conflicts.push(item.id);
+                    }
+                }
             }
         }
         Vec::new()

@@ -151,6 +151,8 @@ pub struct SearchReport {
     pub returned: usize,
     /// Repeated items, each of which is returned once.
     pub duplicates: usize,
+    /// Ids of those whose files are others than those of the item that is returned, in files and static catalogues.
+    pub conflicts: Vec<String>,
     /// Items left out because they do not match the query: the reason, and the number.
     pub dropped: BTreeMap<String, usize>,
     /// Filters that were sent to the server, and that it did not apply. They were applied by the client.

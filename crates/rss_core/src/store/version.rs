@@ -51,6 +51,11 @@ impl Version {
         self
     }
 
+    /// Returns true if something tells the version besides the size.
+    pub fn is_told(&self) -> bool {
+        self.etag.as_ref().is_some_and(|etag| !etag.is_empty()) || self.last_modified.is_some()
+    }
+
     /// Returns the ETag if it is a strong one: two bodies under it are equal byte for byte. See
     /// [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-8.8.1).
     pub fn strong_etag(&self) -> Option<&str> {

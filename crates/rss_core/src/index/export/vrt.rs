@@ -1,11 +1,11 @@
 //! A GDAL virtual raster over the files of an index.
 //!
 //! All sources must be aligned to one grid, that of most files: same CRS, same pixel size, shifted by
-//! whole pixels. GDAL uses the overviews of the sources by itself. See the
+//! whole pixels. Overviews that all sources have are overviews of the virtual raster; GDAL reads them from the sources. See the
 //! [format](https://gdal.org/en/stable/drivers/raster/vrt.html).
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt::Write as _,
     io::{self, Write},
 };
@@ -110,6 +110,8 @@ struct SimpleSource {
     bands: Vec<BandProfile>,
     palette: Option<Vec<[u8; 3]>>,
     has_mask: bool,
+    /// By how much its overviews are coarser.
+    overviews: BTreeSet<u32>,
 }
 
 impl SimpleSource {
@@ -159,6 +161,7 @@ impl SimpleSource {
             bands: header.bands.clone(),
             palette: header.palette.clone(),
             has_mask: has_mask || alpha,
+            overviews: factors(header),
         })
     }
 
@@ -169,6 +172,34 @@ impl SimpleSource {
     fn is_alike(&self, other: &Self) -> bool {
         self.crs == other.crs && has_pixels_of(self, other)
     }
+}
+
+/// Returns by how much the overviews of a file are coarser than its pixels, in whole numbers.
+fn factors(header: &Header) -> BTreeSet<u32> {
+    let mut levels = header.levels.iter().map(|level| level.size);
+    let Some(full) = levels.next() else {
+        return BTreeSet::new();
+    };
+    let factor = |level: Size| {
+        let factor = full.width.checked_div(level.width)?;
+        // The sides of an overview are rounded up by GDAL, down by others.
+        let is_side =
+            |full: u32, side: u32| (full / factor..=full.div_ceil(factor)).contains(&side);
+        (factor > 1 && is_side(full.width, level.width) && is_side(full.height, level.height))
+            .then_some(factor)
+    };
+    levels.filter_map(factor).collect()
+}
+
+/// Returns the overviews that all sources have.
+fn overviews(layers: &[Layer]) -> BTreeSet<u32> {
+    let mut all = layers.iter().flat_map(|layer| &layer.placed);
+    let Some(first) = all.next() else {
+        return BTreeSet::new();
+    };
+    all.fold(first.overviews.clone(), |common, one| {
+        &common & &one.overviews
+    })
 }
 
 /// Returns true if pixel sizes differ so little that the far edge of the larger file is within the tolerance.
@@ -290,6 +321,7 @@ struct Placed {
     tile: Size,
     dtype: DataType,
     has_mask: bool,
+    overviews: BTreeSet<u32>,
 }
 
 impl DstRect {
@@ -303,6 +335,7 @@ impl DstRect {
             tile: source.tile,
             dtype: source.dtype,
             has_mask: source.has_mask,
+            overviews: source.overviews.clone(),
         }
     }
 }
@@ -430,6 +463,15 @@ fn write_xml(
     ];
     let numbers = [origin[0], g[1], 0.0, origin[1], 0.0, g[5]].map(|number| number.to_string());
     writeln!(out, "  <GeoTransform>{}</GeoTransform>", numbers.join(", "))?;
+    let overviews: Vec<String> = overviews(layers).iter().map(u32::to_string).collect();
+    if !overviews.is_empty() {
+        // Nearest where an overview of the mosaic is not exactly one of the sources: nothing is averaged that may be a class.
+        let factors = overviews.join(" ");
+        writeln!(
+            out,
+            r#"  <OverviewList resampling="nearest">{factors}</OverviewList>"#
+        )?;
+    }
     for (number, layer) in layers.iter().enumerate() {
         let dtype = gdal_type(layer.dtype);
         write!(

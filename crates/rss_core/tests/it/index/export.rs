@@ -201,6 +201,7 @@ fn a_mosaic_takes_files_of_one_grid_and_says_why_not_the_others() {
     let place = |name: &str| text.find(&format!("/vsis3/bucket/{name}/red.tif")).unwrap();
     assert!(place("old") < place("new"), "the newest on top: {text}");
     assert_eq!(text.matches("<VRTRasterBand ").count(), 1);
+    assert!(!text.contains("<OverviewList"), "{text}");
 
     let (done, text) = exported(
         &index,

@@ -131,6 +131,7 @@ async fn an_item_collection_file_is_read() {
         ]
     );
     assert_eq!(found.report().duplicates, 1);
+    assert_eq!(found.report().conflicts, ["a"]);
     assert!(found.report().complete);
 }
 
