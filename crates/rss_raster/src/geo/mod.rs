@@ -19,6 +19,7 @@ pub(crate) mod parts;
 mod projection;
 mod transform;
 mod transformer;
+mod turn;
 mod utm;
 mod window;
 mod world_to_pixel;

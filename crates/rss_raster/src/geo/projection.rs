@@ -168,6 +168,21 @@ impl Projection {
         }
     }
 
+    /// Returns the distance in x between a place and the same one 360 degrees further; none if the map ends before.
+    pub(super) fn turn(&self) -> Option<f64> {
+        match self {
+            Self::Degrees => Some(360.0),
+            Self::Map(map) if map.is_degrees() => Some(360.0),
+            Self::Map(map) if map.endless => {
+                let at = |lon: f64| self.to_crs(LonLat { lon, lat: 0.0 });
+                let middle = self.middle();
+                let [west, east] = [at(middle - 90.0)?[0], at(middle + 90.0)?[0]];
+                Some((east - west) * 2.0)
+            }
+            Self::Map(_) => None,
+        }
+    }
+
     /// Projects a point to coordinates, x then y; none outside the domain of the projection, for NaN, and beyond a
     /// pole.
     pub(super) fn to_crs(&self, point: LonLat) -> Option<[f64; 2]> {
@@ -194,6 +209,25 @@ impl Projection {
         let [x, y] = map.forward(point)?;
         let metres = (x - coords[0]).hypot(y - coords[1]) * map.to_meter();
         (metres < SAME_METRES || map.is_degrees()).then_some(point)
+    }
+}
+
+/// Returns the turn of a CRS, as [`Projection::turn`] does; none for one that only another library can evaluate, whose
+/// map is taken to end.
+pub(super) fn turn_of(crs: &Crs) -> Option<f64> {
+    match crs {
+        Crs::Epsg(_) => Projection::of(crs).ok()?.turn(),
+        Crs::Wkt(text) => {
+            let parts = Parts::parse(text).ok()?;
+            if let Some(code) = parts.epsg() {
+                return turn_of(&Crs::Epsg(code));
+            }
+            if parts.is_plain_degrees() {
+                return Some(360.0);
+            }
+            let (text, shifted) = parts.proj_string().ok()?;
+            Projection::here(&text, shifted).ok()?.turn()
+        }
     }
 }
 

@@ -1,6 +1,11 @@
 //! Conversion of pixel positions from one grid to another.
 
-use super::{Crs, GeoBox, GeoTransform, outline::near, projection::Projection, utm::LonLat};
+use super::{
+    Crs, GeoBox, GeoTransform,
+    projection::{self, Projection},
+    turn::{Turns, within},
+    utm::LonLat,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Converts pixel positions of a target grid to those of a source grid.
@@ -9,17 +14,21 @@ pub struct Transformer {
     target: GeoTransform,
     source: GeoTransform,
     between: Between,
+    /// A turn of longitude in pixels of the source, column and row, where positions are moved by whole turns.
+    turn: Option<[f64; 2]>,
 }
 
 #[derive(Clone, Debug)]
 enum Between {
     /// The coordinates are the same.
     Same,
+    /// The coordinates are the same but for turns of longitude: x is moved to within half a turn of the source's middle.
+    Turned { turn: f64, middle: f64 },
     /// Target coordinates are unprojected to degrees of WGS 84, and these are projected to source coordinates.
     Degrees {
         target: Box<Projection>,
         source: Box<Projection>,
-        /// The longitude of the source's centre, if its map is endless: longitudes are wrapped to within 180 degrees of
+        /// The longitude of the source's centre, if its map is endless: longitudes are moved to within 180 degrees of
         /// it.
         middle: Option<f64>,
     },
@@ -35,6 +44,7 @@ impl Transformer {
     pub fn new(target: &GeoBox, source: &GeoBox) -> Result<Self> {
         let (to, to_crs) = placed(target, "target")?;
         let (from, from_crs) = placed(source, "source")?;
+        let mut turn = None;
         let between = if to_crs.is_same(from_crs) {
             Between::Same
         } else {
@@ -49,18 +59,82 @@ impl Transformer {
             });
             match (&to, &from) {
                 (Projection::Degrees, Projection::Degrees) => Between::Same,
-                _ => Between::Degrees {
-                    target: Box::new(to),
-                    source: Box::new(from),
-                    middle,
-                },
+                _ => {
+                    turn = middle.and_then(|_| from.turn());
+                    Between::Degrees {
+                        target: Box::new(to),
+                        source: Box::new(from),
+                        middle,
+                    }
+                }
             }
         };
         Ok(Self {
             target: to,
             source: from,
             between,
+            turn: turn.and_then(|turn| in_pixels(&from, turn)),
         })
+    }
+
+    /// Creates a transformer as [`new`](Self::new) does, for grids of which one may lie a turn of longitude from the
+    /// other: pixels of the target lie on the source wherever they hold the same ground. Also returns the target as it
+    /// lies on the source, which is moved if one turn is that of all its columns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub(crate) fn round_globe(target: &GeoBox, source: &GeoBox) -> Result<(Self, GeoBox)> {
+        let plain = Self::new(target, source)?;
+        let mut moved = target.clone();
+        if !matches!(plain.between, Between::Same) || is_inside(target, source) {
+            return Ok((plain, moved));
+        }
+        let Some(turn) = source.crs.as_ref().and_then(projection::turn_of) else {
+            return Ok((plain, moved));
+        };
+        Ok(match Turns::of(target, source, turn) {
+            Turns::One(0.0) => (plain, moved),
+            Turns::One(along) => {
+                if let Some(transform) = &mut moved.transform {
+                    transform.0[0] += along;
+                }
+                (Self::new(&moved, source)?, moved)
+            }
+            Turns::Several { turn, middle } => {
+                let turned = Self {
+                    between: Between::Turned { turn, middle },
+                    turn: in_pixels(&plain.source, turn),
+                    ..plain
+                };
+                (turned, moved)
+            }
+        })
+    }
+
+    /// Moves positions on the source by whole turns of longitude to where they are nearest to that of `middle` on the
+    /// target: the corners of a pixel across the seam of a map lie at both of its ends.
+    pub(crate) fn join(&self, places: &mut [Option<[f64; 2]>], middle: [f64; 2]) {
+        let (Some(turn), Some(Some(first))) = (self.turn, places.first().copied()) else {
+            return;
+        };
+        let square = turn[0] * turn[0] + turn[1] * turn[1];
+        let turns = |place: &[f64; 2], other: &[f64; 2]| {
+            let apart = [other[0] - place[0], other[1] - place[1]];
+            ((apart[0] * turn[0] + apart[1] * turn[1]) / square).round()
+        };
+        // Few pixels are torn, and only these need another position.
+        if places.iter().flatten().all(|place| turns(place, &first) == 0.0) {
+            return;
+        }
+        let Some(middle) = self.place(middle) else {
+            return;
+        };
+        for place in places.iter_mut().flatten() {
+            let count = turns(place, &middle);
+            place[0] += count * turn[0];
+            place[1] += count * turn[1];
+        }
     }
 
     /// Returns true if the two grids have the same coordinates and both are axis-aligned: columns then depend on
@@ -77,18 +151,33 @@ impl Transformer {
         let place = self.target.apply(col, row);
         let place = match &self.between {
             Between::Same => place,
+            Between::Turned { turn, middle } => [within(place[0], *middle, *turn), place[1]],
             Between::Degrees {
                 target,
                 source,
                 middle,
             } => {
                 let LonLat { lon, lat } = target.to_lon_lat(place)?;
-                let lon = middle.map_or(lon, |middle| near(lon, middle));
+                let lon = middle.map_or(lon, |middle| within(lon, middle, 360.0));
                 source.to_crs(LonLat { lon, lat })?
             }
         };
         self.source.pixel_of(place)
     }
+}
+
+/// Returns true if the bounds of a target lie in those of a source: it then needs no turn.
+fn is_inside(target: &GeoBox, source: &GeoBox) -> bool {
+    let (Some(inner), Some(outer)) = (target.bounds(), source.bounds()) else {
+        return false;
+    };
+    inner[0] >= outer[0] && inner[2] <= outer[2]
+}
+
+/// Returns a distance along x in pixels of a grid.
+fn in_pixels(transform: &GeoTransform, along: f64) -> Option<[f64; 2]> {
+    let [x, y] = transform.apply(0.0, 0.0);
+    transform.pixel_of([x + along, y])
 }
 
 /// Returns the geotransform and the CRS of a grid that has both.

@@ -207,15 +207,20 @@ impl Mesh {
                 }
                 Shape::Exact => {
                     for x in col..col + width {
-                        let lines = offsets.map(|[right, below]| {
-                            self.there
-                                .place([f64::from(x) + right, f64::from(y) + below])
-                                .map(|start| Line {
-                                    start,
-                                    step: [0.0, 0.0],
-                                    skip: 0,
-                                    count: 1,
-                                })
+                        let at = |[right, below]: [f64; 2]| {
+                            [f64::from(x) + right, f64::from(y) + below]
+                        };
+                        let mut places = offsets.map(|offset| self.there.place(at(offset)));
+                        if N > 1 {
+                            self.there.join(&mut places, at([0.5; 2]));
+                        }
+                        let lines = places.map(|place| {
+                            place.map(|start| Line {
+                                start,
+                                step: [0.0, 0.0],
+                                skip: 0,
+                                count: 1,
+                            })
                         });
                         // An area needs all its corners.
                         if lines.iter().all(Option::is_some) {

@@ -11,6 +11,8 @@
 
 mod case;
 mod general;
+#[cfg(test)]
+mod globe;
 mod kernel;
 mod mesh;
 mod plane;
@@ -96,8 +98,8 @@ impl Warp {
             ));
         }
         // The transform is from target to source: each target pixel is computed once, without gaps.
-        let there = Transformer::new(to, from)?;
-        let (case, scales) = case(there, from, to, resampling, max_error_pixels)?;
+        let (there, near) = Transformer::round_globe(to, from)?;
+        let (case, scales) = case(there, from, &near, resampling, max_error_pixels)?;
         Ok(Self {
             from: from.clone(),
             to: to.clone(),

@@ -1,0 +1,124 @@
+//! Turns of longitude on maps that go round the globe: two grids of one CRS may hold the same ground 360 degrees apart.
+
+use super::GeoBox;
+
+/// The most turns of longitude that two grids may be apart: further off, coordinates are no longitudes.
+const MOST: f64 = 4.0;
+
+/// The part of a pixel that is no overlap: the rounding error of edges.
+const SLACK: f64 = 1e-3;
+
+/// At which turns of longitude a target lies on a source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Turns {
+    /// Target coordinates are moved by this along x, which is often 0.
+    One(f64),
+    /// Some columns of the target lie on the source at one turn, and others at another: each x is moved to within half
+    /// a turn of the middle of the source.
+    Several { turn: f64, middle: f64 },
+}
+
+impl Turns {
+    /// Returns the turns for two grids whose maps repeat after `turn` units along x.
+    pub(super) fn of(target: &GeoBox, source: &GeoBox, turn: f64) -> Self {
+        let none = Self::One(0.0);
+        let (Some([west, _, east, _]), Some([left, _, right, _])) =
+            (target.bounds(), source.bounds())
+        else {
+            return none;
+        };
+        let pixel = target.resolution().map_or(0.0, |pixel| pixel.x.min(pixel.y));
+        let slack = SLACK * pixel;
+        let (first, last) = (
+            ((left - east) / turn).ceil(),
+            ((right - west) / turn).floor(),
+        );
+        if !(first.abs() <= MOST && last.abs() <= MOST) {
+            return none;
+        }
+        // The columns of the target that lie on the source, at each turn.
+        let mut found: Vec<(f64, [f64; 2])> = Vec::new();
+        let mut moved = first * turn;
+        while moved <= last * turn + turn / 2.0 {
+            let part = [west.max(left - moved), east.min(right - moved)];
+            if part[1] - part[0] > slack {
+                found.push((moved, part));
+            }
+            moved += turn;
+        }
+        let width = |part: &[f64; 2]| part[1] - part[0];
+        // Of equal ones that without a turn, so that nothing moves without need.
+        let best = found.iter().copied().reduce(|a, b| {
+            let gain = width(&b.1) - width(&a.1);
+            let is_better = gain > slack || gain > -slack && b.0.abs() < a.0.abs();
+            if is_better { b } else { a }
+        });
+        let Some((moved, best)) = best else {
+            return none;
+        };
+        let is_in_best =
+            |part: &[f64; 2]| part[0] >= best[0] - slack && part[1] <= best[1] + slack;
+        match found.iter().all(|(_, part)| is_in_best(part)) {
+            true => Self::One(moved),
+            false => Self::Several {
+                turn,
+                middle: (left + right) / 2.0,
+            },
+        }
+    }
+}
+
+/// Returns the equivalent of a coordinate that lies from half a turn below `middle`, included, to half a turn above it.
+pub(super) fn within(x: f64, middle: f64, turn: f64) -> f64 {
+    x - turn * ((x - middle) / turn + 0.5).floor()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geo::Crs;
+
+    #[test]
+    fn one_turn_is_taken_where_it_is_enough() {
+        let grid = |west: f64, east: f64, side: f64| {
+            GeoBox::of_bounds_at(Crs::Epsg(4326), [west, -10.0, east, 10.0], side, [west, 0.0])
+                .unwrap()
+        };
+        let several = |middle: f64| Turns::Several {
+            turn: 360.0,
+            middle,
+        };
+        for (target, source, expected) in [
+            ([-100.0, -60.0], [0.0, 360.0], Turns::One(360.0)),
+            ([170.0, 190.0], [0.0, 360.0], Turns::One(0.0)),
+            ([-20.0, 20.0], [0.0, 360.0], several(180.0)),
+            ([-180.0, 180.0], [0.0, 360.0], several(180.0)),
+            ([170.0, 190.0], [-180.0, 180.0], several(0.0)),
+            ([-180.0, 180.0], [-180.0, 180.0], Turns::One(0.0)),
+            ([181.0, 190.0], [-180.0, 180.0], Turns::One(-360.0)),
+            ([-540.0, -500.0], [-180.0, 180.0], Turns::One(360.0)),
+            // Tiles either side of 180, and one that is not under the target.
+            ([179.5, 180.5], [179.0, 180.0], Turns::One(0.0)),
+            ([179.5, 180.5], [-180.0, -179.0], Turns::One(-360.0)),
+            ([179.5, 180.5], [10.0, 11.0], Turns::One(0.0)),
+            // A map whose ends are there twice needs no second turn.
+            ([-180.0, 180.0], [-180.5, 180.5], Turns::One(0.0)),
+            // Metres that are called degrees.
+            ([500_000.0, 500_100.0], [-180.0, 180.0], Turns::One(0.0)),
+        ] {
+            let found = Turns::of(
+                &grid(target[0], target[1], 0.1),
+                &grid(source[0], source[1], 0.5),
+                360.0,
+            );
+            assert_eq!(found, expected, "{target:?} {source:?}");
+        }
+    }
+
+    #[test]
+    fn a_map_ends_before_its_seam() {
+        assert_eq!(within(180.0, 0.0, 360.0), -180.0);
+        assert_eq!(within(-180.0, 0.0, 360.0), -180.0);
+        assert_eq!(within(-90.0, 180.0, 360.0), 270.0);
+    }
+}
