@@ -16,6 +16,8 @@ pub trait Average: super::shrink::Weigh {
     fn is_data(self, nodata_sample: Option<Self>) -> bool;
     /// Returns an adjacent sample that differs from this one: the next higher, or the next lower if there is none.
     fn higher(self) -> Self;
+    /// Returns true if the sample is the smaller one, of all digits; of complex samples by magnitude.
+    fn is_below(self, other: Self) -> bool;
 }
 
 macro_rules! whole_numbers {
@@ -51,6 +53,11 @@ macro_rules! whole_numbers {
             fn higher(self) -> Self {
                 self.checked_add(1).unwrap_or(Self::MAX - 1)
             }
+
+            #[inline]
+            fn is_below(self, other: Self) -> bool {
+                self < other
+            }
         }
     )*};
 }
@@ -83,6 +90,11 @@ impl Average for f32 {
         let up = self.next_up();
         if up.is_finite() { up } else { self.next_down() }
     }
+
+    #[inline]
+    fn is_below(self, other: Self) -> bool {
+        self < other
+    }
 }
 
 impl Average for f64 {
@@ -111,6 +123,11 @@ impl Average for f64 {
         let up = self.next_up();
         if up.is_finite() { up } else { self.next_down() }
     }
+
+    #[inline]
+    fn is_below(self, other: Self) -> bool {
+        self < other
+    }
 }
 
 macro_rules! complex_numbers {
@@ -133,6 +150,10 @@ macro_rules! complex_numbers {
 
             fn higher(self) -> Self {
                 Self::new(self.re.higher(), self.im)
+            }
+
+            fn is_below(self, other: Self) -> bool {
+                self.re.hypot(self.im) < other.re.hypot(other.im)
             }
         }
     )*};

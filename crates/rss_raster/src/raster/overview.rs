@@ -43,11 +43,9 @@ pub(super) fn halve<T: Sample>(
 ) {
     match resampling {
         Resampling::Nearest => nearest(from, out),
-        Resampling::Min => choose(from, nodata_sample, out, |four| {
-            first_by(four, |one, best| one.number() < best.number())
-        }),
+        Resampling::Min => choose(from, nodata_sample, out, |four| first_by(four, T::is_below)),
         Resampling::Max => choose(from, nodata_sample, out, |four| {
-            first_by(four, |one, best| one.number() > best.number())
+            first_by(four, |one, best| best.is_below(one))
         }),
         Resampling::Mode => choose(from, nodata_sample, out, most_frequent),
         Resampling::Rms => choose(from, nodata_sample, out, |four| {

@@ -108,10 +108,10 @@ pub fn shrunk<T: Sample>(
     let down = Taps::new(down, rows, part.row, height);
     match resampling {
         Resampling::Min => choose(from, [&across, &down], nodata_sample, &mut out, |all| {
-            first_by(all, |one, best| one.number() < best.number())
+            first_by(all, T::is_below)
         }),
         Resampling::Max => choose(from, [&across, &down], nodata_sample, &mut out, |all| {
-            first_by(all, |one, best| one.number() > best.number())
+            first_by(all, |one, best| best.is_below(one))
         }),
         Resampling::Mode => choose(from, [&across, &down], nodata_sample, &mut out, most),
         Resampling::Rms => choose(from, [&across, &down], nodata_sample, &mut out, |all| {
@@ -350,7 +350,7 @@ complex_numbers!(f32, f64);
 
 #[cfg(test)]
 mod tests {
-    use ndarray::{Array2, array, s};
+    use ndarray::{Array2, Axis, array, s};
 
     use super::*;
     use crate::raster::halved;
@@ -371,6 +371,42 @@ mod tests {
         let fill = nodata.unwrap_or(T::of_number(0.0));
         let out = [0..to[0], 0..to[1]];
         shrunk(&part, axes, out, resampling, nodata, fill)
+    }
+
+    /// `f64` rounds these to one number, and the first of equal ones would be taken.
+    #[test]
+    fn extremes_of_large_integers_are_exact() {
+        let large = 1_i64 << 53;
+        let signed = array![[large, large + 1, large + 3], [large + 2, large, large + 1]];
+        let unsigned = array![[u64::MAX - 1, u64::MAX, u64::MAX - 2]];
+        for (to, highest) in [
+            ([2, 1], [large + 2, large + 3]),
+            ([3, 1], [large + 2, large + 1]),
+        ] {
+            let most = whole(&signed, to, Resampling::Max, None);
+            assert_eq!((most[(0, 0)], most[(0, 1)]), (highest[0], highest[1]));
+        }
+        let least = whole(
+            &signed.slice(s![.., 1..]).to_owned(),
+            [1, 1],
+            Resampling::Min,
+            None,
+        );
+        assert_eq!(least, array![[large]]);
+        let halves = halved(
+            signed.slice(s![.., ..2]).insert_axis(Axis(0)),
+            Resampling::Max,
+            None,
+        );
+        assert_eq!(halves.unwrap(), array![[[large + 2]]]);
+        assert_eq!(
+            whole(&unsigned, [1, 1], Resampling::Max, None),
+            array![[u64::MAX]]
+        );
+        assert_eq!(
+            whole(&unsigned, [1, 1], Resampling::Min, None),
+            array![[u64::MAX - 2]]
+        );
     }
 
     /// Weights by hand: 5 columns on 3 are 1, 2/3 | 1/3, 1, 1/3 | 2/3, 1.
