@@ -78,6 +78,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(err) => return ExitCode::from(not_parsed(&err)),
     };
+    // Arguments name CRSs before there is a session.
+    rss_core::use_proj();
     output::set(cli.logging.quiet, cli.logging.log_json);
     let summary = match log::start(&cli.logging) {
         Ok(summary) => summary,

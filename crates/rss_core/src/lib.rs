@@ -147,6 +147,7 @@ pub use self::{
         Access, BandDef, BandValues, Collection, DEA, ELEMENT84, Kind, Manifest,
         PLANETARY_COMPUTER, Scaling, ScalingOrigin, Scene, SceneRule, Source,
     },
+    proj::use_proj,
     query::{
         Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
         packed, unpacked,

@@ -444,3 +444,30 @@ fn a_corrupt_file_is_an_error_or_a_hole_that_is_listed() {
     assert_eq!(said["holes"].as_array().unwrap().len(), 1);
     assert_eq!(said["holes"][0]["item"], scene.id.as_str());
 }
+
+/// Arguments are read before there is a session.
+#[test]
+#[cfg(feature = "gdal")]
+fn points_are_in_any_crs_that_proj_knows() {
+    let stage = Stage::new();
+    for (crs, place) in [
+        ("OGC:CRS84", [153.05, -25.35]),
+        ("ESRI:54030", [14_057_600.0, -2_711_000.0]),
+    ] {
+        let point = json!({"type": "Feature", "id": "a", "properties": {},
+            "geometry": {"type": "Point", "coordinates": place}});
+        stage.write("point.json", point.to_string());
+        let how = [
+            "--canonical",
+            "red",
+            "--points",
+            "point.json",
+            "--crs",
+            crs,
+            "--json",
+            "--keep-outside",
+        ];
+        let said = stage.seed("sample", &how).json();
+        assert_eq!(said["images"], 4, "{crs}");
+    }
+}

@@ -25,6 +25,9 @@ pub(super) async fn open(
 ) -> Result<Arc<dyn RasterReader>> {
     let reason = match cog.await {
         Ok(cog) => {
+            if let Some(reason) = cog::unknown_crs(cog.profile()) {
+                return Ok(placed(session, location, cog, reason).await);
+            }
             return Ok(Arc::new(Auto {
                 session: session.clone(),
                 cog,
@@ -38,7 +41,12 @@ pub(super) async fn open(
     match gdal::open(session, location).await {
         Ok(reader) => {
             session.fell_back(location, &reason);
-            Ok(Arc::new(Fallback { reader, reason }))
+            let cog = None;
+            Ok(Arc::new(Fallback {
+                reader,
+                reason,
+                cog,
+            }))
         }
         // Neither reads it. GDAL's `Unsupported` may only mean a build without it, and its word on damage is no better
         // than ours, so the reason of the COG reader is the one to report, unless the file is of another format.
@@ -55,11 +63,35 @@ pub(super) async fn open(
     }
 }
 
-/// A file that GDAL reads because the COG reader could not open it.
+/// Returns GDAL's reader of a file whose CRS the COG reader does not know, if GDAL knows it, else the COG reader's: its
+/// pixels have no position then.
+async fn placed(
+    session: &Session,
+    location: &Location,
+    cog: Arc<dyn RasterReader>,
+    reason: Error,
+) -> Arc<dyn RasterReader> {
+    match gdal::open(session, location).await {
+        Ok(reader) if reader.profile().crs.is_some() => {
+            session.fell_back(location, &reason);
+            let cog = Some(cog);
+            Arc::new(Fallback {
+                reader,
+                reason,
+                cog,
+            })
+        }
+        _ => cog,
+    }
+}
+
+/// A file that GDAL reads because the COG reader could not open it, or does not know its CRS.
 #[derive(Debug)]
 struct Fallback {
     reader: Arc<dyn RasterReader>,
     reason: Error,
+    /// The COG reader's, where that knows all but the CRS.
+    cog: Option<Arc<dyn RasterReader>>,
 }
 
 #[async_trait]
@@ -94,6 +126,13 @@ impl RasterReader for Fallback {
 
     async fn read_many(&self, requests: &[ReadRequest]) -> Result<Vec<Raster>> {
         self.reader.read_many(requests).await
+    }
+
+    async fn entry(&self) -> Result<Entry> {
+        match &self.cog {
+            Some(cog) => cog.entry().await,
+            None => self.reader.entry().await,
+        }
     }
 }
 

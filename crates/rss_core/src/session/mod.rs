@@ -498,7 +498,7 @@ impl SessionBuilder {
     /// [`ErrorKind::InvalidInput`] if a store of one's own stands for no bucket, container or host, or a header
     /// cannot be sent.
     pub fn build(self) -> Result<Session> {
-        proj::lend();
+        proj::use_proj();
         let meter = Meter::default();
         let notices = self.settings.notices.clone();
         if let Some(wrong) = self.wrong_header {

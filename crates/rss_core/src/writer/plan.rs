@@ -375,13 +375,13 @@ fn check(grid: &GeoBox, dtype: DataType, bands: usize, options: &CogOptions) -> 
         )));
     }
     if let Some(crs) = &grid.crs
-        && !crs.is_known()
+        && !crs.has_geo_keys()
     {
         let crs: String = crs.to_string().chars().take(60).collect();
         return Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "the CRS {crs} cannot be written: its projection has no GeoKeys; choose another"
+                "the CRS {crs} cannot be written to a GeoTIFF, which has no keys for it: choose another"
             ),
         ));
     }

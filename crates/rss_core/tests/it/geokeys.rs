@@ -118,6 +118,85 @@ fn what_gdal_writes_in_parts_is_read_as_gdal_reads_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Oblique projections that GDAL writes as methods which the COG reader does not know.
+#[test]
+fn gdal_reads_a_file_whose_projection_is_not_known_here() {
+    let _alone = super::alone();
+    let dir = tempfile::tempdir().unwrap();
+    for (n, written) in [
+        "+proj=omerc +lat_0=4 +lonc=115 +alpha=53 +gamma=53 +k=0.99984 +x_0=590476 +y_0=442857 +ellps=WGS84",
+        "+proj=omerc +no_uoff +lat_0=57 +lonc=-133 +alpha=323 +gamma=323 +k=0.9999 +x_0=5e6 +y_0=-5e6 +ellps=GRS80",
+        "+proj=somerc +lat_0=46.95 +lon_0=7.43 +k_0=1 +x_0=2600000 +y_0=1200000 +ellps=bessel",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = dir.path().join(format!("{n}.tif"));
+        let driver = DriverManager::get_driver_by_name("GTiff").unwrap();
+        let mut made = driver
+            .create_with_band_type::<u8, _>(&path, 2, 2, 1)
+            .unwrap();
+        made.set_spatial_ref(&SpatialRef::from_proj4(written).unwrap())
+            .unwrap();
+        made.set_geo_transform(&[6e5, 1.0, 0.0, 4e5, 0.0, -1.0])
+            .unwrap();
+        drop(made);
+        let session = Session::builder().build().unwrap();
+        let location = Location::Local(path);
+        let read = session.open(&location, Backend::Auto).unwrap();
+        assert!(read.profile().crs.is_some(), "{written}");
+        let why = read.fallback().unwrap().message().to_owned();
+        assert!(
+            why.starts_with("it states a CRS that the COG reader does not know: the projection method"),
+            "{why}"
+        );
+        // The COG reader alone reads the pixels, and says that it has no position for them.
+        let alone = session.open(&location, Backend::Cog).unwrap();
+        assert_eq!((&alone.profile().crs, &alone.profile().notes[..]), (&None, &[why][..]));
+    }
+}
+
+/// CRSs that GDAL has no GeoKeys for: both read back what is written.
+#[test]
+fn a_crs_without_keys_is_written_as_text() {
+    let _alone = super::alone();
+    let dir = tempfile::tempdir().unwrap();
+    rss_core::use_proj();
+    for (n, written) in [
+        "+proj=eck4 +lon_0=10 +datum=WGS84",
+        "+proj=igh +datum=WGS84",
+        "+proj=wintri +lat_1=50.467 +datum=WGS84",
+        "+proj=bonne +lat_1=60 +lon_0=10 +datum=WGS84",
+        "+proj=goode +datum=WGS84",
+        "+proj=geos +sweep=x +lon_0=-75 +h=35786023 +ellps=GRS80",
+        "+proj=omerc +lat_0=4 +lonc=115 +alpha=53 +gamma=53 +k=0.99984 +x_0=590476 +y_0=442857 +ellps=WGS84",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let crs: Crs = written.parse().unwrap();
+        let raster = rss_core::Raster {
+            pixels: rss_core::Pixels::U8(ndarray::Array3::zeros((1, 2, 2))),
+            geobox: rss_core::GeoBox {
+                size: rss_core::Size { width: 2, height: 2 },
+                crs: Some(crs.clone()),
+                transform: Some(rss_core::GeoTransform([1e6, 10.0, 0.0, 2e6, 0.0, -10.0])),
+            },
+            nodata: None,
+            sparse: Vec::new(),
+        };
+        let path = dir.path().join(format!("{n}.tif"));
+        raster.save(&path).unwrap();
+        let theirs = Dataset::open(&path).unwrap().spatial_ref().ok();
+        let how = difference(&crs.to_string(), theirs);
+        assert_eq!(how, None, "{written}");
+        let session = Session::builder().build().unwrap();
+        let read = session.open(&Location::Local(path), Backend::Cog).unwrap();
+        let read = read.profile().crs.clone().unwrap();
+        assert!(read.is_same(&crs), "{written}: {read} is not {crs}");
+    }
+}
+
 #[test]
 fn a_moved_projection_is_told_apart() {
     let of = |written| SpatialRef::from_proj4(written).unwrap();

@@ -2,7 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Bbox, definition::unit_of, engine::engine, parts::Parts, utm::UtmZone};
+use super::{
+    Bbox,
+    definition::unit_of,
+    engine::engine,
+    parts::{Parts, geokeys},
+    utm::UtmZone,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A coordinate reference system: an EPSG code where one is known, else its WKT.
@@ -114,7 +120,7 @@ impl Crs {
             true => Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "{text}: only EPSG codes are known without PROJ, which the feature gdal brings"
+                    "{text}: only EPSG codes are known without PROJ, which rss_core brings with the feature gdal, from the first session on"
                 ),
             )),
             false => Parts::parse(text),
@@ -172,7 +178,16 @@ impl Crs {
         Some(Self::Wkt(parts.with_unit(name, metres)?.to_wkt()))
     }
 
-    /// Returns true if its definition is known here in full, so that a GeoTIFF can state it.
+    /// Returns true if a GeoTIFF can state it: by a code, in parts, or, where its definition is not known here, as WKT 1 of
+    /// a map projection in a citation, where GDAL and ArcGIS look for it.
+    pub fn has_geo_keys(&self) -> bool {
+        match self {
+            Self::Epsg(_) => true,
+            Self::Wkt(wkt) => self.is_known() || geokeys::quoted(wkt).is_some(),
+        }
+    }
+
+    /// Returns true if its definition is known here in full.
     pub fn is_known(&self) -> bool {
         match self {
             Self::Epsg(_) => true,

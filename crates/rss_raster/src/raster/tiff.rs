@@ -3,7 +3,10 @@
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoBox, GeoTransform, parts::Parts},
+    geo::{
+        Crs, GeoBox, GeoTransform,
+        parts::{Parts, geokeys},
+    },
     raster::{DataType, Number},
 };
 
@@ -147,12 +150,12 @@ impl Tags {
         is_apart
     }
 
-    /// Adds the georeferencing tags, as far as they are known. A CRS without an EPSG code is stated in parts; one whose
-    /// text is not known ([`Crs::is_known`]) is left out.
+    /// Adds the georeferencing tags, as far as they are known. A CRS without an EPSG code is stated in parts; a map
+    /// projection whose text is not known ([`Crs::is_known`]) as this text, in a citation.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for a code that a GeoKey cannot hold, and for an unknown code without a geotransform:
+    /// [`ErrorKind::Unsupported`] for a CRS that GeoKeys cannot state ([`Crs::has_geo_keys`]), and for an unknown code without a geotransform:
     /// its units are needed to choose the GeoKey.
     pub fn georeference(&mut self, geobox: &GeoBox) -> Result<()> {
         if let Some(transform) = &geobox.transform {
@@ -226,10 +229,17 @@ impl Tags {
 
     /// Adds the GeoKeys of a CRS without an EPSG code.
     fn crs_in_parts(&mut self, wkt: &str) -> Result<()> {
-        let Ok(parts) = Parts::parse(wkt) else {
-            return Ok(());
+        let keys = match Parts::parse(wkt) {
+            Ok(parts) => Some(parts.geo_keys()),
+            Err(_) => geokeys::quoted(wkt),
         };
-        let keys = parts.geo_keys();
+        let keys = keys.ok_or_else(|| {
+            let wkt: String = wkt.chars().take(60).collect();
+            let message = format!(
+                "the CRS {wkt} cannot be written to a GeoTIFF, which has no keys for it: choose another"
+            );
+            Error::new(ErrorKind::Unsupported, message)
+        })?;
         let mut directory = vec![1, 1, 0, keys.directory.len()];
         directory.extend(keys.directory.iter().flatten().copied().map(usize::from));
         self.short(34735, directory)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    reader::{Entry, RasterReader},
+    reader::{Entry, Profile, RasterReader},
     session::Session,
 };
 
@@ -33,4 +33,8 @@ pub(crate) fn is_for_others(err: &Error) -> bool {
 
 pub(crate) fn is_other_format(_: &Error) -> bool {
     false
+}
+
+pub(crate) fn unknown_crs(_: &Profile) -> Option<Error> {
+    None
 }

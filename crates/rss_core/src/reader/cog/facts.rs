@@ -11,7 +11,7 @@ use crate::{
     geo::{Crs, GeoTransform},
     raster::{DataType, Number},
     reader::{
-        BandProfile, ColorInterp,
+        BandProfile, ColorInterp, Profile,
         profile::{nodata_of, note_of_gcps, note_of_heights},
     },
 };
@@ -38,6 +38,16 @@ pub(super) struct Facts {
     pub(super) gcps: usize,
     /// What is odd of them.
     pub(super) notes: Vec<String>,
+}
+
+/// How the note on a CRS begins that a file states and that is not known here.
+const UNKNOWN_CRS: &str = "it states a CRS that the COG reader does not know";
+
+/// Returns the note of a file that states a CRS which is not known here, so that its profile has none.
+pub(super) fn unknown_crs(profile: &Profile) -> Option<&str> {
+    let mut notes = profile.notes.iter();
+    let note = notes.find(|note| note.starts_with(UNKNOWN_CRS))?;
+    profile.crs.is_none().then_some(note.as_str())
 }
 
 impl Reader<'_> {
@@ -76,6 +86,9 @@ impl Reader<'_> {
         notes.extend(note_of_gcps(gcps));
         // The CRS of control points is none of the pixels.
         let crs = keys.crs().filter(|_| gcps == 0);
+        if crs.is_none() && gcps == 0 {
+            notes.extend(keys.unknown().map(|what| format!("{UNKNOWN_CRS}: {what}")));
+        }
         if crs.is_some() {
             notes.extend(keys.heights().map(|what| note_of_heights(Some(&what))));
         }

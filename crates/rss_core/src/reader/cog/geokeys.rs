@@ -148,6 +148,48 @@ impl Keys {
         }
     }
 
+    /// Returns what is not known here of the CRS that the keys state, where that is why there is none.
+    pub(super) fn unknown(&self) -> Option<String> {
+        // A geocentric CRS is none of an image.
+        if self.code(1024) == Some(3) || self.crs().is_some() {
+            return None;
+        }
+        let code = |key| {
+            self.code(key)
+                .filter(|&code| !matches!(code, 0 | USER_DEFINED))
+        };
+        if self.is_projected() {
+            match (code(3074), self.code(3075)) {
+                (Some(code), _) if projections::utm(code).is_none() => {
+                    return Some(format!("the projection with the code {code}"));
+                }
+                (None, Some(method)) if !projections::is_known(method) => {
+                    let name = match method {
+                        2 => " (modified transverse Mercator)",
+                        3 => " (Hotine oblique Mercator)",
+                        4 => " (Laborde oblique Mercator)",
+                        5 => " (Swiss oblique Mercator)",
+                        6 => " (spherical oblique Mercator)",
+                        _ => "",
+                    };
+                    return Some(format!("the projection method {method}{name}"));
+                }
+                (None, _) if code(3076).is_some() && self.linear_unit().is_none() => {
+                    return Some("the unit of its coordinates".to_owned());
+                }
+                _ => {}
+            }
+        }
+        if let Some(code) = code(2048).filter(|&code| Datum::of_crs(code).is_none()) {
+            return Some(format!("the geographic CRS with the code {code}"));
+        }
+        if let Some(code) = code(2050).filter(|&code| Datum::of_code(code).is_none()) {
+            return Some(format!("the datum with the code {code}"));
+        }
+        let code = code(2056).filter(|&code| Ellipsoid::of_code(code).is_none());
+        code.map(|code| format!("the ellipsoid with the code {code}"))
+    }
+
     /// Returns the WKT that ArcGIS and GDAL write into a citation if keys cannot express the CRS.
     fn quoted(&self) -> Option<String> {
         let of_key = |key| {
@@ -596,6 +638,29 @@ mod tests {
         (3082, 0.0),
         (3083, 0.0),
     ];
+
+    #[test]
+    fn what_is_not_known_of_a_stated_crs_is_named() {
+        let base = [(1024, 1), (2048, 4326), (3072, 32767), (3076, 9001)];
+        let with = |more: &[(u64, u64)]| keys(&[&base[..], more].concat(), ALBERS, &[]).unknown();
+        assert_eq!(with(&[(3075, 11)]), None);
+        assert_eq!(
+            with(&[(3075, 3)]).as_deref(),
+            Some("the projection method 3 (Hotine oblique Mercator)")
+        );
+        assert_eq!(
+            with(&[(3074, 19_905)]).as_deref(),
+            Some("the projection with the code 19905")
+        );
+        let datum = [(1024, 2), (2048, 32767), (2050, 6999)];
+        assert_eq!(
+            keys(&datum, &[], &[]).unknown().as_deref(),
+            Some("the datum with the code 6999")
+        );
+        // A file without keys states none, and parts that are missing are not unknown ones.
+        assert_eq!(keys(&[], &[], &[]).unknown(), None);
+        assert_eq!(keys(&[(1024, 1), (3072, 32767)], &[], &[]).unknown(), None);
+    }
 
     #[test]
     fn a_projection_on_a_known_base_is_told_in_full() {

@@ -11,7 +11,10 @@
 pub(super) use self::geokeys::{unit_of_citation, unit_of_code};
 pub(crate) use self::reader::{open, open_entry};
 
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    reader::Profile,
+};
 
 mod codec;
 mod datums;
@@ -63,6 +66,12 @@ fn not_a_tiff(why: impl std::fmt::Display) -> Error {
 /// Returns true if this backend failed on a file that another one may read. See docs/decisions/006-auto-backend.md.
 pub(crate) fn is_for_others(err: &Error) -> bool {
     matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt) && !has_source::<Final>(err)
+}
+
+/// Returns why a file that was opened has no CRS, though it states one: then GDAL may know it.
+pub(crate) fn unknown_crs(profile: &Profile) -> Option<Error> {
+    let why = facts::unknown_crs(profile)?;
+    Some(Error::new(ErrorKind::Unsupported, why))
 }
 
 /// Returns true if [`open`] failed on a file that is no TIFF.

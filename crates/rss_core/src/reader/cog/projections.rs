@@ -121,6 +121,11 @@ fn method(code: u64) -> Option<(&'static str, &'static [(&'static str, Parameter
     })
 }
 
+/// Returns true if the method of a code is known here, whatever its parameters are.
+pub(super) fn is_known(code: u64) -> bool {
+    matches!(code, 7 | 15) || method(code).is_some()
+}
+
 /// Returns the projection that keys define, with its angles in degrees.
 pub(super) fn of_keys(keys: &Keys) -> Option<Projection> {
     let code = keys.code(3075)?;

@@ -197,7 +197,7 @@ async fn what_cannot_be_written_is_refused_before_anything_is() {
             Some(Crs::Wkt("LOCAL_CS[\"here\"]".to_owned())),
             (
                 ErrorKind::Unsupported,
-                "the CRS LOCAL_CS[\"here\"] cannot be written: its projection has no GeoKeys; choose another",
+                "the CRS LOCAL_CS[\"here\"] cannot be written to a GeoTIFF, which has no keys for it: choose another",
             ),
         ),
         (

@@ -45,6 +45,28 @@ impl GeoKeys {
     }
 }
 
+/// What precedes WKT in a citation.
+const QUOTE: &str = "ESRI PE String = ";
+/// The most characters of a citation in which GDAL finds WKT.
+const MOST_QUOTED: usize = 2399;
+
+/// Returns the keys of a map projection that is not known here in parts: its WKT in a citation, as it is. None for text
+/// that GDAL would not read there.
+pub(crate) fn quoted(wkt: &str) -> Option<GeoKeys> {
+    let wkt = wkt.trim();
+    let is_plain = wkt.chars().all(|c| (' '..='~').contains(&c) && c != '|');
+    if !wkt.starts_with("PROJCS[") || !is_plain || QUOTE.len() + wkt.len() > MOST_QUOTED {
+        return None;
+    }
+    let mut keys = GeoKeys::default();
+    keys.code(1024, USER_DEFINED);
+    keys.code(1025, 1);
+    let name = wkt.split('"').nth(1).unwrap_or("unnamed");
+    keys.text(1026, name);
+    keys.text(3073, &format!("{QUOTE}{wkt}"));
+    Some(keys)
+}
+
 impl Parts {
     /// Returns the keys of the CRS. A projection that GeoTIFF has no code for is written as WKT in a citation, where
     /// GDAL and ArcGIS look for it.
@@ -74,7 +96,7 @@ impl Parts {
                     keys.code(3074, USER_DEFINED);
                     keys.code(3075, method);
                 }
-                None => keys.text(3073, &format!("ESRI PE String = {}", self.to_wkt())),
+                None => keys.text(3073, &format!("{QUOTE}{}", self.to_wkt())),
             }
             let unit = &map.unit;
             let code = unit.code().and_then(|code| u16::try_from(code).ok());

@@ -4,7 +4,7 @@
 //! WKT 1, as a PROJ string for `proj4rs`, or as GeoKeys. What is not known here is refused by name: a wrong position is
 //! worse than none. Heights are left out: of a compound CRS the horizontal one counts.
 
-mod geokeys;
+pub(crate) mod geokeys;
 mod methods;
 mod proj_string;
 mod projjson;

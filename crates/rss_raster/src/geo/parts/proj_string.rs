@@ -178,6 +178,24 @@ pub(super) fn parse(text: &str) -> Result<Parts> {
         code: None,
     };
     if matches!(proj, "longlat" | "latlong" | "lonlat" | "latlon") {
+        let is_usual = |name: &str, value: &str| match name {
+            "lon_0" | "lat_0" | "x_0" | "y_0" | "lon_wrap" => value.parse::<f64>() == Ok(0.0),
+            "k" | "k_0" => value.parse::<f64>() == Ok(1.0),
+            "axis" => value == "enu",
+            name => QUIET.contains(&name),
+        };
+        // Another central meridian or unit would move each point.
+        if let Some((name, value)) = left.iter().find(|(name, value)| !is_usual(name, value)) {
+            return Err(unsupported(&format!(
+                "the word {name}={value} of a PROJ string of longitude and latitude"
+            )));
+        }
+        let is_degree = near(unit.metres, 1.0_f64.to_radians());
+        if unit.metres != 1.0 && !is_degree {
+            return Err(unsupported(
+                "a unit of length in a PROJ string of longitude and latitude",
+            ));
+        }
         return Ok(crs(None));
     }
     let lat_0 = words.get("lat_0").map_or(Ok(0.0), |text| number(text))?;

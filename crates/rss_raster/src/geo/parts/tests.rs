@@ -215,3 +215,51 @@ fn geo_keys_name_what_geotiff_has_a_key_for() {
         keys.texts
     );
 }
+
+#[test]
+fn a_word_that_moves_longitudes_is_refused_by_name() {
+    for usual in [
+        "",
+        " +lon_0=0",
+        " +lat_0=0 +no_defs +type=crs",
+        " +axis=enu",
+    ] {
+        let text = format!("+proj=longlat +datum=WGS84{usual}");
+        assert_eq!(Parts::parse(&text).unwrap().epsg(), Some(4326), "{text}");
+    }
+    for odd in [
+        "lon_0=90",
+        "lon_wrap=180",
+        "x_0=5",
+        "k=2",
+        "axis=neu",
+        "geoc=",
+    ] {
+        let text = format!("+proj=longlat +datum=WGS84 +{odd}");
+        let err = Parts::parse(&text).unwrap_err();
+        assert!(err.message().contains(odd), "{err}");
+    }
+    let feet = Parts::parse("+proj=longlat +datum=WGS84 +units=ft").unwrap_err();
+    assert!(feet.message().contains("unit of length"), "{feet}");
+}
+
+#[test]
+fn a_projection_of_another_library_is_quoted_and_nothing_else() {
+    let base = r#"GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0],UNIT["degree",0.0174532925199433]]"#;
+    let wkt = format!(
+        r#"PROJCS["mine",{base},PROJECTION["Eckert_IV"],PARAMETER["central_meridian",0],UNIT["metre",1]]"#
+    );
+    assert!(Parts::parse(&wkt).is_err());
+    let keys = super::geokeys::quoted(&wkt).unwrap();
+    assert_eq!(keys.texts, format!("mine|ESRI PE String = {wkt}|"));
+    assert!(Crs::Wkt(wkt.clone()).has_geo_keys());
+    let long = wkt.replace("mine", &"m".repeat(2400));
+    for other in [
+        r#"LOCAL_CS["here"]"#,
+        r#"PROJCRS["mine"]"#,
+        wkt.replace("mine", "a|b").as_str(),
+        long.as_str(),
+    ] {
+        assert!(!Crs::Wkt(other.to_owned()).has_geo_keys(), "{other}");
+    }
+}
