@@ -91,7 +91,7 @@ pub(crate) struct CubeArgs {
     /// Use raw DNs, without scale and offset, in the type of the files where the result is made of them as they are.
     #[arg(long)]
     pub(crate) raw: bool,
-    /// The nodata value of the result. Default: NaN, and with --raw that of the files.
+    /// The nodata value of the result. Default: NaN, and with --raw that of the files where the result keeps their integers.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     pub(crate) nodata: Option<rss_core::Number>,
     /// The output: a COG (.tif, local or s3://, gs://, az://), a cube (.zarr, likewise), or .npy, .bin, .png (a

@@ -18,8 +18,13 @@ use super::record::Again;
 use crate::{Cli, Found, args::AgainArgs, output};
 
 pub(crate) async fn run(args: &AgainArgs) -> Result<Found> {
-    let location = Location::parse(&args.made)?;
-    let records = records(&args.made, &location).await?;
+    let records = records(&args.made, &Location::parse(&args.made)?).await?;
+    // A document beside a result stands for it.
+    let result = match args.made.ends_with(".json") {
+        true => described(Path::new(&args.made))?,
+        false => args.made.clone(),
+    };
+    let location = Location::parse(&result)?;
     let folder = tempfile::tempdir()?;
     let to = match &args.output {
         Some(path) => path.clone(),
@@ -56,6 +61,9 @@ pub(crate) async fn run(args: &AgainArgs) -> Result<Found> {
         Box::pin(crate::run(&cli.command)).await?;
     }
     if args.output.is_some() {
+        if args.json {
+            output::json(&json!({"location": result, "made": to}))?;
+        }
         return Ok(Found::Something);
     }
     let made = PathBuf::from(&to);
@@ -63,16 +71,16 @@ pub(crate) async fn run(args: &AgainArgs) -> Result<Found> {
     let different = different(there, &made)?;
     if args.json {
         output::json(
-            &json!({"location": args.made, "same": different.is_none(), "different": different}),
+            &json!({"location": result, "same": different.is_none(), "different": different}),
         )?;
     }
     match different {
         None if args.json => Ok(Found::Something),
         None => {
-            output::lines([format!("{}: the same bytes", args.made)])?;
+            output::lines([format!("{result}: the same bytes")])?;
             Ok(Found::Something)
         }
-        Some(what) => bail!("{}: made again, {what} differs", args.made),
+        Some(what) => bail!("{result}: made again, {what} differs"),
     }
 }
 
@@ -130,6 +138,24 @@ async fn records(made: &str, location: &Location) -> Result<Vec<(String, Value)>
         rss_core::unpacked(&packed.with_context(none)?)?,
         items,
     )])
+}
+
+/// Returns the result that a document describes: the asset `data` of a STAC Item, beside it unless the item says
+/// otherwise, or the table whose name precedes `.json`.
+fn described(path: &Path) -> Result<String> {
+    let text = fs::read(path).with_context(|| path.display().to_string())?;
+    let document: Value = serde_json::from_slice(&text)?;
+    let Some(href) = document["assets"]["data"]["href"].as_str() else {
+        return Ok(path.with_extension("").display().to_string());
+    };
+    let is_relative = !href.contains("://") && Path::new(href).is_relative();
+    Ok(match path.parent() {
+        Some(folder) if is_relative => folder
+            .join(href.strip_prefix("./").unwrap_or(href))
+            .display()
+            .to_string(),
+        _ => href.to_owned(),
+    })
 }
 
 /// Returns the items of provenance, where a long list is packed.

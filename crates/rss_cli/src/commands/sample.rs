@@ -102,7 +102,7 @@ pub(crate) async fn run(args: &SampleArgs) -> Result<Found> {
             document["rows"] = table.json().collect();
         }
         output::json(&document)?;
-    } else if to.is_some() {
+    } else if to.is_some() && args.items.recorded.is_none() {
         output::lines([format!(
             "{}: {} rows, from {} images, in {:.2} s",
             args.output,

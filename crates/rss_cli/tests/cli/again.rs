@@ -253,3 +253,30 @@ fn a_stac_item_takes_the_place_of_no_other_document() {
         items
     );
 }
+
+/// The document stands for the result beside it, in whatever folder.
+#[test]
+fn a_document_beside_a_result_is_enough_to_make_it_again() {
+    let stage = Stage::new();
+    let folder = stage.path("made");
+    std::fs::create_dir(&folder).unwrap();
+    apply(&stage, &["-o", "made/ndvi.tif", "--stac"]);
+    let ran = stage.run(&["again", "made/ndvi.json"]);
+    assert_eq!(ran.text(), "made/ndvi.tif: the same bytes\n");
+    let point = ["--canonical", "red", "--point", "153.05,-25.35"];
+    stage
+        .seed(
+            "sample",
+            &[&point[..], &["-o", "made/a.csv", "--record"]].concat(),
+        )
+        .text();
+    for name in ["made/a.csv", "made/a.csv.json"] {
+        let said = stage.run(&["again", name, "--json"]).json();
+        assert_eq!(said["same"], true);
+        assert_eq!(said["location"], "made/a.csv");
+    }
+    let said = stage
+        .run(&["again", "made/a.csv", "--json", "-o", "b.csv"])
+        .json();
+    assert_eq!(said["made"], "b.csv");
+}

@@ -281,6 +281,7 @@ pub(super) async fn slots_of(
         }
     }
     if slots.is_empty() {
+        found.check_guess()?;
         let message = "no item has any of the selected bands";
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }

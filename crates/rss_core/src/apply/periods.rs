@@ -282,7 +282,11 @@ impl ImageCube {
         let mosaic = self.0.options.mosaic;
         let is_same = matches!(reducer, Reducer::First | Reducer::Min | Reducer::Max)
             && mosaic.reducer() == reducer;
-        match is_same {
+        // One time step of all dates, whose value was asked for as a mosaic: the first of one is itself.
+        let is_whole = self.0.options.grouping == Grouping::All
+            && reducer == Reducer::First
+            && !matches!(mosaic, Mosaic::FirstValid | Mosaic::LeastCloud);
+        match is_same || is_whole {
             true => None,
             false => self.reduced(&reducer.to_string()),
         }

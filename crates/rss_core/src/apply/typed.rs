@@ -173,7 +173,7 @@ impl TypedApply {
 struct Kept {
     dtype: DataType,
     nodata: Option<Number>,
-    /// Why the type is not that of the files.
+    /// Why the type is not that of the files, or which samples the nodata value stands for.
     note: Option<String>,
 }
 
@@ -448,10 +448,15 @@ impl ImageCube {
         for (band, held) in self.bands().iter().zip(&held) {
             let name = &band.name;
             if let Some(own) = held.nodata.iter().find(|own| Some(**own) != nodata) {
-                let other = nodata.map_or("none".to_owned(), |nodata| nodata.to_string());
-                return refused(&format!(
-                    "nodata of files of band {name} is {own}, of others {other}"
-                ));
+                return refused(&match (chosen, nodata) {
+                    (Some(chosen), _) => format!(
+                        "nodata of files of band {name} is {own}, of the result {chosen}, which may be a sample of theirs"
+                    ),
+                    (None, Some(other)) => {
+                        format!("nodata of files of band {name} is {own}, of others {other}")
+                    }
+                    (None, None) => format!("files of band {name} have nodata {own}, others none"),
+                });
             }
             if held.nodata.is_empty() && chosen.is_none() && !held.covers {
                 return refused(&format!(
@@ -459,10 +464,17 @@ impl ImageCube {
                 ));
             }
         }
+        let of_none = self.bands().iter().zip(&held);
+        let of_none = of_none.filter(|(_, held)| held.nodata.is_empty() && !held.dtypes.is_empty());
+        let without: Vec<&str> = of_none.map(|(band, _)| band.name.as_str()).collect();
+        let note = chosen.filter(|_| !without.is_empty()).map(|chosen| {
+            let without = without.join(", ");
+            format!("files of {without} state no nodata value: samples that are {chosen} are without data in the result")
+        });
         Ok(Kept {
             dtype: first,
             nodata,
-            note: None,
+            note,
         })
     }
 

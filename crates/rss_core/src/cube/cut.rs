@@ -110,6 +110,12 @@ pub(super) fn specs(
     };
     match (cut.layout.arrangement, bands) {
         (Arrangement::Stacked, [first, rest @ ..]) => {
+            if bands.iter().any(|band| band.name == STACK) {
+                let message = format!(
+                    "band `{STACK}` has the name of the array that holds all bands: choose an array for each"
+                );
+                return Err(Error::new(ErrorKind::InvalidInput, message));
+            }
             for band in rest {
                 let same = band.dtype == first.dtype
                     && band.nodata == first.nodata

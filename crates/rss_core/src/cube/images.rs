@@ -153,8 +153,10 @@ impl CubeImage {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if an item has no datetime, or an href is invalid.
+    /// [`ErrorKind::InvalidInput`] if an item has no datetime, or an href is invalid, or if no bands are named and no asset
+    /// looks like measurements.
     pub fn of(found: &QueryResult) -> Result<Vec<Self>> {
+        found.check_guess()?;
         let stores = found.session().stores();
         let mut images: Vec<Self> = Vec::with_capacity(found.len());
         for item in &found.items().items {

@@ -361,7 +361,6 @@ pub(super) fn check_names(names: &[String]) -> Result<()> {
             "y",
             "time",
             "band",
-            describe::STACK,
             describe::GRID,
             describe::ITEM,
             describe::TIME_BOUNDS,

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use stac::{Asset, Item, ItemCollection};
 
 use crate::{
-    error::Result,
+    error::{Error, ErrorKind, Result},
     location::Trust,
     products::{Manifest, Naming, Source},
     session::Session,
-    stac::{Selection, Skipped, without_role},
+    stac::{Selection, Skipped, nothing_guessed, without_role},
 };
 
 /// Items, with the selected bands and a report of the search.
@@ -95,6 +95,19 @@ impl QueryResult {
             )
         })
         .collect()
+    }
+
+    /// Checks that items have any of the bands, where none are named.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] naming the rasters that are left out, none of which looks like measurements.
+    pub(crate) fn check_guess(&self) -> Result<()> {
+        if self.selection != Selection::Guess || self.items.items.is_empty() {
+            return Ok(());
+        }
+        let why = nothing_guessed(&self.items.items);
+        why.map_or(Ok(()), |why| Err(Error::new(ErrorKind::InvalidInput, why)))
     }
 
     /// Sets the manifest of the user, in place of the built-in ones.

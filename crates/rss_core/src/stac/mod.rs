@@ -17,7 +17,7 @@ pub use ::stac::{Asset, Band, Bbox, Catalog, Collection, Item, ItemCollection, L
 pub(crate) use self::lenient::read_page;
 pub(crate) use self::{
     bands::{BandNames, are_named, band_names, labels, number_in_file, number_of, split},
-    select::{Choice, Selection, without_role},
+    select::{Choice, Selection, nothing_guessed, without_role},
 };
 pub use self::{
     facts::{

@@ -120,6 +120,34 @@ pub(crate) fn without_role(item: &Item) -> Vec<&str> {
         .collect()
 }
 
+/// Says why no asset of these items is selected, where nothing was: rasters are there, and are left out as masks, classes
+/// or pictures. None where an item has an asset that looks like measurements.
+pub(crate) fn nothing_guessed(items: &[Item]) -> Option<String> {
+    if items.iter().any(|item| !guess(item).is_empty()) {
+        return None;
+    }
+    let mut left: Vec<&str> = Vec::new();
+    for (key, asset) in items.iter().flat_map(|item| &item.assets) {
+        if is_raster(asset) && !left.contains(&key.as_str()) {
+            left.push(key);
+        }
+    }
+    let no_data = "no bands are named, and no asset of the items looks like measurements";
+    Some(match left.as_slice() {
+        [] => format!("{no_data}: expected an asset with the role data, or a TIFF"),
+        left => {
+            let named: Vec<String> = left
+                .iter()
+                .map(|key| key.escape_debug().to_string())
+                .collect();
+            let named = named.join(", ");
+            format!(
+                "{no_data}: {named} are left out as masks, classes or pictures; name the bands to take them"
+            )
+        }
+    })
+}
+
 fn has_role(asset: &Asset, role: &str) -> bool {
     asset.roles.iter().any(|one| one == role)
 }
@@ -162,11 +190,15 @@ fn is_data(key: &str, asset: &Asset) -> bool {
     {
         return false;
     }
+    has_role(asset, "data") || is_raster(asset)
+}
+
+/// Returns true if an asset is a TIFF or a JPEG 2000 by its media type, or by its name where it has none.
+fn is_raster(asset: &Asset) -> bool {
     let kind = asset.r#type.as_deref().unwrap_or_default().to_lowercase();
     let path = asset.href.split(['?', '#']).next().unwrap_or_default();
     let ending = path.rsplit('.').next().unwrap_or_default().to_lowercase();
-    has_role(asset, "data")
-        || kind.contains("tiff")
+    kind.contains("tiff")
         || kind.contains("jp2")
         || kind.is_empty() && matches!(ending.as_str(), "tif" | "tiff" | "jp2")
 }
@@ -200,6 +232,34 @@ mod tests {
             "doc": { "href": "a/doc.json" },
         }));
         assert_eq!(keys, ["red", "nir", "swir"]);
+    }
+
+    #[test]
+    fn rasters_that_are_left_out_are_named_where_there_is_nothing_else() {
+        let item = |assets: Value| -> Item {
+            serde_json::from_value(json!({
+                "type": "Feature", "stac_version": "1.0.0", "id": "x", "geometry": null,
+                "properties": { "datetime": null }, "links": [], "assets": assets,
+            }))
+            .unwrap()
+        };
+        let pictures = item(json!({
+            "scl": { "href": "scl.tif" }, "visual": { "href": "v.tif", "roles": ["visual"] },
+            "doc": { "href": "doc.json" },
+        }));
+        let why = nothing_guessed(std::slice::from_ref(&pictures)).unwrap();
+        assert_eq!(
+            why,
+            "no bands are named, and no asset of the items looks like measurements: scl, visual are left out as masks, \
+             classes or pictures; name the bands to take them"
+        );
+        let nothing = nothing_guessed(&[item(json!({}))]).unwrap();
+        assert!(
+            nothing.ends_with("expected an asset with the role data, or a TIFF"),
+            "{nothing}"
+        );
+        let data = item(json!({ "red": { "href": "r.tif" } }));
+        assert_eq!(nothing_guessed(&[pictures, data]), None);
     }
 
     #[test]

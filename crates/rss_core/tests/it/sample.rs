@@ -940,3 +940,44 @@ fn a_zone_without_a_centre_has_a_row_and_is_listed() {
     assert!((fraction - 0.02).abs() < 1e-9, "{fraction}");
     assert_eq!(weighted, mean);
 }
+
+#[tokio::test]
+async fn integers_that_a_float_rounds_are_told_with_their_band() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = Session::builder().cpu_threads(2).build().unwrap();
+    let mut assets = serde_json::Map::new();
+    for (name, sample) in [("large", (1_i64 << 53) + 1), ("small", 5)] {
+        let raster = rss_core::Raster {
+            pixels: rss_core::Pixels::I64(ndarray::Array3::from_elem((1, 4, 4), sample)),
+            geobox: rss_core::GeoBox {
+                size: rss_core::Size {
+                    width: 4,
+                    height: 4,
+                },
+                crs: Some(UTM),
+                transform: Some(rss_core::GeoTransform([5e5, 10.0, 0.0, 7.2e6, 0.0, -10.0])),
+            },
+            nodata: None,
+            sparse: Vec::new(),
+        };
+        let path = dir.path().join(format!("{name}.tif"));
+        raster.save(&path).unwrap();
+        assets.insert(name.to_owned(), json!({"href": path}));
+    }
+    let items = json!({"type": "FeatureCollection", "features": [{
+        "type": "Feature", "stac_version": "1.1.0", "id": "a", "geometry": null, "links": [],
+        "bbox": [152.99, -25.33, 153.01, -25.31], "assets": assets,
+        "properties": {"datetime": "2021-01-01T12:00:00Z"},
+    }]});
+    let found =
+        QueryResult::from_json(&session, items.to_string().as_bytes(), Trust::User).unwrap();
+    let points = Points::new([[500_015.0, 7_199_985.0]], UTM).unwrap();
+    let options = SampleOptions::new();
+    let (_, report) = rss_core::apply::sample::points(&found, points, &options)
+        .await
+        .unwrap();
+    assert_eq!(
+        report.notes,
+        ["band large: integers past 2^53 are rounded, as numbers of the table are float64"]
+    );
+}

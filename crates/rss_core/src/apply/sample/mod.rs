@@ -227,7 +227,8 @@ pub struct SampleReport {
     pub missing_inputs: Vec<MissingInput>,
     /// Items that were left out as duplicates of others, and why.
     pub left_out: Vec<String>,
-    /// Where a file states another grid or nodata value than the catalogue, and which of them is taken.
+    /// Where a file states another grid or nodata value than the catalogue, and which of them is taken; bands whose
+    /// integers of 64 bits are rounded.
     pub notes: Vec<String>,
     /// The ids of geometries outside of all images.
     pub nowhere: Vec<String>,
@@ -242,7 +243,8 @@ pub struct SampleReport {
 /// Samples each band of each item at each point: the value of the pixel that holds the point.
 ///
 /// A pixel owns its edges towards row 0 and column 0. A row's number is `value`, which is none for a nodata or
-/// masked pixel; with [`SampleOptions::with_nearest`] also `distance`. 64-bit integers above 2^53 are rounded.
+/// masked pixel; with [`SampleOptions::with_nearest`] also `distance`. 64-bit integers past 2^53 are rounded,
+/// and a note names their band.
 ///
 /// Costs a header of each file, and the tiles that hold points, each once: adjacent ones in one request, as
 /// far as [`fetch_bytes`](crate::SessionBuilder::fetch_bytes) allows. The table is held in memory. Dropping the
@@ -330,6 +332,36 @@ pub async fn zones(
     Ok((table, report))
 }
 
+/// The first integer past which `f64` does not hold each one.
+const FIRST_ROUNDED: f64 = 9_007_199_254_740_992.0;
+
+/// Returns a note for each band of integers of 64 bits with a value that a float may have rounded.
+fn rounded<'a>(sampled: &'a Sampled, columns: &'a [Column]) -> impl Iterator<Item = String> + 'a {
+    // Sums of small integers are large, and a count is none.
+    let is_sample = |column: &Column| !column.is_count && column.name != "sum";
+    let kept: Vec<bool> = columns.iter().map(is_sample).collect();
+    let has_large = move |band: usize| {
+        let rows = sampled
+            .rows
+            .iter()
+            .filter_map(move |bands| bands.get(band)?.as_ref());
+        rows.flat_map(|rows| rows.numbers.chunks(kept.len().max(1)))
+            .any(|row| {
+                let mut numbers = row.iter().zip(&kept);
+                numbers.any(|(number, &is_sample)| is_sample && number.abs() >= FIRST_ROUNDED)
+            })
+    };
+    let named = sampled.wide.iter().filter(move |&&band| has_large(band));
+    named
+        .filter_map(|&band| sampled.bands.get(band))
+        .map(|band| {
+            format!(
+                "band {}: integers past 2^53 are rounded, as numbers of the table are float64",
+                band.name
+            )
+        })
+}
+
 fn made(
     sampled: Sampled,
     names: Arc<[Named]>,
@@ -338,6 +370,8 @@ fn made(
     how: Value,
 ) -> (Table, SampleReport) {
     let provenance = provenance(&sampled, options, how);
+    let notes: Vec<String> = rounded(&sampled, &columns).collect();
+    let notes = [sampled.notes.clone(), notes].concat();
     let (table, nowhere) = Table::of(
         table::Parts {
             geometries: names,
@@ -353,7 +387,7 @@ fn made(
         images: table.images(),
         missing_inputs: sampled.missing_inputs,
         left_out: sampled.left_out,
-        notes: sampled.notes,
+        notes,
         nowhere,
         between: Vec::new(),
         provenance,

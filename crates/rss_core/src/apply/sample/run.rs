@@ -2,6 +2,7 @@
 
 use std::{
     cmp::Reverse,
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -54,6 +55,8 @@ pub(super) struct Sampled {
     pub(super) missing_inputs: Vec<MissingInput>,
     pub(super) left_out: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// The bands of which a file holds integers of 64 bits, by their indices.
+    pub(super) wide: BTreeSet<usize>,
     /// The items, with the addresses of their bands and masks.
     pub(super) sources: Vec<SourceItem>,
 }
@@ -114,7 +117,9 @@ pub(super) async fn sample<S: Shapes>(
     // `buffered` keeps the order of the images, on which the order of rows and missing inputs depends.
     let taken: Vec<Taken> = stream::iter(taking).buffered(IMAGES).try_collect().await?;
     let mut rows = Vec::with_capacity(taken.len());
+    let mut wide = BTreeSet::new();
     for one in taken {
+        wide.extend(one.wide);
         missing_inputs.extend(one.missing_inputs);
         rows.push(one.rows);
     }
@@ -125,6 +130,7 @@ pub(super) async fn sample<S: Shapes>(
         missing_inputs,
         left_out,
         notes: notes.all(),
+        wide,
         sources,
     })
 }
@@ -150,6 +156,8 @@ struct Run<'a, S: Shapes> {
 struct Taken {
     /// By band; none for a missing input.
     rows: Vec<Option<ShapeRows>>,
+    /// The bands whose files hold integers of 64 bits.
+    wide: Vec<usize>,
     missing_inputs: Vec<MissingInput>,
 }
 
@@ -201,6 +209,7 @@ impl<S: Shapes> Run<'_, S> {
     async fn image(&self, item: &str, image: &ItemImage) -> Result<Taken> {
         let mut taken = Taken {
             rows: vec![None; image.bands.len()],
+            wide: Vec::new(),
             missing_inputs: Vec::new(),
         };
         if image.hidden {
@@ -221,6 +230,12 @@ impl<S: Shapes> Run<'_, S> {
                 None => None,
             });
         }
+        let is_wide = |file: &OpenBand<'_, _>| {
+            matches!(file.reader.profile().dtype, DataType::U64 | DataType::I64)
+        };
+        let bands = files.iter().enumerate();
+        let wide = bands.filter(|(_, file)| file.as_ref().is_some_and(is_wide));
+        taken.wide = wide.map(|(band, _)| band).collect();
         let masks = match self.masks(image, &files).await {
             Ok(masks) => masks,
             // Fail closed: without its masks, each pixel of the image might be cloud.

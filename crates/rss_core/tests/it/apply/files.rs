@@ -463,7 +463,11 @@ async fn where_a_type_cannot_be_kept_a_float_holds_every_sample_and_a_note_says_
     // A nodata value that is chosen keeps the type.
     let options = ApplyOptions::new().with_nodata(-1);
     let work = typed(&files, Reducer::Last, options).await.unwrap();
-    assert_eq!((work.dtype(), work.notes().len()), (DataType::I32, 0));
+    assert_eq!(work.dtype(), DataType::I32);
+    assert_eq!(
+        work.notes(),
+        ["files of red state no nodata value: samples that are -1 are without data in the result"]
+    );
     let (raster, _) = work.raster().await.unwrap();
     assert_eq!(
         (raster.nodata, raster.pixels.to_f64()),
@@ -472,6 +476,16 @@ async fn where_a_type_cannot_be_kept_a_float_holds_every_sample_and_a_note_says_
     let options = ApplyOptions::new().with_nodata(0.5);
     let err = typed(&files, Reducer::Last, options).await.unwrap_err();
     assert_eq!(err.message(), "nodata 0.5 is not a value of int32");
+    let mut files = Files::new();
+    files.add(Array2::from_elem((SIDE, SIDE), 5_i16), Some(-1.0));
+    let options = ApplyOptions::new().with_nodata(7);
+    let work = typed(&files, Reducer::First, options).await.unwrap();
+    assert_eq!(
+        work.notes(),
+        [
+            "nodata of files of band red is -1, of the result 7, which may be a sample of theirs: written as float32"
+        ]
+    );
     // No float holds integers of 64 bits.
     let mut files = Files::new();
     files.add(Array2::from_elem((SIDE, SIDE), 5_i64), Some(1.0));

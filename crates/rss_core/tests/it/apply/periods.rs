@@ -201,6 +201,8 @@ fn a_reducer_says_which_dates_it_does_not_see() {
     for (grouping, mosaic, reducer) in [
         (Grouping::All, Mosaic::LeastCloud, Reducer::First),
         (Grouping::Month, Mosaic::Max, Reducer::Max),
+        // As `rss mosaic` does: the first of one mosaic is the mosaic.
+        (Grouping::All, Mosaic::Median, Reducer::First),
         (Grouping::SolarDay, Mosaic::FirstValid, Reducer::Median),
         (by("2d"), Mosaic::FirstValid, Reducer::Median),
     ] {

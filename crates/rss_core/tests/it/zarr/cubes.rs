@@ -66,6 +66,32 @@ pub(super) fn small() -> CubeOptions {
 }
 
 #[tokio::test]
+async fn a_band_is_named_data_unless_an_array_of_all_bands_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (session, location) = (session(), place(&dir.path().join("cube")));
+    let images = || {
+        let image = CubeImage::new("scene", day(1)).with_band("data", raster(4, 0, 0, 20, 20));
+        vec![image]
+    };
+    Cube::create(&session, &location, images(), &small())
+        .await
+        .unwrap();
+    let cube = Cube::open(&session, &location).await.unwrap();
+    let read = cube.read::<i16>("data", 0..1, None, 0).await.unwrap();
+    assert_eq!(read[(0, 3, 4)], 4);
+    let layout = small().layout.with_arrangement(Arrangement::Stacked);
+    let stacked = small().with_layout(layout);
+    let other = place(&dir.path().join("stacked"));
+    let err = Cube::create(&session, &other, images(), &stacked)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        err.message(),
+        "band `data` has the name of the array that holds all bands: choose an array for each"
+    );
+}
+
+#[tokio::test]
 async fn images_of_one_lattice_become_one_cube() {
     let dir = tempfile::tempdir().unwrap();
     let (session, location) = (session(), place(&dir.path().join("cube")));
