@@ -1,6 +1,6 @@
 //! From a query to a cube, and a time series out of it, on a testbed: no network is needed.
 //!
-//! `cargo run -p rss_core --features zarr --example to_zarr`.
+//! `cargo run -p rss_testbed --example to_zarr`.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
 

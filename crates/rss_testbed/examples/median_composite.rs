@@ -1,6 +1,6 @@
 //! A cloud-free picture of a month as a COG, on a testbed: no network is needed.
 //!
-//! `cargo run -p rss_core --example median_composite -- median.tif`.
+//! `cargo run -p rss_testbed --example median_composite -- median.tif`.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
 

@@ -1,6 +1,6 @@
 //! The reflectance of one field over a month, on a testbed: no network is needed.
 //!
-//! `cargo run -p rss_core --example time_series`.
+//! `cargo run -p rss_testbed --example time_series`.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
 

@@ -1,6 +1,6 @@
 //! From a query to pixels in ten lines, on a testbed: no network is needed.
 //!
-//! `cargo run -p rss_core --example quickstart`. Against Digital Earth Australia the same lines
+//! `cargo run -p rss_testbed --example quickstart`. Against Digital Earth Australia the same lines
 //! start with `ImageQueryBuilder::new(DEA, ..)` and need no session.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]

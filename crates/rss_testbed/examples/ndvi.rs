@@ -1,6 +1,6 @@
 //! From a query to a vegetation index of each date, block by block, on a testbed: no network is needed.
 //!
-//! `cargo run -p rss_core --example ndvi -- ndvi.png`: the first three dates as red, green and blue, so that what
+//! `cargo run -p rss_testbed --example ndvi -- ndvi.png`: the first three dates as red, green and blue, so that what
 //! changes from one to the other has a colour. Any other ending that rasters have will do, and no file too.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]
