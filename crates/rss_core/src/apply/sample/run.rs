@@ -35,6 +35,7 @@ use crate::{
     raster::{DataType, Pixels, with_type},
     reader::{RasterReader, ReadRequest},
     session::Session,
+    store::spawned,
 };
 
 /// Images that are sampled concurrently, as far as the budget allows.
@@ -75,12 +76,12 @@ pub(super) async fn sample<S: Shapes>(
         left_out,
         notes,
     } = Images::of(found, &options.of_cube()).await?;
-    let run = Run {
-        session: found.session(),
+    let run = Arc::new(Run {
+        session: found.session().clone(),
         shapes: Arc::new(shapes),
-        options,
+        options: options.clone(),
         layouts: Mutex::new(Vec::new()),
-    };
+    });
     let mut names = Vec::new();
     let mut kept = Vec::new();
     let mut sources = Vec::new();
@@ -99,11 +100,14 @@ pub(super) async fn sample<S: Shapes>(
     let done = AtomicUsize::new(0);
     let all = kept.len();
     let taking = kept.into_iter().zip(&names).map(|(image, (item, _))| {
-        let (run, done, images) = (&run, &done, all);
+        let (run, done, images) = (Arc::clone(&run), &done, all);
+        let item = item.clone();
         async move {
-            // The image is moved in: its readers and their tile tables are freed when it is done.
-            let taken = run.image(item, &image).await?;
-            if let Some(watch) = &run.options.watch {
+            let watch = run.options.watch.clone();
+            // A task of its own: it holds a share of work. The image is moved in: its readers and their tile tables
+            // are freed when it is done.
+            let taken = spawned(async move { run.image(&item, &image).await }).await?;
+            if let Some(watch) = &watch {
                 let images_done = done.fetch_add(1, Ordering::Relaxed) + 1;
                 watch(SampleProgress {
                     images_done,
@@ -145,10 +149,10 @@ struct Known<L> {
     laid: Arc<OnceCell<Laid<L>>>,
 }
 
-struct Run<'a, S: Shapes> {
-    session: &'a Session,
+struct Run<S: Shapes> {
+    session: Session,
     shapes: Arc<S>,
-    options: &'a SampleOptions,
+    options: SampleOptions,
     layouts: Mutex<Vec<Known<S::Layout>>>,
 }
 
@@ -197,7 +201,7 @@ struct Step<'a, L> {
     cell: usize,
 }
 
-impl<S: Shapes> Run<'_, S> {
+impl<S: Shapes> Run<S> {
     /// Returns a failure as a missing input, or as the error that ends the work.
     fn missing_input(&self, source: &BandSource, err: &Error) -> Result<MissingInput> {
         match self.options.on_failure {
@@ -274,7 +278,7 @@ impl<S: Shapes> Run<'_, S> {
 
     /// Opens a band, and determines the cells that the shapes need.
     async fn open<'s>(&self, source: &'s BandSource) -> Result<OpenBand<'s, S::Layout>> {
-        let reader = Arc::clone(source.reader(self.session).await?);
+        let reader = Arc::clone(source.reader(&self.session).await?);
         let profile = reader.profile();
         let at = |err: Error| err.at(&source.location);
         if matches!(profile.dtype, DataType::C64 | DataType::C128) {
@@ -349,7 +353,7 @@ impl<S: Shapes> Run<'_, S> {
         if image.masks.is_empty() || grids.is_empty() {
             return Ok(None);
         }
-        let plan = masks::MaskPlan::of(self.session, image, self.options.cleanup, &grids);
+        let plan = masks::MaskPlan::of(&self.session, image, self.options.cleanup, &grids);
         plan.await.map(Some)
     }
 

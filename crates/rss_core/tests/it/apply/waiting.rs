@@ -4,8 +4,11 @@ use std::{future::Future, pin::pin, sync::Mutex, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use rss_core::{
-    Backend, Error, ErrorKind, Location, ReadRequest, Result,
-    apply::{Apply, ApplyOptions, Block, ImageCube, ImageCubeOptions},
+    Backend, Crs, Error, ErrorKind, Location, QueryResult, ReadRequest, Result,
+    apply::{
+        Apply, ApplyOptions, Block, ImageCube, ImageCubeOptions,
+        sample::{self, Points, SampleOptions},
+    },
     reader,
 };
 use rss_testbed::Band;
@@ -97,6 +100,53 @@ fn reads_that_nobody_polls_keep_no_permit_from_others() {
         Ok::<_, Error>(read)
     });
     assert_eq!(read.unwrap(), places.len());
+}
+
+/// Begins three of a kind, and awaits one more of them between any two: their shares fit the budget one at a time.
+async fn in_turns<T, F: Future<Output = Result<T>>>(begin: impl Fn() -> F) -> Result<usize> {
+    let mut begun = pin!(stream::iter(0..3).map(|_| begin()).buffered(3));
+    let mut done = 0;
+    while let Some(one) = begun.next().await {
+        one?;
+        begin().await?;
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// Returns a search in a session whose budget is the least power of two that the work fits.
+fn barely<T>(stage: &Stage, work: impl AsyncFn(&QueryResult) -> Result<T>) -> QueryResult {
+    let fits = |power: u32| {
+        let session = rss_core::Session::builder()
+            .s3_endpoint(&stage.bed.s3_endpoint())
+            .cpu_threads(1)
+            .budget_bytes(1 << power)
+            .build()
+            .unwrap();
+        let items = stage.found(&["red"]).into_items();
+        let found = QueryResult::from_items(&session, items, rss_core::Trust::User)
+            .with_bands(["nbart_red"]);
+        match ends(work(&found)) {
+            Ok(_) => Some(found),
+            Err(err) => {
+                assert_eq!(err.kind(), ErrorKind::InvalidInput, "{err}");
+                None
+            }
+        }
+    };
+    (12..40).find_map(fits).unwrap()
+}
+
+#[test]
+fn samples_that_nobody_polls_keep_no_share_from_others() {
+    let stage = Stage::new();
+    let point = async |found: &QueryResult| {
+        let point = Points::new([[153.02, -25.33]], Crs::Epsg(4326))?;
+        sample::points(found, point, &SampleOptions::new()).await
+    };
+    let found = barely(&stage, point);
+    let done = ends(in_turns(|| point(&found))).unwrap();
+    assert_eq!(done, 3);
 }
 
 #[test]
