@@ -320,7 +320,8 @@ async fn attempt(
     if let Some(plan) = raster.plan(&read)? {
         planned.get_or_init(|| (header_requests(&request.file), plan));
     }
-    let mut tile = raster.read(&read).await?;
+    // A damaged tile is tried again here, and counted.
+    let mut tile = raster.read(&read.once()).await?;
     if let Some(padding) = padding {
         tile = session.cpu(move || padding.around(tile)).await??;
     }

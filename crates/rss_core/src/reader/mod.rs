@@ -109,6 +109,8 @@ pub struct ReadRequest {
     pub level: usize,
     /// Bands counted from 1, as GDAL counts; none is all bands.
     pub bands: Option<Vec<usize>>,
+    /// True if tiles whose bytes are damaged are an error at once: the caller reads again by itself.
+    pub(crate) once: bool,
 }
 
 impl ReadRequest {
@@ -135,6 +137,13 @@ impl ReadRequest {
     #[must_use]
     pub fn with_bands(mut self, bands: impl Into<Vec<usize>>) -> Self {
         self.bands = Some(bands.into());
+        self
+    }
+
+    /// Makes tiles whose bytes are damaged an error, without fetching them once more.
+    #[must_use]
+    pub(crate) fn once(mut self) -> Self {
+        self.once = true;
         self
     }
 

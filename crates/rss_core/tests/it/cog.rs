@@ -225,6 +225,38 @@ async fn a_fault_that_happens_once_is_recovered() {
 }
 
 #[tokio::test]
+async fn a_tile_whose_bytes_are_wrong_is_asked_for_once_more() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Red);
+    let request = ReadRequest::new().with_window("0,0,512,512".parse().unwrap());
+    let expected = bed.scenes()[0].window(Band::Red, 0, 0, 512, 512);
+    let read = async |times: Option<u64>| {
+        bed.clear_faults();
+        let rule = Rule::new(Fault::Garbage).on(Service::S3).skip(1);
+        bed.fault(match times {
+            Some(times) => rule.times(times),
+            None => rule,
+        });
+        let session = session(&bed);
+        let cog = reader::open(&session, &location, Backend::Cog)
+            .await
+            .unwrap();
+        let read = cog.read(&request).await;
+        // Without the header.
+        (read, session.traffic().requests - 1)
+    };
+    let (once, requests) = read(Some(1)).await;
+    let once = once.unwrap();
+    assert!(once.pixels.view::<i16>().unwrap().iter().eq(&expected));
+    assert_eq!(requests, 2);
+    let (always, requests) = read(None).await;
+    assert_eq!(
+        (always.unwrap_err().kind(), requests),
+        (ErrorKind::Corrupt, 2)
+    );
+}
+
+#[tokio::test]
 async fn a_lying_server_gives_no_wrong_pixel() {
     let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     let location = scene(&bed, Band::Red);

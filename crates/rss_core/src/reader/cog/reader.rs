@@ -217,7 +217,7 @@ impl RasterReader for Cog {
         let image = ImageRef::Level(request.level);
         let mut sparse = Vec::new();
         let pixels = with_type!(inner.profile.dtype, T => {
-            Sample::wrap(self.samples::<T>(image, &resolved, &mut sparse).await?)
+            Sample::wrap(self.samples::<T>(image, &resolved, request.once, &mut sparse).await?)
         });
         Ok(Raster {
             pixels,
@@ -239,7 +239,10 @@ impl RasterReader for Cog {
                 _ => resolved.bands.truncate(1),
             }
             let mut sparse = Vec::new();
-            let mut mask = self.samples::<u8>(image, &resolved, &mut sparse).await?;
+            let once = request.once;
+            let mut mask = self
+                .samples::<u8>(image, &resolved, once, &mut sparse)
+                .await?;
             if level.stored == Stored::Bits(1) {
                 mask.mapv_inplace(|bit| if bit == 0 { 0 } else { u8::MAX });
             }
@@ -369,7 +372,16 @@ struct Task<T> {
 /// One request, and the ranges of its response that are tiles.
 struct Batch<T> {
     range: Range<u64>,
-    tiles: Vec<(Task<T>, Range<usize>)>,
+    tiles: Vec<(StoredTile<T>, Range<usize>)>,
+}
+
+/// A tile to decode, and its range of the file.
+type StoredTile<T> = (Task<T>, Range<u64>);
+
+/// A tile that could not be decoded, and may be from other bytes.
+struct Undecoded<T> {
+    task: Task<T>,
+    err: Error,
 }
 
 impl Cog {
@@ -421,11 +433,12 @@ impl Cog {
     }
 
     /// Reads one window: requests run in parallel, and each tile is decoded as it arrives. Sparse tiles
-    /// are filled and added to `sparse`.
+    /// are filled and added to `sparse`. With `once` a damaged tile is not fetched once more.
     async fn samples<T: Value>(
         &self,
         image: ImageRef,
         resolved: &Resolved,
+        once: bool,
         sparse: &mut Vec<Sparse>,
     ) -> Result<Array3<T>> {
         let inner = &self.0;
@@ -468,7 +481,7 @@ impl Cog {
                 }));
             }
         }
-        let stored: Vec<(Task<T>, Range<u64>)> = tasks
+        let stored: Vec<StoredTile<T>> = tasks
             .into_iter()
             .zip(ranges)
             .filter_map(|(task, range)| Some((task?, range)))
@@ -478,8 +491,9 @@ impl Cog {
             None => {
                 // Its requests hold permits and shares.
                 let reader = self.clone();
-                spawned(async move { reader.read_network(image, stored, tile_bytes).await })
-                    .await?;
+                let reading =
+                    async move { reader.read_network(image, stored, tile_bytes, once).await };
+                spawned(reading).await?;
             }
         }
         rest.join().map_err(at_file)
@@ -491,7 +505,7 @@ impl Cog {
         &self,
         image: ImageRef,
         disk: &Disk,
-        stored: Vec<(Task<T>, Range<u64>)>,
+        stored: Vec<StoredTile<T>>,
         tile_bytes: usize,
     ) -> Result<()> {
         for (_, range) in &stored {
@@ -499,7 +513,10 @@ impl Cog {
         }
         let jobs = stored.into_iter().map(|(task, range)| {
             let disk = disk.clone();
-            self.on_cpu(image, task, move |decode| disk.with(&range, decode))
+            async move {
+                let decoding = self.on_cpu(image, task, move |decode| disk.with(&range, decode));
+                decoding.await?.map_err(|undecoded| undecoded.err)
+            }
         });
         stream::iter(jobs)
             .buffer_unordered(self.jobs_at_once(tile_bytes))
@@ -507,12 +524,14 @@ impl Cog {
             .await
     }
 
-    /// Fetches tiles, adjacent ones in one request, and decodes each as it arrives.
+    /// Fetches tiles, adjacent ones in one request, and decodes each as it arrives. Tiles whose bytes are damaged are fetched
+    /// once more, unless `once`: they may be damaged on the way only.
     async fn read_network<T: Value>(
         &self,
         image: ImageRef,
-        stored: Vec<(Task<T>, Range<u64>)>,
+        stored: Vec<StoredTile<T>>,
         tile_bytes: usize,
+        once: bool,
     ) -> Result<()> {
         let inner = &self.0;
         let (tasks, ranges): (Vec<Task<T>>, Vec<Range<u64>>) = stored.into_iter().unzip();
@@ -525,13 +544,14 @@ impl Cog {
                     let stored = ranges.get(i)?;
                     let from = usize::try_from(stored.start - range.start).ok()?;
                     let to = usize::try_from(stored.end - range.start).ok()?;
-                    Some((task, from..to))
+                    Some(((task, stored.clone()), from..to))
                 });
                 let tiles = tiles.collect();
                 Batch { range, tiles }
             })
             .collect();
-        stream::iter(batches)
+        let mut damaged = Vec::new();
+        let mut done = stream::iter(batches)
             .map(|Batch { range, tiles }| {
                 let arriving = async move {
                     // The share is taken before the permit of the host, which the store takes, and held
@@ -540,23 +560,40 @@ impl Cog {
                     let share = inner.session.share(range.end - range.start).await;
                     let share = Arc::new(share);
                     let parts = inner.object.fetch_parts(range, tiles);
-                    Ok::<_, Error>(parts.map_ok(move |(task, bytes)| (task, bytes, share.clone())))
+                    Ok::<_, Error>(parts.map_ok(move |(tile, bytes)| (tile, bytes, share.clone())))
                 };
                 stream::once(arriving).try_flatten().boxed()
             })
             // A slow response must not hold up tiles of the others, so no order is kept: slots are disjoint.
             .flatten_unordered(FETCHES_AT_ONCE)
-            .map_ok(|(task, bytes, share)| {
-                self.on_cpu(image, task, move |decode| {
+            .map_ok(|((task, range), bytes, share)| async move {
+                let decoding = self.on_cpu(image, task, move |decode| {
                     let decoded = decode(&bytes);
-                    // On the CPU thread, so that it is released even if nobody polls the read any more.
+                    // On the CPU thread: the bytes are in memory until here, though the read may be dropped before.
                     drop(share);
                     decoded
-                })
+                });
+                Ok(decoding.await?.err().map(|undecoded| (undecoded, range)))
             })
-            .try_buffer_unordered(self.jobs_at_once(tile_bytes))
-            .try_collect()
-            .await
+            .try_buffer_unordered(self.jobs_at_once(tile_bytes));
+        while let Some(failed) = done.try_next().await? {
+            match failed {
+                Some((undecoded, _)) if once || undecoded.err.kind() != ErrorKind::Corrupt => {
+                    return Err(undecoded.err);
+                }
+                failed => damaged.extend(failed),
+            }
+        }
+        // After the others, so that no share and no permit of theirs is waited for.
+        for (Undecoded { task, err }, range) in damaged {
+            tracing::debug!(target: "rss_core::retry", "{err}: fetched once more");
+            let share = inner.session.share(range.end - range.start).await;
+            let bytes = inner.object.fetch(range).await?;
+            let decoding = self.on_cpu(image, task, move |decode| decode(&bytes));
+            decoding.await?.map_err(|undecoded| undecoded.err)?;
+            drop(share);
+        }
+        Ok(())
     }
 
     /// Returns how byte ranges are merged into requests.
@@ -612,32 +649,37 @@ impl Cog {
         Ok((rest, tasks))
     }
 
-    /// Decodes one tile on the CPU pool, with the bytes that `give` passes to its argument there.
+    /// Decodes one tile on the CPU pool, with the bytes that `give` passes to its argument there. A tile that cannot be decoded
+    /// is given back.
     async fn on_cpu<T: Value>(
         &self,
         image: ImageRef,
         task: Task<T>,
         give: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + Send + 'static,
-    ) -> Result<()> {
+    ) -> Result<std::result::Result<(), Undecoded<T>>> {
         let inner = Arc::clone(&self.0);
         let Task {
             at,
             job,
             mut targets,
         } = task;
-        let decoded = self.0.session.cpu(move || {
-            let level = inner.image(image)?;
+        let decoding = self.0.session.cpu(move || {
             let little_endian = inner.index.little_endian;
-            give(&mut |bytes| decode::decode(level, little_endian, bytes, &job, &mut targets))
+            let decoded = inner.image(image).and_then(|level| {
+                give(&mut |bytes| decode::decode(level, little_endian, bytes, &job, &mut targets))
+            });
+            (decoded, targets)
         });
-        decoded.await?.map_err(|err| {
-            Error::new(
+        let (decoded, targets) = decoding.await?;
+        Ok(decoded.map_err(|err| Undecoded {
+            task: Task { at, job, targets },
+            err: Error::new(
                 err.kind(),
                 format!("tile {},{} of {image}: {}", at.col, at.row, err.message()),
             )
             .with_source(err)
-            .at(&self.0.location)
-        })
+            .at(&self.0.location),
+        }))
     }
 
     /// Returns the byte ranges of tiles, fetching the parts of the tile tables that were not read yet.
