@@ -26,8 +26,8 @@ use crate::{
     location::Location,
     proj,
     store::{
-        CacheSettings, FileCache, HostHeaders, Limits, Meter, Network, Notices, OwnStores,
-        Registry, StoreOptions, Traffic, of_io, told,
+        BucketOptions, CacheSettings, FileCache, HostHeaders, Limits, Meter, Network, Notices,
+        OwnStores, Registry, StoreOptions, Traffic, of_io, told,
     },
 };
 
@@ -146,8 +146,9 @@ pub struct SessionBuilder {
     store: StoreOptions,
     own_stores: OwnStores,
     headers: HostHeaders,
-    /// What was wrong with a header, for `build`.
-    wrong_header: Option<String>,
+    of_buckets: BucketOptions,
+    /// What was wrong with a header or an option, for `build`.
+    wrong: Option<String>,
     http_client: Option<reqwest::Client>,
 }
 
@@ -181,7 +182,8 @@ impl Default for SessionBuilder {
             store: StoreOptions::default(),
             own_stores: OwnStores::new(),
             headers: HostHeaders::default(),
-            wrong_header: None,
+            of_buckets: BucketOptions::default(),
+            wrong: None,
             http_client: None,
         }
     }
@@ -195,7 +197,8 @@ impl SessionBuilder {
     /// `AWS_HTTPS` and `AWS_VIRTUAL_HOSTING` understood too. `XDG_CACHE_HOME` and `HOME` say where the
     /// file cache is; `PC_SDK_SUBSCRIPTION_KEY` goes with requests for Planetary Computer tokens. `RSS_HEADERS`
     /// is a file with a header of a host on each line, `https://example.org Authorization: Bearer TOKEN`; see
-    /// [`SessionBuilder::header`].
+    /// [`SessionBuilder::header`]. `RSS_BUCKETS` is a file with an option of a bucket on each line,
+    /// `s3://bucket aws_endpoint=https://s3.example.org`; see [`SessionBuilder::bucket_option`].
     ///
     /// # Errors
     ///
@@ -233,6 +236,15 @@ impl SessionBuilder {
                     let added = text.and_then(|text| builder.headers.add_lines(&text));
                     added.map_err(|err| {
                         let message = format!("RSS_HEADERS: {}", err.message());
+                        err.with_message(message).at(value)
+                    })?;
+                    builder
+                }
+                "RSS_BUCKETS" => {
+                    let text = std::fs::read_to_string(value).map_err(|err| of_io(&err));
+                    let set = text.and_then(|text| builder.of_buckets.set_lines(&text));
+                    set.map_err(|err| {
+                        let message = format!("RSS_BUCKETS: {}", err.message());
                         err.with_message(message).at(value)
                     })?;
                     builder
@@ -377,6 +389,28 @@ impl SessionBuilder {
         self
     }
 
+    /// Sets a store option of one bucket or container (`s3://bucket`, `gs://bucket`, `az://container`): a server of its own,
+    /// other keys, another region. A bucket with an option has none of the session's others, nor those of the environment,
+    /// so that the keys of one server are not sent to another one.
+    ///
+    /// ```
+    /// use rss_core::Session;
+    ///
+    /// // Copernicus Data Space Ecosystem, beside Amazon's buckets.
+    /// let session = Session::builder()
+    ///     .bucket_option("s3://eodata", "aws_endpoint", "https://eodata.dataspace.copernicus.eu")
+    ///     .bucket_option("s3://eodata", "aws_access_key_id", "key")
+    ///     .bucket_option("s3://eodata", "aws_secret_access_key", "secret")
+    ///     .build()?;
+    /// # Ok::<_, rss_core::Error>(())
+    /// ```
+    pub fn bucket_option(mut self, bucket: &str, name: &str, value: &str) -> Self {
+        if let Err(err) = self.of_buckets.set(bucket, name, value) {
+            self.wrong.get_or_insert_with(|| err.message().to_owned());
+        }
+        self
+    }
+
     /// Reads all objects of a bucket (`s3://bucket`, `gs://bucket`), a container (`az://container`) or a host
     /// (`https://host`) through a store of one's own: in memory, of another protocol, with credentials that change, or
     /// wrapped for tests. Paths in the store are the keys; of a host, the paths of its URLs, without their queries.
@@ -415,8 +449,7 @@ impl SessionBuilder {
     /// GDAL sends by itself ([`GdalReads::Vsi`]).
     pub fn header(mut self, host: &str, name: &str, value: &str) -> Self {
         if let Err(err) = self.headers.add(host, name, value) {
-            self.wrong_header
-                .get_or_insert_with(|| err.message().to_owned());
+            self.wrong.get_or_insert_with(|| err.message().to_owned());
         }
         self
     }
@@ -501,7 +534,7 @@ impl SessionBuilder {
         proj::use_proj();
         let meter = Meter::default();
         let notices = self.settings.notices.clone();
-        if let Some(wrong) = self.wrong_header {
+        if let Some(wrong) = self.wrong {
             return Err(Error::new(ErrorKind::InvalidInput, wrong));
         }
         let network = Network::new(
@@ -520,7 +553,7 @@ impl SessionBuilder {
                 },
                 self.store.clone(),
             ),
-            stores: Registry::new(self.store, network, self.own_stores)?,
+            stores: Registry::new(self.store, self.of_buckets, network, self.own_stores)?,
             meter,
             // Two budgets of one size: see docs/decisions/003-byte-budget.md.
             budget: Budget::new(self.settings.budget_bytes),

@@ -344,22 +344,30 @@ pub fn storage_region(item: &Item, asset: &Asset) -> Option<String> {
     region.as_str().map(str::to_owned)
 }
 
+/// Returns the address of the server with the S3 API that holds an asset, where the item says that it is not Amazon's
+/// (`custom-s3`). It may be a template with `{bucket}` and `{region}`.
+pub fn storage_platform(item: &Item, asset: &Asset) -> Option<String> {
+    let scheme = storage_scheme(item, asset)?;
+    let is_custom = scheme.get("type")?.as_str()? == "custom-s3";
+    let platform = scheme.get("platform")?.as_str()?;
+    is_custom.then(|| platform.to_owned())
+}
+
 fn storage<'a>(item: &'a Item, asset: &'a Asset, name: &str, key: &str) -> Option<&'a Value> {
-    let properties = &item.properties.additional_fields;
-    let scheme = || -> Option<&'a Map<String, Value>> {
-        // From version 2.0 of the storage extension on, assets refer to schemes of the item.
-        let refs = asset.additional_fields.get("storage:refs")?.as_array()?;
-        let name = refs.first()?.as_str()?;
-        let schemes = properties
-            .get("storage:schemes")
-            .or_else(|| item.additional_fields.get("storage:schemes"))?;
-        schemes.get(name)?.as_object()
-    };
     asset
         .additional_fields
         .get(name)
-        .or_else(|| scheme()?.get(key))
-        .or_else(|| properties.get(name))
+        .or_else(|| storage_scheme(item, asset)?.get(key))
+        .or_else(|| item.properties.additional_fields.get(name))
+}
+
+/// Returns the scheme of an asset: from version 2.0 of the storage extension on, assets refer to schemes of the item.
+fn storage_scheme<'a>(item: &'a Item, asset: &'a Asset) -> Option<&'a Map<String, Value>> {
+    let refs = asset.additional_fields.get("storage:refs")?.as_array()?;
+    let name = refs.first()?.as_str()?;
+    let schemes = item.properties.additional_fields.get("storage:schemes");
+    let schemes = schemes.or_else(|| item.additional_fields.get("storage:schemes"))?;
+    schemes.get(name)?.as_object()
 }
 
 /// Returns `file:size` in bytes.

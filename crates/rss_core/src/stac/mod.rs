@@ -23,7 +23,8 @@ pub use self::{
     facts::{
         BandFacts, Projection, band_facts, band_facts_of, boa_offset_applied, cloud_cover,
         collection, datetime, file_sha256, file_size, header_bytes, interval, is_class, longitude,
-        number, processing_baseline, projection, requester_pays, storage_region, text, time,
+        number, processing_baseline, projection, requester_pays, storage_platform, storage_region,
+        text, time,
     },
     lenient::{Document, Items, Next, Skipped, read},
 };

@@ -11,6 +11,7 @@ mod meter;
 mod network;
 #[cfg(any(feature = "cog", feature = "gdal"))]
 mod object;
+mod of_bucket;
 mod options;
 #[cfg(any(feature = "cog", feature = "gdal"))]
 mod ranges;
@@ -46,6 +47,7 @@ pub(crate) use self::{
     headers::HostHeaders,
     meter::Meter,
     network::{Network, Notices, retry_after},
+    of_bucket::BucketOptions,
     registry::OwnStores,
     retry::{Limits, Patience, Remedy, later},
     sign::is_signed,

@@ -3,6 +3,7 @@
 //! Every read of a catalogue's file registers it with the session's stores first.
 
 use ::stac::{Asset, Item};
+use url::Url;
 
 use super::Registry;
 use crate::{
@@ -43,6 +44,10 @@ impl Registry {
             },
             None => named,
         };
+        if let Some(elsewhere) = self.elsewhere(item, asset, &location, trust) {
+            self.named_by(&elsewhere, trust);
+            return elsewhere;
+        }
         let stated = stated(item, asset);
         let mut access = self.access(&location);
         if access.region.is_none() {
@@ -58,6 +63,40 @@ impl Registry {
             self.sign_with(&location, &sas);
         }
         location
+    }
+}
+
+impl Registry {
+    /// Returns the URL of an object of a bucket that an item says is on another server than Amazon's. It is read without
+    /// credentials, as any URL of an item: keys go where the user says, and where the user says anything of the bucket
+    /// that holds, and not the item's word.
+    fn elsewhere(
+        &self,
+        item: &Item,
+        asset: &Asset,
+        location: &Location,
+        trust: Trust,
+    ) -> Option<Location> {
+        let Location::S3 { bucket, key } = location else {
+            return None;
+        };
+        let platform = stac::storage_platform(item, asset).filter(|_| !self.is_placed(location))?;
+        let region = stac::storage_region(item, asset).filter(|region| is_region(region));
+        let in_template = platform.contains("{bucket}");
+        let platform = platform
+            .replace("{bucket}", bucket)
+            .replace("{region}", region.as_deref().unwrap_or_default());
+        let mut url = Url::parse(&platform).ok()?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return None;
+        }
+        let parts = key.split('/');
+        let parts = (!in_template)
+            .then_some(bucket.as_str())
+            .into_iter()
+            .chain(parts);
+        url.path_segments_mut().ok()?.pop_if_empty().extend(parts);
+        Location::parse_from(url.as_str(), trust).ok()
     }
 }
 
@@ -91,6 +130,62 @@ mod tests {
             "properties": properties, "links": [], "assets": assets,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_bucket_of_another_server_is_read_there_without_keys_unless_the_user_says_where_it_is() {
+        let of = |platform: &str| {
+            item(
+                json!({"datetime": "2020-01-01T00:00:00Z", "storage:schemes": {
+                    "own": {"type": "custom-s3", "platform": platform, "region": "r1"}}}),
+                json!({"a": {"href": "s3://b/k/x y.tif", "storage:refs": ["own"]}}),
+            )
+        };
+        let reached = |session: &crate::Session, item: &Item, trust: Trust| {
+            let asset = &item.assets["a"];
+            let named = Location::parse_from(&asset.href, trust).unwrap();
+            let reached = session.stores().reach(item, asset, named, trust, None);
+            reached.to_string()
+        };
+        let build = |builder: crate::SessionBuilder| builder.build().unwrap();
+        // Keys of the session are for Amazon.
+        let keys = || {
+            crate::Session::builder()
+                .store_option("aws_access_key_id", "id")
+                .store_option("aws_secret_access_key", "secret")
+        };
+        let session = build(keys());
+        for (platform, url) in [
+            (
+                "https://s3.example.org",
+                "https://s3.example.org/b/k/x%20y.tif",
+            ),
+            (
+                "https://s3.example.org/api/",
+                "https://s3.example.org/api/b/k/x%20y.tif",
+            ),
+            (
+                "https://{bucket}.{region}.example.org",
+                "https://b.r1.example.org/k/x%20y.tif",
+            ),
+            // No URL, and hosts that a catalogue on the network may not name.
+            ("CREODIAS", "s3://b/k/x y.tif"),
+            ("https://10.0.0.1/", "s3://b/k/x y.tif"),
+            ("file:///etc", "s3://b/k/x y.tif"),
+        ] {
+            assert_eq!(
+                reached(&session, &of(platform), Trust::Network),
+                url,
+                "{platform}"
+            );
+        }
+        let item = of("https://s3.example.org");
+        for session in [
+            build(keys().s3_endpoint("https://other.example.org")),
+            build(keys().bucket_option("s3://b", "aws_endpoint", "https://other.example.org")),
+        ] {
+            assert_eq!(reached(&session, &item, Trust::Network), "s3://b/k/x y.tif");
+        }
     }
 
     #[test]

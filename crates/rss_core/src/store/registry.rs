@@ -17,6 +17,7 @@ use super::{
     bucket::{self, Bucket, S3Endpoint},
     fault,
     network::Network,
+    of_bucket::BucketOptions,
     sign::{ContainerUrl, SasTokens},
     watched::{Rebuild, Watched},
     wire::{Address, Connector, RequestTarget},
@@ -32,6 +33,8 @@ pub struct Registry(Arc<Inner>);
 
 struct Inner {
     options: StoreOptions,
+    /// Those of buckets that have their own.
+    of_buckets: BucketOptions,
     network: Network,
     tokens: SasTokens,
     access: Mutex<HashMap<String, Access>>,
@@ -59,7 +62,12 @@ impl Registry {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if a store of the user's own stands for no bucket, container or host.
-    pub(crate) fn new(options: StoreOptions, network: Network, own: OwnStores) -> Result<Self> {
+    pub(crate) fn new(
+        options: StoreOptions,
+        of_buckets: BucketOptions,
+        network: Network,
+        own: OwnStores,
+    ) -> Result<Self> {
         let own = own
             .into_iter()
             .map(|(place, store)| Ok((own_place(&place)?, store)));
@@ -69,6 +77,7 @@ impl Registry {
         }
         Ok(Self(Arc::new(Inner {
             options,
+            of_buckets,
             network,
             tokens,
             access: Mutex::default(),
@@ -82,9 +91,24 @@ impl Registry {
         &self.0.network
     }
 
-    /// Returns the options of all stores.
+    /// Returns the options of all stores but those of buckets that have their own.
     pub fn options(&self) -> &StoreOptions {
         &self.0.options
+    }
+
+    /// Returns the options that hold for the bucket of `location`.
+    pub(crate) fn options_of(&self, location: &Location) -> &StoreOptions {
+        let own = bucket_of(location).and_then(|name| self.0.of_buckets.get(&name));
+        own.unwrap_or(&self.0.options)
+    }
+
+    /// Returns true if the user says where the bucket of `location` is: a store or options of its own, or an endpoint for
+    /// all of S3.
+    pub(super) fn is_placed(&self, location: &Location) -> bool {
+        let name = bucket_of(location).unwrap_or_default();
+        self.0.own.contains_key(&name)
+            || self.0.of_buckets.get(&name).is_some()
+            || !matches!(bucket::s3_endpoint(&self.0.options), Ok(None))
     }
 
     /// Sets the access of the bucket (container, host) of `location` for later requests.
@@ -111,32 +135,32 @@ impl Registry {
             .unwrap_or_default()
     }
 
-    /// Returns the S3 endpoint that replaces Amazon's, if the options set one.
+    /// Returns the S3 endpoint that replaces Amazon's for the bucket of `location`, if the options set one.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if it is not a URL.
     #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
-    pub(crate) fn s3_endpoint(&self) -> Result<Option<S3Endpoint>> {
-        bucket::s3_endpoint(&self.0.options)
+    pub(crate) fn s3_endpoint(&self, location: &Location) -> Result<Option<S3Endpoint>> {
+        bucket::s3_endpoint(self.options_of(location))
     }
 
     /// Returns the region of the bucket of `location`, as far as it is known.
     #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn region(&self, location: &Location) -> String {
-        bucket::region(&self.0.options, &self.access(location))
+        bucket::region(self.options_of(location), &self.access(location))
     }
 
     /// Returns true if reads of the bucket of `location` are "requester pays".
     #[cfg_attr(not(feature = "gdal"), expect(dead_code, reason = "only GDAL is told"))]
     pub(crate) fn requester_pays(&self, location: &Location) -> bool {
-        bucket::requester_pays(&self.0.options, &self.access(location))
+        bucket::requester_pays(self.options_of(location), &self.access(location))
     }
 
     /// Returns true if requests to the bucket of `location` are unsigned: by its access or an option, or
     /// because there are no credentials.
     pub fn is_anonymous(&self, location: &Location) -> bool {
-        bucket::is_anonymous(location, &self.0.options, &self.access(location))
+        bucket::is_anonymous(location, self.options_of(location), &self.access(location))
     }
 
     /// Returns the store that holds `location`, and its path in it. Costs no request.
@@ -220,7 +244,12 @@ impl Registry {
         if let Some(region) = region {
             access.region = Some(region.to_owned());
         }
-        bucket::open(location, &self.0.options, &access, &self.0.network)
+        bucket::open(
+            location,
+            self.options_of(location),
+            &access,
+            &self.0.network,
+        )
     }
 
     fn http(&self, url: &Url) -> Result<(Arc<dyn ObjectStore>, Path)> {
@@ -323,7 +352,7 @@ impl Registry {
     ///
     /// [`ErrorKind::InvalidInput`] if an option is wrong.
     pub(crate) fn https(&self, location: &Location) -> Result<Location> {
-        bucket::https_url(location, &self.0.options, &self.access(location))
+        bucket::https_url(location, self.options_of(location), &self.access(location))
             .map_err(|err| err.at(location))
     }
 }
@@ -333,7 +362,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Returns the key of a store of the user's own.
-fn own_place(place: &str) -> Result<String> {
+pub(super) fn own_place(place: &str) -> Result<String> {
     let wrong = || {
         let message = format!(
             "a store for `{place}`; expected s3://bucket, gs://bucket, az://container or https://host"

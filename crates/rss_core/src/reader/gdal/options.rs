@@ -48,7 +48,7 @@ pub(super) fn configure(session: &Session, location: &Location) -> Result<()> {
 /// Returns the prefix of the bucket's paths and the options that hold below it.
 fn path_options(session: &Session, location: &Location) -> Result<Option<(String, Pairs)>> {
     let stores = session.stores();
-    let store = stores.options();
+    let store = stores.options_of(location);
     let mut set = Options(Vec::new());
     let anonymous = stores.is_anonymous(location);
     let prefix = match location {
@@ -128,7 +128,7 @@ impl Options {
         if stores.requester_pays(location) {
             self.set("AWS_REQUEST_PAYER", "requester");
         }
-        if let Some(endpoint) = stores.s3_endpoint()? {
+        if let Some(endpoint) = stores.s3_endpoint(location)? {
             let url = &endpoint.url;
             let mut host = url.host_str().unwrap_or_default();
             // GDAL prepends the bucket to the host by itself.
