@@ -153,11 +153,11 @@ pub(crate) struct Selection {
     /// it (see --no-clip).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scene", "bbox"])]
     pub(crate) geometry: Option<PathBuf>,
-    /// The first day.
-    #[arg(long, value_name = "YYYY-MM-DD")]
+    /// The first day, month, year or instant: 2021-01-31, 2021-01, 2021, 2021-01-31T10:30:00Z, in UTC.
+    #[arg(long, value_name = "DATE")]
     pub(crate) start: Option<String>,
-    /// The last day, included.
-    #[arg(long, value_name = "YYYY-MM-DD")]
+    /// The last day, month, year or instant, included.
+    #[arg(long, value_name = "DATE")]
     pub(crate) end: Option<String>,
     /// Only items with a cloud cover below this percentage.
     #[arg(long, value_name = "P")]

@@ -80,10 +80,9 @@
 //! | `zarr` | no | sharded Zarr v3 arrays and cubes; the `zarr` module |
 //! | `icechunk` | no | cubes and arrays in Icechunk repositories; needs Rust 1.95, newer than the rest |
 //! | `async-tiff` | no | `Backend::AsyncTiff`, the crate `async-tiff` as a backend, for comparison: tiled files of the common codecs |
-//! | `bench_live`, `bench_testbed` | no | the benches, against live DEA or against servers on loopback; they add `async-tiff` |
 //!
 //! The crates whose types stand in signatures are re-exported, so that versions agree: [`object_store`], [`ndarray`],
-//! [`chrono`], [`geojson`], `arrow_array` (feature `arrow`), and those of `stac` in [`mod@stac`].
+//! [`chrono`], [`geo_types`], [`geojson`], `arrow_array` (feature `arrow`), and those of `stac` in [`mod@stac`].
 //!
 //! `index` adds `arrow`, and `jpeg-xl`, `index`, `zarr` and `async-tiff` add `cog`. `--no-default-features --features
 //! cog` needs no GDAL and no OpenSSL; it needs a C compiler, for libdeflate, zstd and ring.
@@ -126,7 +125,7 @@ pub mod prelude {
 #[doc(no_inline)]
 pub use arrow_array;
 #[doc(no_inline)]
-pub use {chrono, geojson, ndarray, object_store, reqwest};
+pub use {chrono, geo_types, geojson, ndarray, object_store, reqwest};
 
 use rss_raster::{error, geo, raster, warp};
 
@@ -149,8 +148,8 @@ pub use self::{
     },
     proj::use_proj,
     query::{
-        Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, QueryResult, SearchReport, date,
-        packed, unpacked,
+        Cmp, Date, ImageQuery, ImageQueryBuilder, Intersects, ItemStream, QueryResult,
+        SearchReport, When, date, packed, unpacked,
     },
     raster::{
         Complex, DataType, Format, NpyStack, Number, Pixels, Raster, Resampling, Sample, Sparse,

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rss_core::{
-    Cmp, Collection, Date, ImageQueryBuilder, Intersects, Location, Manifest, QueryResult, Session,
+    Cmp, Collection, ImageQueryBuilder, Intersects, Location, Manifest, QueryResult, Session,
     Source, Trust, stac,
 };
 
@@ -88,10 +88,10 @@ async fn search_bands(
         query = query.manifest(own);
     }
     if let Some(day) = &args.start {
-        query = query.start_date(day.parse::<Date>()?);
+        query = query.start_date(day);
     }
     if let Some(day) = &args.end {
-        query = query.end_date(day.parse::<Date>()?);
+        query = query.end_date(day);
     }
     if let Some(percent) = args.cloud_below {
         query = query.cloudcover((Cmp::Less, percent));

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{
     check::{Check, SceneCheck},
-    date::{Date, Span},
+    date::{Span, When, interval},
     filter::{Cmp, Condition},
     intersects::{Area, Intersects, Shape},
 };
@@ -57,8 +57,8 @@ pub struct ImageQueryBuilder {
     manifest: Option<Manifest>,
     bands: Vec<String>,
     canonical_bands: Vec<String>,
-    start: Option<Date>,
-    end: Option<Date>,
+    start: Option<When>,
+    end: Option<When>,
     cloud: Vec<(Cmp, f64)>,
     platforms: Vec<String>,
     ids: Vec<String>,
@@ -72,11 +72,11 @@ pub struct ImageQueryBuilder {
 
 impl ImageQueryBuilder {
     /// Creates a query for all items of a collection in an area.
-    pub fn new(source: Source, collection: Collection, intersects: Intersects) -> Self {
+    pub fn new(source: Source, collection: Collection, intersects: impl Into<Intersects>) -> Self {
         Self {
             source,
             collection,
-            intersects,
+            intersects: intersects.into(),
             session: None,
             manifest: None,
             bands: Vec::new(),
@@ -128,15 +128,33 @@ impl ImageQueryBuilder {
         self
     }
 
-    /// Sets the first day, in UTC. Default: no bound.
-    pub fn start_date(mut self, day: impl Into<Date>) -> Self {
-        self.start = Some(day.into());
+    /// Sets the first day, month, year or instant, in UTC: a [`Date`](crate::Date), a type of `chrono`, or a text; see
+    /// [`When`]. Default: no bound.
+    pub fn start_date(mut self, start: impl Into<When>) -> Self {
+        self.start = Some(start.into());
         self
     }
 
-    /// Sets the last day, in UTC, inclusive. Default: no bound.
-    pub fn end_date(mut self, day: impl Into<Date>) -> Self {
-        self.end = Some(day.into());
+    /// Sets the last day, month, year or instant, in UTC, inclusive: `"2021-02"` ends with February. Default: no bound.
+    pub fn end_date(mut self, end: impl Into<When>) -> Self {
+        self.end = Some(end.into());
+        self
+    }
+
+    /// Sets both bounds by an interval as of STAC APIs: `2021-01-01/2021-03-31`, `2021-01/..`, or one day, month, year or
+    /// instant.
+    ///
+    /// ```
+    /// use rss_core::{Collection, DEA, ImageQueryBuilder, Intersects};
+    ///
+    /// let query = || ImageQueryBuilder::new(DEA, Collection::Sentinel2, Intersects::scene("56jns"));
+    /// query().datetime("2021-01/2021-03").build()?;
+    /// query().start_date("2021").end_date("2021-02-01T10:00:00Z").build()?;
+    /// assert!(query().datetime("last year").build().is_err());
+    /// # Ok::<_, rss_core::Error>(())
+    /// ```
+    pub fn datetime(mut self, text: impl AsRef<str>) -> Self {
+        (self.start, self.end) = interval(text.as_ref());
         self
     }
 
@@ -240,7 +258,7 @@ impl ImageQueryBuilder {
             }
         };
         let selection = select(manifest.as_ref(), &self.bands, &self.canonical_bands)?;
-        let span = Span::new(self.start, self.end)?;
+        let span = Span::new(self.start.as_ref(), self.end.as_ref())?;
         let mut conditions = cloud_conditions(manifest.as_ref(), &self.cloud)?;
         // One collection may hold several satellites, of which the product is one.
         if let Some(platform) = manifest.as_ref().and_then(|one| one.platform.clone()) {

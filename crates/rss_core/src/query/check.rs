@@ -128,7 +128,10 @@ mod tests {
         Check {
             collections: vec!["c".to_owned()],
             ids: Vec::new(),
-            span: Span::new(Some(date(2021, 1, 1)), Some(date(2021, 2, 1))).unwrap(),
+            span: {
+                let (start, end) = (date(2021, 1, 1).into(), date(2021, 2, 1).into());
+                Span::new(Some(&start), Some(&end)).unwrap()
+            },
             area: Area::of_bbox([150.0, -30.0, 151.0, -29.0]).unwrap(),
             scenes: None,
             conditions: vec![Condition::new("eo:cloud_cover", Cmp::Less, json!(30))],

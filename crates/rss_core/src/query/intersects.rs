@@ -15,6 +15,17 @@ const TOUCH_DEGREES: f64 = 1e-6;
 
 /// The area of a search. It is checked by [`ImageQueryBuilder::build`].
 ///
+/// It is also made of a [`Bbox`] and of the types of [`geo_types`](crate::geo_types), in degrees: a `Rect` is a bounding box,
+/// all others are geometries.
+///
+/// ```
+/// use rss_core::{Collection, DEA, ImageQueryBuilder, geo_types::Rect};
+///
+/// let brisbane = Rect::new((152.9, -27.6), (153.2, -27.3));
+/// ImageQueryBuilder::new(DEA, Collection::Sentinel2, brisbane).build()?;
+/// # Ok::<_, rss_core::Error>(())
+/// ```
+///
 /// [`ImageQueryBuilder::build`]: crate::ImageQueryBuilder::build
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intersects(pub(super) Shape);
@@ -71,6 +82,34 @@ impl From<Bbox> for Intersects {
         Self(Shape::Bbox(bbox.edges()))
     }
 }
+
+impl From<::geo::Rect<f64>> for Intersects {
+    fn from(rect: ::geo::Rect<f64>) -> Self {
+        let (min, max) = (rect.min(), rect.max());
+        Self(Shape::Bbox([min.x, min.y, max.x, max.y]))
+    }
+}
+
+/// As [`Intersects::geometry`] of its GeoJSON.
+macro_rules! of_geo_types {
+    ($($shape:ty),+) => {$(
+        impl From<$shape> for Intersects {
+            fn from(shape: $shape) -> Self {
+                Self::geometry(geojson::Geometry::from(&shape))
+            }
+        }
+    )+};
+}
+
+of_geo_types!(
+    Geometry<f64>,
+    ::geo::Point<f64>,
+    ::geo::MultiPoint<f64>,
+    ::geo::LineString<f64>,
+    ::geo::MultiLineString<f64>,
+    Polygon<f64>,
+    MultiPolygon<f64>
+);
 
 /// A checked area.
 #[derive(Clone, Debug, PartialEq)]
@@ -290,6 +329,47 @@ mod tests {
         assert!(!area.accepts(&item(
             json!({ "type": "Point", "coordinates": [0.0, -17.5] })
         )));
+    }
+
+    #[test]
+    fn shapes_of_geo_types_are_areas() {
+        let rect = ::geo::Rect::new((150.0, -30.0), (151.0, -29.0));
+        let sent = |area: Intersects| {
+            let area = match &area.0 {
+                Shape::Bbox(edges) => Area::of_bbox(*edges),
+                Shape::GeoJson(text) => Area::of_geojson(text),
+                _ => panic!("{area:?}"),
+            };
+            let mut body = Map::new();
+            area.unwrap().add_to(&mut body);
+            Value::Object(body)
+        };
+        assert_eq!(
+            sent(rect.into()),
+            json!({ "bbox": [150.0, -30.0, 151.0, -29.0] })
+        );
+        for area in [
+            Intersects::from(rect.to_polygon()),
+            Geometry::from(rect.to_polygon()).into(),
+            Geometry::from(rect).into(),
+        ] {
+            let sent = sent(area);
+            assert_eq!(sent["intersects"]["type"], "Polygon");
+            assert_eq!(
+                sent["intersects"]["coordinates"][0]
+                    .as_array()
+                    .unwrap()
+                    .len(),
+                5
+            );
+        }
+        let several = MultiPolygon::new(vec![rect.to_polygon()]);
+        assert_eq!(sent(several.into())["intersects"]["type"], "MultiPolygon");
+        let point = sent(::geo::Point::new(150.0, -30.0).into());
+        assert_eq!(
+            point["intersects"],
+            json!({"type": "Point", "coordinates": [150.0, -30.0]})
+        );
     }
 
     #[test]

@@ -20,9 +20,10 @@ mod search;
 pub(crate) use self::record::{recorded_version, without_secrets};
 pub use self::{
     builder::{ImageQuery, ImageQueryBuilder},
-    date::{Date, date},
+    date::{Date, When, date},
     filter::Cmp,
     intersects::Intersects,
     packed::{packed, unpacked},
     result::{QueryResult, SearchReport},
+    search::ItemStream,
 };

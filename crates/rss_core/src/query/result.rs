@@ -125,8 +125,8 @@ impl QueryResult {
         self
     }
 
-    /// Selects other bands by their canonical names in a manifest; without names all but QA bands. `name:2` is one
-    /// band of an asset with several.
+    /// Selects other bands by their canonical names in a manifest, which stays the manifest of the result; without names
+    /// all but QA bands. `name:2` is one band of an asset with several.
     ///
     /// # Errors
     ///
@@ -144,6 +144,11 @@ impl QueryResult {
             }
             names => Selection::Named(manifest.selected(names, Naming::Canonical)?),
         };
+        // A built-in one is found again by each item, and trusted more: no file is opened to check it.
+        let mut items = self.items.items.iter();
+        if items.any(|item| Manifest::of_item(item) != Some(manifest)) {
+            self.manifest = Some(manifest.clone());
+        }
         Ok(self)
     }
 }

@@ -3,9 +3,12 @@
 use std::{
     collections::{HashSet, VecDeque},
     error::Error as _,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
 };
 
-use futures::Stream;
+use futures::{Stream, StreamExt, stream::BoxStream};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use stac::{Item, ItemCollection};
@@ -78,21 +81,72 @@ impl ImageQuery {
     /// Searches, and yields the items of each page as it is received.
     ///
     /// An error ends the stream; the items before it are valid. The next page is requested after the
-    /// items of the last one are consumed.
-    pub fn stream(&self) -> impl Stream<Item = Result<Item>> + Send + use<> {
+    /// items of the last one are consumed. [`ItemStream::matched`] is the total, where the API tells it.
+    pub fn stream(&self) -> ItemStream {
+        let report = Arc::<Mutex<SearchReport>>::default();
         let start = (Some(Pager::new(self.clone())), VecDeque::new());
-        futures::stream::unfold(start, |(mut pager, mut ready)| async move {
-            loop {
-                if let Some(item) = ready.pop_front() {
-                    return Some((Ok(item), (pager, ready)));
-                }
-                match pager.as_mut()?.next_page().await {
-                    Ok(Some(page)) => ready.extend(page),
-                    Ok(None) => return None,
-                    Err(err) => return Some((Err(err), (None, ready))),
+        let told = Arc::clone(&report);
+        let items = futures::stream::unfold(start, move |(mut pager, mut ready)| {
+            let told = Arc::clone(&told);
+            async move {
+                loop {
+                    if let Some(item) = ready.pop_front() {
+                        return Some((Ok(item), (pager, ready)));
+                    }
+                    let pages = pager.as_mut()?;
+                    let page = pages.next_page().await;
+                    told.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .clone_from(&pages.report);
+                    match page {
+                        Ok(Some(page)) => ready.extend(page),
+                        Ok(None) => return None,
+                        Err(err) => return Some((Err(err), (None, ready))),
+                    }
                 }
             }
-        })
+        });
+        ItemStream {
+            items: items.boxed(),
+            report,
+        }
+    }
+}
+
+/// The items of a search as they come, page by page.
+#[must_use = "a stream searches when it is polled"]
+pub struct ItemStream {
+    items: BoxStream<'static, Result<Item>>,
+    report: Arc<Mutex<SearchReport>>,
+}
+
+impl ItemStream {
+    /// Returns the number of matching items that the server reports; none before the first page, and of a server that
+    /// does not report it. It may change from page to page, and a limit of the query does not count.
+    pub fn matched(&self) -> Option<u64> {
+        self.report().matched
+    }
+
+    /// Returns the report of the pages so far.
+    pub fn report(&self) -> SearchReport {
+        let report = self.report.lock();
+        report.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Stream for ItemStream {
+    type Item = Result<Item>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.items.poll_next_unpin(cx)
+    }
+}
+
+impl std::fmt::Debug for ItemStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ItemStream")
+            .field("report", &self.report())
+            .finish_non_exhaustive()
     }
 }
 

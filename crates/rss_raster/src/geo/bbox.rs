@@ -16,6 +16,16 @@ pub struct Bbox {
     north: f64,
 }
 
+/// In degrees; it never crosses the antimeridian.
+impl TryFrom<geo::Rect<f64>> for Bbox {
+    type Error = Error;
+
+    fn try_from(rect: geo::Rect<f64>) -> Result<Self> {
+        let (min, max) = (rect.min(), rect.max());
+        Self::new(min.x, min.y, max.x, max.y)
+    }
+}
+
 impl Bbox {
     /// Creates a bbox from its edges in degrees.
     ///

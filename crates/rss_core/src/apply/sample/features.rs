@@ -348,7 +348,7 @@ mod tests {
             nowhere.message().ends_with("expected finite coordinates"),
             "{nowhere}"
         );
-        assert!(Points::new([], DEGREES).is_err());
+        assert!(Points::new([[0.0; 2]; 0], DEGREES).is_err());
     }
 
     #[test]

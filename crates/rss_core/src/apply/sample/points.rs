@@ -21,8 +21,8 @@ pub struct Points {
 }
 
 impl Points {
-    /// Creates points from coordinates, x then y, in a CRS: longitude, then latitude in degrees. Their ids are their
-    /// indices, from 0.
+    /// Creates points from coordinates, x then y, or `Point`s of [`geo_types`](crate::geo_types), in a CRS:
+    /// longitude, then latitude in degrees. Their ids are their indices, from 0.
     ///
     /// ```
     /// use rss_core::{Crs, apply::sample::Points};
@@ -36,11 +36,15 @@ impl Points {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidInput`] if there is no point, or one has invalid coordinates.
-    pub fn new(places: impl IntoIterator<Item = [f64; 2]>, crs: Crs) -> Result<Self> {
+    pub fn new(places: impl IntoIterator<Item = impl Into<[f64; 2]>>, crs: Crs) -> Result<Self> {
         let mut made = Self::none(crs);
         for (number, place) in places.into_iter().enumerate() {
             let id = number.to_string();
-            made.push(id.clone(), None, features::checked(&id, &made.crs, place)?);
+            made.push(
+                id.clone(),
+                None,
+                features::checked(&id, &made.crs, place.into())?,
+            );
         }
         match made.places.is_empty() {
             true => Err(Error::new(ErrorKind::InvalidInput, "no points")),

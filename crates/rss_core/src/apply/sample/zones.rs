@@ -53,6 +53,44 @@ impl Zones {
     /// another geometry, a ring of less than three points, invalid coordinates, or the id of another feature.
     pub fn from_geojson(text: &str, options: &GeoJsonOptions) -> Result<Self> {
         let (read, crs) = features::read(text, options)?;
+        Self::of_features(read, crs)
+    }
+
+    /// Creates zones from polygons, multipolygons and rectangles of [`geo_types`](crate::geo_types) in a CRS; in degrees
+    /// their coordinates are longitude, then latitude. Their ids are their indices, from 0.
+    ///
+    /// ```
+    /// use rss_core::{Crs, apply::sample::Zones, geo_types::Rect};
+    ///
+    /// let fields = [Rect::new((153.01, -25.34), (153.02, -25.33))];
+    /// let zones = Zones::new(fields, Crs::Epsg(4326))?;
+    /// assert_eq!(zones.named()[0].id, "0");
+    /// # Ok::<_, rss_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`Zones::from_geojson`], also if there is none.
+    pub fn new(
+        geometries: impl IntoIterator<Item = impl Into<::geo::Geometry<f64>>>,
+        crs: Crs,
+    ) -> Result<Self> {
+        let mut read = Vec::new();
+        for (number, geometry) in geometries.into_iter().enumerate() {
+            let geometry: ::geo::Geometry<f64> = geometry.into();
+            read.push(features::Read {
+                id: number.to_string(),
+                name: None,
+                geometry: geojson::Geometry::from(&geometry).value,
+            });
+        }
+        match read.is_empty() {
+            true => Err(Error::new(ErrorKind::InvalidInput, "no zones")),
+            false => Self::of_features(read, crs),
+        }
+    }
+
+    fn of_features(read: Vec<features::Read>, crs: Crs) -> Result<Self> {
         let (mut all, mut polygons) = (Vec::new(), Vec::new());
         for one in read {
             let parts = match &one.geometry {

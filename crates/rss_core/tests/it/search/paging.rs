@@ -126,9 +126,14 @@ async fn a_stream_gives_the_same_items_and_asks_for_no_page_it_does_not_need() {
     assert_eq!(bed.log().len(), 4);
 
     bed.clear_log();
-    let some: Vec<_> = query.stream().take(4).try_collect().await.unwrap();
+    let mut stream = query.stream();
+    assert_eq!(stream.matched(), None);
+    let some: Vec<_> = (&mut stream).take(4).try_collect().await.unwrap();
     assert_eq!(some.len(), 4);
     assert_eq!(bed.log().len(), 2);
+    // What the server said, and what came so far.
+    assert_eq!(stream.matched(), Some(7));
+    assert_eq!((stream.report().pages, stream.report().returned), (2, 4));
 }
 
 /// Serves three pages of two items; `at` reads the page's number from a request, `next` makes the
