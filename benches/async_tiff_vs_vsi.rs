@@ -1,7 +1,7 @@
 //! Which reader has a block sooner: GDAL over `/vsis3/`, or the COG reader over `object_store`?
 //!
-//! `cargo bench -p rss_bench --features bench_live --bench async_tiff_vs_vsi` asks live DEA; without
-//! the feature servers on loopback, 0, 30 and 100 ms away. For GDAL with its own defaults
+//! `cargo bench -p rss_core --features bench_live --bench async_tiff_vs_vsi` asks live DEA; with
+//! `--features bench_testbed` servers on loopback, 0, 30 and 100 ms away. For GDAL with its own defaults
 //! and as this library sets it up, the crate async-tiff and the COG reader, side by side: the first read of
 //! a file with nothing known of it and five files at once, at each latency; the same block again and
 //! further blocks of the open file one after the other, 30 ms away.
@@ -27,7 +27,9 @@ const AT_ONCE: usize = 5;
 const BLOCK_BYTES: u64 = 512 * 512 * 2;
 
 fn main() -> Result<()> {
-    let site = Site::of_build()?;
+    let Some(site) = rss_bench::site!("async_tiff_vs_vsi")? else {
+        return Ok(());
+    };
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))

@@ -1,7 +1,7 @@
 //! How much processor time does a cold tile cost: a file opened of which nothing is known, one tile
 //! fetched and decoded?
 //!
-//! `cargo bench -p rss_bench --bench cpu_per_tile`. The times are not of the clock
+//! `cargo bench -p rss_core --features bench_testbed --bench cpu_per_tile`. The times are not of the clock
 //! but of this process, all its threads, user and system; the servers are another process. One file
 //! after the other, no latency; one iteration is one tile, each at another offset in the file. Beside the
 //! readers: object_store with libdeflate by hand, libdeflate alone on the same tiles, and a copy.
@@ -31,7 +31,9 @@ fn main() -> Result<()> {
     if apart::serve_if_asked()? {
         return Ok(());
     }
-    let mut site = Site::of_build()?;
+    let Some(mut site) = rss_bench::site!("cpu_per_tile")? else {
+        return Ok(());
+    };
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))

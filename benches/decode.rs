@@ -1,6 +1,6 @@
 //! How fast is each codec decoded on one thread?
 //!
-//! `cargo bench -p rss_bench --bench decode`. Files of 4096 x 4096 pixels in tiles
+//! `cargo bench -p rss_core --features bench_testbed --bench decode`. Files of 4096 x 4096 pixels in tiles
 //! of 512 x 512 that `gdal_translate` writes from a scene: int16 as it is, float32 as reflectance, RGB of
 //! three bands in 8 bits. They are in the page cache. The COG reader and GDAL with one thread to decode
 //! on, the crate async-tiff where it can, libdeflate alone on the same tiles where they are
@@ -19,7 +19,7 @@ use criterion::{Criterion, SamplingMode, Throughput};
 use libdeflater::Decompressor;
 use rss_bench::{
     harness::{self, must},
-    site::{self, Site, agree, open_and_read},
+    site::{self, agree, open_and_read},
     tiles::Tiles,
     ways::Way,
 };
@@ -76,7 +76,9 @@ enum Source {
 }
 
 fn main() -> Result<()> {
-    let site = Site::of_build()?;
+    let Some(site) = rss_bench::site!("decode")? else {
+        return Ok(());
+    };
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))

@@ -1,7 +1,7 @@
 //! How fast is a whole band of 10980 x 10980 pixels read from the local disk, and what of it is the
 //! codec?
 //!
-//! `cargo bench -p rss_bench --bench full_band`. DEFLATE with predictor 2, int16.
+//! `cargo bench -p rss_core --features bench_testbed --bench full_band`. DEFLATE with predictor 2, int16.
 //! On one thread beside libdeflate alone on the same tiles and a copy of the same size, and on all
 //! cores; GDAL with its own defaults, which is one thread, and with its own threads; the crate
 //! async-tiff. The file is in the page cache. What memory each takes is printed first, of a fresh process
@@ -20,7 +20,7 @@ use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use libdeflater::Decompressor;
 use rss_bench::{
     harness::must,
-    site::{self, Site, agree, open_and_read},
+    site::{self, agree, open_and_read},
     tiles::Tiles,
     ways::Way,
 };
@@ -38,7 +38,9 @@ fn main() -> Result<()> {
     {
         return peak(way.parse()?, Path::new(path));
     }
-    let site = Site::of_build()?;
+    let Some(site) = rss_bench::site!("full_band")? else {
+        return Ok(());
+    };
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))

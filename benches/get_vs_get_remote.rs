@@ -1,7 +1,7 @@
 //! Is it faster to download files and read them, or to read them where they are?
 //!
-//! `cargo bench -p rss_bench --features bench_live --bench get_vs_get_remote` asks live DEA; without
-//! the feature servers on loopback, 30 ms away. The whole way (query, fetch, read one
+//! `cargo bench -p rss_core --features bench_live --bench get_vs_get_remote` asks live DEA; with
+//! `--features bench_testbed` servers on loopback, 30 ms away. The whole way (query, fetch, read one
 //! 512 x 512 block of the first asset) and each stage apart; a file cache that is empty and one that
 //! is full apart. `get` translates through the session's stores, as it does by default; remote hrefs are GDAL's own paths.
 
@@ -19,7 +19,9 @@ use rss_core::{Backend, QueryResult, Session};
 use tempfile::TempDir;
 
 fn main() -> Result<()> {
-    let site = Site::of_build()?;
+    let Some(site) = rss_bench::site!("get_vs_get_remote")? else {
+        return Ok(());
+    };
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(1))

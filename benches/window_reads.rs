@@ -1,6 +1,6 @@
 //! How long does an unaligned window of 2048 x 2048 pixels take, 25 tiles?
 //!
-//! `cargo bench -p rss_bench --bench window_reads`. Each read is cold: the file
+//! `cargo bench -p rss_core --features bench_testbed --bench window_reads`. Each read is cold: the file
 //! is opened, and nothing is known of it. GDAL with its own defaults, as this library sets it up, with
 //! threads of its own, and over this library's stores; the COG reader; the crate async-tiff; servers 0, 30 and 100 ms
 //! away; and the COG reader with requests of several sizes. Then a column of small tiles, a few kB each, with
@@ -36,7 +36,9 @@ const SMALL: Window = Window {
 };
 
 fn main() -> Result<()> {
-    let site = Site::of_build()?;
+    let Some(site) = rss_bench::site!("window_reads")? else {
+        return Ok(());
+    };
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))

@@ -1,6 +1,6 @@
 //! How fast is a sharded array written, read whole and cut, beside the crate `zarrs` as it comes?
 //!
-//! `cargo bench -p rss_bench --bench zarr_sharding`. The volumes of
+//! `cargo bench -p rss_core --features bench_testbed,zarr --bench zarr_sharding`. The volumes of
 //! `rss-bench zarr`, which compares with more systems and asks each in a process of its own: uint8 as a
 //! microscope sees cells, uint32 labels of them. 512 voxels a side, `RSS_ZARR_SIDE` names another; chunks
 //! of 32 and 128 in shards of half the side. Files are in the page cache, threads as many as each takes by

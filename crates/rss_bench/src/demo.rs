@@ -133,7 +133,7 @@ fn main() -> Result<()> {
     picture(&session, &found)?;
     println!(
         "\nNext:\n  {} search --help\n    the command line\n  scripts/bench\n    the same measured by Criterion\n  \
-         cargo bench -p rss_bench --features bench_live --bench get_vs_get_remote\n    \
+         cargo bench -p rss_core --features bench_live --bench get_vs_get_remote\n    \
          the same against live Digital Earth Australia",
         rss()?
     );

@@ -23,6 +23,33 @@ pub const BLOCK: Window = Window {
     height: 512,
 };
 
+/// What a build is told to measure, by its features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `bench_testbed`: servers on loopback.
+    Testbed,
+    /// `bench_live`: live Digital Earth Australia.
+    Live,
+}
+
+/// Returns the [`Site`](crate::site::Site) of a bench of this name, by the features of the crate that calls it: the testbed
+/// where both are on, and none, which the bench then says, where neither is.
+#[macro_export]
+macro_rules! site {
+    ($bench:literal) => {
+        $crate::site::Site::of_build(
+            $bench,
+            if cfg!(feature = "bench_testbed") {
+                Some($crate::site::Target::Testbed)
+            } else if cfg!(feature = "bench_live") {
+                Some($crate::site::Target::Live)
+            } else {
+                None
+            },
+        )
+    };
+}
+
 /// Servers to measure against.
 #[derive(Debug)]
 pub struct Site {
@@ -39,21 +66,31 @@ impl Site {
         s3_endpoint: None,
     };
 
-    /// Returns live Digital Earth Australia in a build with the feature `bench_live`, else the testbed 30 ms away. A test
-    /// run is small, and waits for nothing.
+    /// Returns what [`site!`](crate::site!) names: the testbed 30 ms away, or live DEA. Says that the bench skips where
+    /// that is none. A test run is small, and waits for nothing.
     ///
     /// # Errors
     ///
     /// If the testbed cannot be started.
-    pub fn of_build() -> Result<Self> {
-        if cfg!(feature = "bench_live") {
-            return Ok(Self::LIVE);
+    #[expect(clippy::print_stdout, reason = "a bench reports")]
+    pub fn of_build(bench: &str, target: Option<Target>) -> Result<Option<Self>> {
+        match target {
+            Some(Target::Testbed) => {
+                let (scenes, latency) = match harness::is_test() {
+                    false => (Scenes::full(), Duration::from_millis(30)),
+                    true => (Scenes::small(), Duration::ZERO),
+                };
+                Self::testbed(scenes, latency).map(Some)
+            }
+            Some(Target::Live) => Ok(Some(Self::LIVE)),
+            None => {
+                println!(
+                    "{bench}: skipped; --features bench_live measures live DEA, --features \
+                     bench_testbed servers on loopback"
+                );
+                Ok(None)
+            }
         }
-        let (scenes, latency) = match harness::is_test() {
-            false => (Scenes::full(), Duration::from_millis(30)),
-            true => (Scenes::small(), Duration::ZERO),
-        };
-        Self::testbed(scenes, latency)
     }
 
     /// Starts servers on loopback.

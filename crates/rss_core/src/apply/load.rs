@@ -770,7 +770,10 @@ impl Inner {
                     let kept = kept.map(|(_, kept)| kept);
                     let valid = opened.lay(part, kept, seen, fill, plane.view_mut())?;
                     if self.keeps_samples && opened.nodata.is_none() && !T::DTYPE.is_float() {
-                        let data = plane.iter().filter(|sample| sample.is_data(Some(fill))).count();
+                        let data = plane
+                            .iter()
+                            .filter(|sample| sample.is_data(Some(fill)))
+                            .count();
                         self.check_samples(band, source.as_deref(), valid > data, fill)?;
                     }
                     valid

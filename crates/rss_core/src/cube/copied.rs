@@ -531,12 +531,7 @@ impl<T: Sample> Layer<T> {
     }
 
     /// Puts the pixels of an image that are taken as a whole.
-    fn put_taken(
-        &mut self,
-        time: usize,
-        part: &Part<T>,
-        taken: &Array2<bool>,
-    ) -> Result<(), Lost> {
+    fn put_taken(&mut self, time: usize, part: &Part<T>, taken: &Array2<bool>) -> Result<(), Lost> {
         let [row, col] = part.position;
         let (height, width) = part.samples.dim();
         let fill = self.nodata.and_then(T::exact).unwrap_or(T::of_number(0.0));

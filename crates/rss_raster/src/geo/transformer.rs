@@ -124,7 +124,11 @@ impl Transformer {
             ((apart[0] * turn[0] + apart[1] * turn[1]) / square).round()
         };
         // Few pixels are torn, and only these need another position.
-        if places.iter().flatten().all(|place| turns(place, &first) == 0.0) {
+        if places
+            .iter()
+            .flatten()
+            .all(|place| turns(place, &first) == 0.0)
+        {
             return;
         }
         let Some(middle) = self.place(middle) else {

@@ -27,7 +27,9 @@ impl Turns {
         else {
             return none;
         };
-        let pixel = target.resolution().map_or(0.0, |pixel| pixel.x.min(pixel.y));
+        let pixel = target
+            .resolution()
+            .map_or(0.0, |pixel| pixel.x.min(pixel.y));
         let slack = SLACK * pixel;
         let (first, last) = (
             ((left - east) / turn).ceil(),
@@ -56,8 +58,7 @@ impl Turns {
         let Some((moved, best)) = best else {
             return none;
         };
-        let is_in_best =
-            |part: &[f64; 2]| part[0] >= best[0] - slack && part[1] <= best[1] + slack;
+        let is_in_best = |part: &[f64; 2]| part[0] >= best[0] - slack && part[1] <= best[1] + slack;
         match found.iter().all(|(_, part)| is_in_best(part)) {
             true => Self::One(moved),
             false => Self::Several {
@@ -81,8 +82,13 @@ mod tests {
     #[test]
     fn one_turn_is_taken_where_it_is_enough() {
         let grid = |west: f64, east: f64, side: f64| {
-            GeoBox::of_bounds_at(Crs::Epsg(4326), [west, -10.0, east, 10.0], side, [west, 0.0])
-                .unwrap()
+            GeoBox::of_bounds_at(
+                Crs::Epsg(4326),
+                [west, -10.0, east, 10.0],
+                side,
+                [west, 0.0],
+            )
+            .unwrap()
         };
         let several = |middle: f64| Turns::Several {
             turn: 360.0,

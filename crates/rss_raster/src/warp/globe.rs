@@ -101,8 +101,8 @@ fn a_pixel_is_found_at_whichever_turn_of_longitude_it_lies() {
                     for ((y, x), &found) in out.indexed_iter() {
                         let lon = left + (x as f64 + 0.5) * side;
                         let lat = top - (y as f64 + 0.5) * side;
-                        let col = ((lon - west).rem_euclid(360.0) / 2.0 + 1e-9).floor()
-                            % f64::from(COLS);
+                        let col =
+                            ((lon - west).rem_euclid(360.0) / 2.0 + 1e-9).floor() % f64::from(COLS);
                         let row = ((90.0 - lat) / 2.0 + 1e-9).floor();
                         assert_eq!(
                             found,
@@ -158,8 +158,16 @@ fn what_lies_far_from_the_seam_of_a_map_does_not_bleed_into_it() {
         grid(4326, [-10.0, -20.0, 10.0, 0.0], 0.8),
         grid(4326, [-10.5, -20.0, 10.5, 0.0], 3.0),
         grid(4326, [-180.0, -90.0, 180.0, 90.0], 6.0),
-        grid(32631, [-200_000.0, 100_000.0, 800_000.0, 900_000.0], 30_000.0),
-        grid(32631, [-200_000.0, 100_000.0, 800_000.0, 900_000.0], 300_000.0),
+        grid(
+            32631,
+            [-200_000.0, 100_000.0, 800_000.0, 900_000.0],
+            30_000.0,
+        ),
+        grid(
+            32631,
+            [-200_000.0, 100_000.0, 800_000.0, 900_000.0],
+            300_000.0,
+        ),
         grid(3857, [-1e6, -1e6, 1e6, 1e6], 70_000.0),
     ] {
         for resampling in [
@@ -190,7 +198,11 @@ fn what_lies_far_from_the_seam_of_a_map_does_not_bleed_into_it() {
 fn a_sum_across_the_seam_of_a_map_is_of_what_a_pixel_covers() {
     let from = globe(0.0);
     let pixels = Array2::from_elem((ROWS as usize, COLS as usize), 1.0);
-    let to = grid(32631, [-200_000.0, 100_000.0, 800_000.0, 900_000.0], 50_000.0);
+    let to = grid(
+        32631,
+        [-200_000.0, 100_000.0, 800_000.0, 900_000.0],
+        50_000.0,
+    );
     let out = warped(&pixels, &from, &to, Resampling::Sum, 8);
     // A pixel of the source is 222 km wide.
     assert!(out.iter().all(|sum| *sum < 0.06), "{out}");

@@ -207,9 +207,8 @@ impl Mesh {
                 }
                 Shape::Exact => {
                     for x in col..col + width {
-                        let at = |[right, below]: [f64; 2]| {
-                            [f64::from(x) + right, f64::from(y) + below]
-                        };
+                        let at =
+                            |[right, below]: [f64; 2]| [f64::from(x) + right, f64::from(y) + below];
                         let mut places = offsets.map(|offset| self.there.place(at(offset)));
                         if N > 1 {
                             self.there.join(&mut places, at([0.5; 2]));

@@ -225,11 +225,15 @@ async fn a_computed_sample_that_would_be_missing_is_refused() {
     fs::remove_file(path).unwrap();
     raster.save(path).unwrap();
     let items = serde_json::to_string(found.items()).unwrap();
-    let items = items.replace("\"nodata\":-999,", "").replace("\"nodata\":-999.0,", "");
+    let items = items
+        .replace("\"nodata\":-999,", "")
+        .replace("\"nodata\":-999.0,", "");
     let found = QueryResult::from_json(&session, items.as_bytes(), Trust::User).unwrap();
     let options = albers().with_resampling(Resampling::Nearest);
     let cube = apply::ImageCube::of(&found, &options).await.unwrap();
-    let err = cube.zarr(&place(&dir.path().join("stated")), &small()).await;
+    let err = cube
+        .zarr(&place(&dir.path().join("stated")), &small())
+        .await;
     let err = err.unwrap_err();
     assert!(err.message().contains("states no nodata value"), "{err}");
     let written = cube

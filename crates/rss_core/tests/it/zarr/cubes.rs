@@ -490,19 +490,45 @@ async fn a_valid_sample_that_would_be_missing_is_refused() {
         }
     };
     let said = "image scene-02, band red: its nodata value is -1, and it has valid samples of -999";
-    refused("other", [of(5, Some(-999)), of(-999, Some(-1))], &small(), said).await;
+    refused(
+        "other",
+        [of(5, Some(-999)), of(-999, Some(-1))],
+        &small(),
+        said,
+    )
+    .await;
     let said = "scene-02, band red: it states no nodata value, and it has valid samples of -999";
-    refused("unstated", [of(5, Some(-999)), of(-999, None)], &small(), said).await;
+    refused(
+        "unstated",
+        [of(5, Some(-999)), of(-999, None)],
+        &small(),
+        said,
+    )
+    .await;
     let chosen = small().with_nodata(7);
     let said = "its nodata value is -999, and it has valid samples of 7";
-    refused("chosen", [of(5, Some(-999)), of(7, Some(-999))], &chosen, said).await;
+    refused(
+        "chosen",
+        [of(5, Some(-999)), of(7, Some(-999))],
+        &chosen,
+        said,
+    )
+    .await;
     let said = "its nodata value is NaN, and it has valid samples of -9999";
-    refused("float", [float(1.0, -9999.0), float(-9999.0, f32::NAN)], &small(), said).await;
+    refused(
+        "float",
+        [float(1.0, -9999.0), float(-9999.0, f32::NAN)],
+        &small(),
+        said,
+    )
+    .await;
     // In a time step of several images and bands, where pixels are whole.
-    let several = |number: u32, raster: Raster| {
-        image(number, raster).with_band("nir", of(4, Some(-999)))
-    };
-    let both = vec![several(1, of(-999, Some(-999))), several(2, of(-999, Some(-1)))];
+    let several =
+        |number: u32, raster: Raster| image(number, raster).with_band("nir", of(4, Some(-999)));
+    let both = vec![
+        several(1, of(-999, Some(-999))),
+        several(2, of(-999, Some(-1))),
+    ];
     let location = place(&dir.path().join("several"));
     let by_month = small().with_grouping(Grouping::Month);
     let err = Cube::create(&session, &location, both, &by_month).await;
