@@ -356,6 +356,11 @@ pub(crate) enum ZarrAction {
         after_help = "Example:\n  rss zarr read cube.zarr --band nbart_red --time 0 --window 0,0,512,512 -o block.tif\n  rss zarr read cube.zarr --band nbart_red --window 800,900,1,1 -o series.npy\n  rss zarr read volume.zarr/color --ranges 0:32,0:32,0:32 -o cutout.npy"
     )]
     Read(ZarrReadArgs),
+    /// Checks that a cube is as it was written: shards and metadata against its manifest.
+    #[command(
+        after_help = "Finds objects that are missing, damaged, exchanged, stale (with --sources) or surplus. --repair puts metadata right from its copy, and makes the shards again that need it, of the sources that the cube records, as rss again does. A cube without a manifest, of an earlier version, is checked by the checksums in its shards.\n\nExit codes: 0 all is right, or repaired; 2 something is wrong; 3 repaired in part.\n\nExample:\n  rss zarr check cube.zarr\n  rss zarr check s3://bucket/cube.zarr --lengths --json\n  rss zarr check cube.zarr --sources --repair"
+    )]
+    Check(ZarrCheckArgs),
     /// Prints the metadata of a cube or an array.
     #[command(after_help = "Example:\n  rss zarr info cube.zarr --json")]
     Info {
@@ -435,6 +440,33 @@ pub(crate) struct ZarrWriteArgs {
     #[arg(long, value_name = "MB")]
     pub(crate) budget: Option<u64>,
     /// Print one JSON document about what was written.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(feature = "zarr")]
+#[derive(Debug, Args)]
+pub(crate) struct ZarrCheckArgs {
+    /// The cube.
+    #[arg(value_name = "LOCATION")]
+    pub(crate) location: String,
+    /// The location is an Icechunk repository; the branch is main if none is named.
+    #[arg(long, value_name = "BRANCH", num_args = 0..=1, require_equals = true, default_missing_value = "main")]
+    pub(crate) icechunk: Option<String>,
+    /// Put right what is wrong: metadata from its copy, shards from their sources.
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Ask for the versions of the files that the cube was made of, one request for each; those on this machine are compared
+    /// by size and time. Shards of files that are others now are stale.
+    #[arg(long)]
+    pub(crate) sources: bool,
+    /// Compare the lengths of shards only, which costs a listing, and do not read them.
+    #[arg(long, conflicts_with = "repair")]
+    pub(crate) lengths: bool,
+    /// The memory budget of shards that are made again, in MB. Default: 1074.
+    #[arg(long, value_name = "MB")]
+    pub(crate) budget: Option<u64>,
+    /// Print one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
 }

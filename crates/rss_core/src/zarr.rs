@@ -11,8 +11,9 @@ pub use crate::{
         Shuffle, Use,
     },
     cube::{
-        Cube, CubeBand, CubeImage, CubeOptions, Duplicate, ImageAsset, ImagePixels, Images,
-        PixelIndex, TimeBounds, TimeStep, WriteProgress, Written,
+        CheckDepth, CheckOptions, CheckReport, Cube, CubeBand, CubeImage, CubeOptions, Damage,
+        Duplicate, Finding, Holds, ImageAsset, ImagePixels, Images, PixelIndex, Remake, TimeBounds,
+        TimeStep, WriteProgress, Written,
     },
 };
 

@@ -265,6 +265,11 @@ impl Testbed {
         self.objects.put(bucket, key, bytes.into());
     }
 
+    /// Removes an object, if it is there.
+    pub fn remove(&self, bucket: &str, key: &str) {
+        self.objects.remove(bucket, key);
+    }
+
     /// Adds or replaces an object by another of its bucket: both share their bytes.
     ///
     /// # Errors

@@ -112,22 +112,7 @@ async fn records(made: &str, location: &Location) -> Result<Vec<(String, Value)>
     #[cfg(feature = "zarr")]
     if made.trim_end_matches('/').ends_with(".zarr") {
         let cube = rss_core::zarr::Cube::open(&session, location).await?;
-        let records = cube
-            .attributes()
-            .get("rss:record")
-            .and_then(Value::as_array)
-            .cloned();
-        let records = records.with_context(none)?;
-        let made = cube.attributes().get("rss:provenance");
-        // Those of an earlier version may be fewer.
-        let made = made
-            .and_then(Value::as_array)
-            .filter(|made| made.len() == records.len());
-        let text = |(number, one): (usize, &Value)| {
-            let items = made.map_or(Value::Null, |made| items_of(&made[number]["items"]));
-            Ok((rss_core::unpacked(one.as_str().with_context(none)?)?, items))
-        };
-        return records.iter().enumerate().map(text).collect();
+        return of_attributes(cube.attributes(), none);
     }
     let file = reader::open(&session, location, Backend::Cog).await?;
     let packed = file.profile().metadata.get("RSS_RECORD").cloned();
@@ -156,6 +141,29 @@ fn described(path: &Path) -> Result<String> {
             .to_string(),
         _ => href.to_owned(),
     })
+}
+
+/// Returns the records of the write and of each append of a cube, with the items of their provenance.
+#[cfg(feature = "zarr")]
+pub(super) fn of_attributes(
+    attributes: &serde_json::Map<String, Value>,
+    none: impl Fn() -> String,
+) -> Result<Vec<(String, Value)>> {
+    let records = attributes.get("rss:record").and_then(Value::as_array);
+    let records = records.with_context(&none)?;
+    let made = attributes.get("rss:provenance");
+    // Those of an earlier version may be fewer.
+    let made = made
+        .and_then(Value::as_array)
+        .filter(|made| made.len() == records.len());
+    let text = |(number, one): (usize, &Value)| {
+        let items = made.map_or(Value::Null, |made| items_of(&made[number]["items"]));
+        Ok((
+            rss_core::unpacked(one.as_str().with_context(&none)?)?,
+            items,
+        ))
+    };
+    records.iter().enumerate().map(text).collect()
 }
 
 /// Returns the items of provenance, where a long list is packed.

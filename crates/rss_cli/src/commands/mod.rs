@@ -17,6 +17,8 @@ pub(crate) mod sample;
 pub(crate) mod search;
 #[cfg(feature = "zarr")]
 pub(crate) mod zarr;
+#[cfg(feature = "zarr")]
+mod zarr_check;
 
 mod found;
 mod record;

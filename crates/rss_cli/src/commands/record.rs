@@ -1,12 +1,16 @@
 //! The record of a command in what it writes: normalised arguments, the files that they name, and the items that were
 //! found. `rss again` runs it once more.
 
+#[cfg(feature = "zarr")]
+use std::time::UNIX_EPOCH;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, anyhow};
+#[cfg(feature = "zarr")]
+use rss_core::Location;
 use rss_core::{QueryResult, Session, Trust};
 use serde_json::{Map, Value, json};
 
@@ -88,6 +92,33 @@ pub(super) fn found(session: &Session, path: &Path) -> Result<QueryResult> {
         output::say(&format!("note: changed since, or gone: {one}"));
     }
     Ok(found)
+}
+
+/// Returns the ids of the items of a record whose files on this machine have another size or time now.
+#[cfg(feature = "zarr")]
+pub(super) fn changed_items(record: &str) -> Result<Vec<String>> {
+    let record: Value = serde_json::from_str(record).context("the record")?;
+    let features = record["found"]["items"]["features"].as_array();
+    let has_changed = |asset: &Value| {
+        let then = &asset["rss:version"];
+        let modified_ns = then["modified_ns"].as_u64()?;
+        let location = Location::parse(asset["href"].as_str()?).ok()?;
+        let Ok(now) = location.as_local()?.metadata() else {
+            return Some(true);
+        };
+        let modified = now.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(
+            (u128::from(modified_ns), then["bytes"].as_u64())
+                != (modified.as_nanos(), Some(now.len())),
+        )
+    };
+    let items = features.into_iter().flatten().filter(|item| {
+        let mut assets = item["assets"].as_object().into_iter().flatten();
+        assets.any(|(_, asset)| has_changed(asset) == Some(true))
+    });
+    Ok(items
+        .filter_map(|item| item["id"].as_str().map(str::to_owned))
+        .collect())
 }
 
 /// Puts the versions of files that provenance states beside the assets of a record. Of a copied cube they are by band, whose

@@ -24,7 +24,7 @@ use super::{
     apply::{clock, on_grid, said_of, say},
     found,
     info::number,
-    record, session,
+    record, session, zarr_check,
 };
 use crate::{
     Found,
@@ -36,6 +36,7 @@ pub(crate) async fn run(args: &ZarrArgs) -> Result<Found> {
     match &args.action {
         ZarrAction::Write(args) => write(args).await,
         ZarrAction::Read(args) => read(args).await,
+        ZarrAction::Check(args) => zarr_check::run(args).await,
         ZarrAction::Info {
             location,
             icechunk,
@@ -56,7 +57,7 @@ pub(crate) fn partial(args: &ZarrArgs) -> Option<PathBuf> {
 }
 
 /// Returns the root of a cube: a location, or a branch of the Icechunk repository at it.
-fn root(location: &str, branch: Option<&str>) -> Result<Root> {
+pub(super) fn root(location: &str, branch: Option<&str>) -> Result<Root> {
     let location = Location::parse(location)?;
     Ok(match branch {
         Some(branch) => Icechunk::new(&location).with_branch(branch).into(),
@@ -69,45 +70,13 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
     let options = options(args)?;
     let session = session::with_budget(args.budget)?;
     let _fallbacks = output::Fallbacks(session.clone());
-    // Checked before the search, so that a typing error costs nothing.
-    let mut on_grid = on_grid(&session, &args.onto, &args.items.selection)
-        .await?
-        .with_grouping(args.by.parse()?)
-        .with_clock(clock(args.clock.as_deref(), args.by.parse()?)?)
-        .with_mosaic(args.mosaic.parse()?);
-    if args.reflectance {
-        on_grid = on_grid.reflectance();
-    }
-    let mut found = found::items(&session, &args.items).await?;
-    if found.is_empty() {
+    let Some(source) = Source::of(&session, &to, args).await? else {
         output::say("nothing found");
         return Ok(Found::Nothing);
-    }
-    let chosen = &args.items.selection;
-    let is_chosen = !chosen.bands.is_empty() || !chosen.canonical.is_empty();
-    if args.append && !is_chosen && args.items.recorded.is_none() {
-        found = of_cube_bands(&session, &to, found).await?;
-    }
-    // A copy is of whole images: a part of them, and pixels that are left out, are computed.
-    let is_part = on_grid.clip.is_some() || onto_part(args);
-    let computed = match is_computed(args) || is_part {
-        true => {
-            if args.append {
-                on_grid = like_stored(&session, &to, on_grid).await?;
-            }
-            let cube = apply::ImageCube::of(&found, &on_grid).await?;
-            for note in cube.notes() {
-                output::say(&format!("note: {note}"));
-            }
-            Some(cube)
-        }
-        false => None,
     };
+    let images = source.images()?;
+    let Source { found, computed } = source;
     let provenance = computed.as_ref().map(apply::ImageCube::provenance);
-    let images: Images = match &computed {
-        Some(cube) => cube.into(),
-        None => CubeImage::of(&found)?.into(),
-    };
     let bar = output::bar(0);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:30} {pos}/{len} shards, {msg} [{elapsed}]")
@@ -194,6 +163,64 @@ async fn write(args: &ZarrWriteArgs) -> Result<Found> {
         output::lines(lines)?;
     }
     Ok(found::whole(&args.onto.on_failure, &missing_inputs))
+}
+
+/// What a write is made of.
+pub(super) struct Source {
+    pub(super) found: QueryResult,
+    /// The images on one grid, where they are not copied.
+    computed: Option<apply::ImageCube>,
+}
+
+impl Source {
+    /// Finds the images of a write, or of an append to the cube at a root; none if nothing is found.
+    pub(super) async fn of(
+        session: &Session,
+        to: &Root,
+        args: &ZarrWriteArgs,
+    ) -> Result<Option<Self>> {
+        // Checked before the search, so that a typing error costs nothing.
+        let mut on_grid = on_grid(session, &args.onto, &args.items.selection)
+            .await?
+            .with_grouping(args.by.parse()?)
+            .with_clock(clock(args.clock.as_deref(), args.by.parse()?)?)
+            .with_mosaic(args.mosaic.parse()?);
+        if args.reflectance {
+            on_grid = on_grid.reflectance();
+        }
+        let mut found = found::items(session, &args.items).await?;
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let chosen = &args.items.selection;
+        let is_chosen = !chosen.bands.is_empty() || !chosen.canonical.is_empty();
+        if args.append && !is_chosen && args.items.recorded.is_none() {
+            found = of_cube_bands(session, to, found).await?;
+        }
+        // A copy is of whole images: a part of them, and pixels that are left out, are computed.
+        let is_part = on_grid.clip.is_some() || onto_part(args);
+        let computed = match is_computed(args) || is_part {
+            true => {
+                if args.append {
+                    on_grid = like_stored(session, to, on_grid).await?;
+                }
+                let cube = apply::ImageCube::of(&found, &on_grid).await?;
+                for note in cube.notes() {
+                    output::say(&format!("note: {note}"));
+                }
+                Some(cube)
+            }
+            false => None,
+        };
+        Ok(Some(Self { found, computed }))
+    }
+
+    pub(super) fn images(&self) -> Result<Images> {
+        Ok(match &self.computed {
+            Some(cube) => cube.into(),
+            None => CubeImage::of(&self.found)?.into(),
+        })
+    }
 }
 
 /// Returns true if images are put on one grid by `apply` before they are written, rather than copied.
@@ -288,7 +315,7 @@ fn hinted(err: rss_core::Error, is_computed: bool) -> anyhow::Error {
     }
 }
 
-fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
+pub(super) fn options(args: &ZarrWriteArgs) -> Result<CubeOptions> {
     let mut layout = Layout::new(args.for_use.parse::<Use>()?).with_codec(args.codec.parse()?);
     if args.stack {
         layout = layout.with_arrangement(Arrangement::Stacked);

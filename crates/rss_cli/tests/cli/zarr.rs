@@ -932,3 +932,66 @@ fn cubes_of_others_are_read_as_xarray_reads_them() {
         "{ran:?}"
     );
 }
+
+/// What a check finds, the records of the cube repair: without the catalogue, and nothing but what is wrong.
+#[test]
+fn a_damaged_cube_is_found_and_repaired() {
+    let bytes = |path: &std::path::PathBuf| fs::read(path).unwrap();
+    for how in [&[][..], &["--reflectance"]] {
+        let stage = Stage::new();
+        let url = stage.bed.stac_url();
+        let more = [SMALL, how, &["--overviews", "1"]].concat();
+        stage.run(&write(&url, "cube.zarr", &more)).text();
+        let check = |more: &[&str]| stage.run(&[&["zarr", "check", "cube.zarr"], more].concat());
+        let ran = check(&[]);
+        assert!(ran.text().contains("all as they were written"), "{ran:?}");
+        let folder = stage.dir.path().join("cube.zarr");
+        let whole = files(&folder);
+        let before: Vec<Vec<u8>> = whole.iter().map(bytes).collect();
+        let is_shard = |path: &&std::path::PathBuf| {
+            let path = path.to_str().unwrap();
+            path.contains("red") && path.contains("/c/")
+        };
+        let shards: Vec<_> = whole.iter().filter(is_shard).collect();
+        fs::remove_file(shards[0]).unwrap();
+        let mut flipped = bytes(shards[1]);
+        flipped[7] ^= 4;
+        fs::write(shards[1], flipped).unwrap();
+        fs::remove_file(folder.join("zarr.json")).unwrap();
+        let ran = check(&["--json"]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!(report["whole"], json!(false));
+        assert_eq!(report["counts"], json!({"missing": 2, "damaged": 1}), "{report}");
+        stage.bed.clear_log();
+        let report = check(&["--repair", "--sources", "--json"]).json();
+        assert_eq!((&report["whole"], &report["repaired"]), (&json!(true), &json!(3)));
+        let asked = stage.bed.requests(rss_testbed::Service::Stac);
+        assert_eq!(asked.len(), 0, "the catalogue is not asked");
+        assert_eq!(files(&folder), whole);
+        assert!(whole.iter().map(bytes).collect::<Vec<_>>() == before);
+        // A source that is another now: other bytes, the same pixels.
+        let root: Value = serde_json::from_slice(&bytes(&folder.join("zarr.json"))).unwrap();
+        let assets = &root["attributes"]["rss:provenance"][0]["items"][0]["assets"];
+        let href = assets["nbart_red"].as_str().unwrap();
+        let (bucket, key) = href.strip_prefix("s3://").unwrap().split_once('/').unwrap();
+        let mut source = stage.bed.object(bucket, key).unwrap().to_vec();
+        source.push(0);
+        stage.bed.put(bucket, key, source);
+        assert_eq!(check(&[]).code, Some(0), "no source is asked");
+        let ran = check(&["--sources"]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(String::from_utf8_lossy(&ran.stdout).contains("stale shard"), "{ran:?}");
+        check(&["--sources", "--repair"]).text();
+        check(&["--sources"]).text();
+        // Without the sources metadata alone is repaired.
+        fs::write(shards[0], b"").unwrap();
+        fs::write(folder.join("zarr.json"), b"{").unwrap();
+        for key in stage.bed.keys(bucket, "") {
+            stage.bed.remove(bucket, &key);
+        }
+        let ran = check(&["--repair"]);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        assert!(ran.stderr.contains("no shard was made again"), "{ran:?}");
+    }
+}

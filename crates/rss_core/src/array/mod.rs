@@ -17,6 +17,7 @@ mod metadata;
 mod read;
 mod region;
 mod root;
+mod sealed;
 mod shard;
 mod spec;
 mod storage;
@@ -36,6 +37,7 @@ pub(crate) use self::hierarchy::{Document, Hierarchy};
 pub(crate) use self::metadata::{json_number, number_of};
 pub(crate) use self::{
     claim::{Claim, Expected, Intent, Journal},
+    sealed::{Sum, seal, unseal},
     storage::{JOURNAL, Listed, Storage, Turn},
 };
 use self::{

@@ -4,6 +4,7 @@
 //! from aligned images or `computed` by `apply`), `shards` computes and encodes shards, `describe` writes the metadata.
 //! `foreign` opens the cubes of other writers.
 
+mod check;
 mod computed;
 mod coordinates;
 mod copied;
@@ -12,8 +13,10 @@ mod describe;
 mod foreign;
 mod fresh;
 mod images;
+mod manifest;
 mod options;
 mod plan;
+mod repair;
 mod samples;
 mod shards;
 mod write;
@@ -24,9 +27,11 @@ use ndarray::{Array2, Array3, ArrayD, Axis, Ix2, Ix3};
 use serde_json::{Map, Value};
 
 pub use self::{
+    check::{CheckDepth, CheckOptions, CheckReport, Damage, Finding, Holds},
     describe::{CubeBand, TimeStep},
     images::{CubeImage, Duplicate, ImageAsset, ImagePixels},
     options::{CubeOptions, WriteProgress},
+    repair::Remake,
     samples::Images,
     write::Written,
 };
@@ -403,6 +408,13 @@ impl Cube {
     /// state.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Returns the cube with its first time steps only.
+    fn with_first(&self, steps: usize) -> Self {
+        let mut cube = self.clone();
+        cube.steps.truncate(steps);
+        cube
     }
 
     /// Returns the bands.

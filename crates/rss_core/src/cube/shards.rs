@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     apply::MissingInput,
-    array::{Arrangement, Array, Block, Claim, Expected},
+    array::{Arrangement, Array, Block, Claim, Expected, Sum},
     error::{Error, ErrorKind, Result},
     geo::Window,
     raster::{DataType, Pixels, Sample, halved, with_type},
@@ -32,7 +32,7 @@ pub(super) struct ShardJob {
     pub(super) band: usize,
     /// The shard's index in its array.
     key: Vec<u64>,
-    times: Range<usize>,
+    pub(super) times: Range<usize>,
     window: Window,
     pub(super) dtype: DataType,
 }
@@ -64,7 +64,48 @@ pub(super) struct Batch {
     pub(super) bytes: u64,
 }
 
+impl ShardJob {
+    /// Returns the time steps of the shard.
+    pub(super) fn times(&self) -> Range<usize> {
+        self.times.clone()
+    }
+}
+
 impl Work {
+    /// Returns the key of a shard's object.
+    pub(super) fn key_of(&self, job: &ShardJob) -> String {
+        let array = &self.levels[job.level].arrays[self.array_of(job.band)];
+        array.key_of(&job.key)
+    }
+
+    /// Notes the checksum of a shard that an interrupted write has left, which is read for it.
+    async fn seal(&self, job: &ShardJob) -> Result<()> {
+        if self.storage.is_repository() {
+            return Ok(());
+        }
+        let key = self.key_of(job);
+        let sum = self.storage.sum(&key, None).await?;
+        self.tally.note(key, sum);
+        Ok(())
+    }
+
+    /// Returns the checksum of a shard as it was when the cube had its first `end` time steps; none if it holds nothing but
+    /// the fill value.
+    pub(super) async fn sum_until(&self, job: &ShardJob, end: usize) -> Result<Option<Sum>> {
+        if job.times.end <= end {
+            return self.storage.sum(&self.key_of(job), None).await;
+        }
+        let times = job.times.start..end;
+        let array = self.levels[job.level].arrays[self.array_of(job.band)].clone();
+        let arrangement = self.cut.layout.arrangement;
+        with_type!(job.dtype, T => {
+            let samples = self.read_box::<T>(&array, job.band, &times, &job.window).await?;
+            let encode = Encode { array, arrangement };
+            let pieces = self.storage.session.cpu(move || encode.of(samples.view())).await??;
+            Ok(pieces.map(|pieces| Sum::of(&pieces)))
+        })
+    }
+
     /// Returns the shards to write, level by level. Within a level neighbours in space and the bands of a window
     /// follow each other, since they read the same files.
     pub(super) fn jobs(&self) -> Result<Vec<Vec<ShardJob>>> {
@@ -154,6 +195,9 @@ impl Work {
                 return Ok((job, State::Stale));
             }
             let is_whole = there.size > 0 && array.is_whole(&job.key).await?;
+            if is_whole {
+                self.seal(&job).await?;
+            }
             let state = if is_whole {
                 State::Whole
             } else {
@@ -184,11 +228,18 @@ impl Work {
     pub(super) async fn clear(&self, claim: &Claim, job: &ShardJob) -> Result<()> {
         let array = &self.levels[job.level].arrays[self.array_of(job.band)];
         let key = array.key_of(&job.key);
+        let mut sum = None;
         match (claim.is_alone(), self.expected(&key)) {
-            (true, _) => claim.remove(&key).await,
-            (false, Expected::Absent) => Ok(()),
-            (false, there) => claim.put(&key, array.empty_shard()?, there).await,
+            (true, _) => claim.remove(&key).await?,
+            (false, Expected::Absent) => {}
+            (false, there) => {
+                let pieces = array.empty_shard()?;
+                sum = Some(Sum::of(&pieces));
+                claim.put(&key, pieces, there).await?;
+            }
         }
+        self.tally.note(key, sum);
+        Ok(())
     }
 
     /// Returns what is expected at the key of a shard.
@@ -404,14 +455,21 @@ impl Work {
             arrangement: self.cut.layout.arrangement,
         };
         let session = &self.storage.session;
-        let pieces = session.cpu(move || work(&encode)).await??;
+        let encoded = session.cpu(move || {
+            let pieces = work(&encode)?;
+            let sum = pieces.as_ref().map(Sum::of);
+            Ok::<_, Error>((pieces, sum))
+        });
+        let (pieces, sum) = encoded.await??;
         let claim = self.claim()?;
         array.forget_shard(&job.key);
+        let key = array.key_of(&job.key);
         match pieces {
             Some(pieces) => {
-                let key = array.key_of(&job.key);
                 let expected = self.expected(&key);
-                claim.put(&key, pieces, expected).await
+                claim.put(&key, pieces, expected).await?;
+                self.tally.note(key, sum);
+                Ok(())
             }
             None => self.clear(claim, job).await,
         }

@@ -10,7 +10,7 @@
 //! `docs/decisions/005-cube-journal.md` has the protocol, and a crash at each point.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -27,6 +27,7 @@ use super::{
     cut::{Cut, level_path, specs},
     describe::{self, Coordinates, CubeBand, LAYOUT, MADE, PROVENANCE, TimeStep},
     fresh::Fresh,
+    manifest::{self, MANIFEST, Part, Tally},
     options::{CubeOptions, WriteProgress},
     samples::{Images, Samples},
     shards::ShardJob,
@@ -262,6 +263,10 @@ pub(super) struct Work {
     steps_per_chunk: usize,
     /// Attributes of the root that list texts of the write and of each append.
     notes: Map<String, Value>,
+    /// The shards of this write.
+    pub(super) tally: Tally,
+    /// The parts of the manifest of before an append, as the root states them.
+    parts: Vec<Value>,
 }
 
 /// One level of a cube: full resolution, or an overview.
@@ -361,7 +366,45 @@ impl Work {
             levels,
             steps_per_chunk: existing.map_or(STEPS_PER_CHUNK, |cube| cube.steps_per_chunk),
             notes: Map::new(),
+            tally: Tally::default(),
+            parts: manifest::stated(existing.and_then(|cube| cube.attributes().get(MANIFEST))),
         })
+    }
+
+    /// Returns a write of all shards of an existing cube from a source, by which some of them are repaired.
+    pub(super) fn again(
+        storage: Storage,
+        turn: Turn,
+        fresh: Fresh,
+        cut: Cut,
+        cube: &Cube,
+    ) -> Result<Self> {
+        Self::new(storage, turn, fresh, cut, Some(&cube.with_first(0)))
+    }
+
+    /// Takes the claim for a repair of a cube with this root, where no write is under way. `keys` are the objects that it
+    /// may replace.
+    ///
+    /// # Errors
+    ///
+    /// As [`Claim::take`].
+    pub(super) async fn claimed(mut self, root: &Bytes, keys: &BTreeSet<String>) -> Result<Self> {
+        let journal = Journal::read(&self.storage).await?;
+        let is_repair = |journal: &Journal| journal.plan().get(manifest::REPAIRS).is_some();
+        if journal.as_ref().is_some_and(|journal| !is_repair(journal)) {
+            let message = "a write has not ended: start it again before shards are repaired";
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(&self.storage.base));
+        }
+        let intent = Intent {
+            document: json!({manifest::REPAIRS: keys.len()}),
+            journal: journal.as_ref(),
+            root: Some(root),
+            take_over: false,
+        };
+        let listed = self.storage.list("").await?.into_iter();
+        self.there = listed.map(|one| (one.key.clone(), one)).collect();
+        self.claim = Some(Claim::take(&self.storage, intent).await?);
+        Ok(self)
     }
 
     /// Adds where the samples come from, and the notes of the options, to those of the cube.
@@ -701,6 +744,10 @@ impl Work {
     /// call removes.
     async fn finish(&self, claim: &Claim, shards: u64) -> Result<Written> {
         self.turn.publish(&self.message()).await?;
+        // The copy of the metadata of before an append is that of no root now.
+        if let Some(last) = self.parts.len().checked_sub(1) {
+            claim.remove(&manifest::metadata_key(last)).await?;
+        }
         claim.release().await?;
         Ok(Written {
             steps: self.steps.len() - self.before,
@@ -753,8 +800,14 @@ impl Work {
         for level in &self.levels {
             coordinates.extend(self.described(level)?.0.chunks(&level.path));
         }
-        let mut documents = describe::objects(&self.documents()?);
+        let mut documents = self.documents()?;
+        let sealed = match self.storage.is_repository() {
+            true => Vec::new(),
+            false => self.sealed(&coordinates, &mut documents)?,
+        };
+        let mut documents = describe::objects(&documents);
         let last = documents.split_off(documents.len().saturating_sub(1));
+        documents.extend(sealed);
         let may_be_there = (resumes || root.is_some()) && !self.storage.is_repository();
         let mut groups = Vec::with_capacity(3);
         for objects in [coordinates, documents, last] {
@@ -793,6 +846,30 @@ impl Work {
                 .await?;
         }
         claim.settle().await
+    }
+
+    /// Returns the objects of the manifest, which the root's document then names: they are written before it.
+    fn sealed(
+        &self,
+        coordinates: &[(String, Bytes)],
+        documents: &mut [(String, Value)],
+    ) -> Result<Vec<(String, Bytes)>> {
+        let part = Part {
+            number: self.parts.len(),
+            from: self.before,
+            shards: self.tally.shards(),
+        };
+        let (key, list, stated) = part.object()?;
+        let parts: Vec<Value> = self.parts.iter().cloned().chain([stated]).collect();
+        if let Some((_, root)) = documents.last_mut() {
+            root["attributes"][MANIFEST] = manifest::attribute(&parts);
+        }
+        let objects = describe::objects(documents);
+        let copy = manifest::copy(coordinates.iter().chain(&objects))?;
+        Ok(vec![
+            (key, list),
+            (manifest::metadata_key(part.number), copy),
+        ])
     }
 
     /// Returns the metadata of all arrays, of the groups of levels, and of the root, which is last.
@@ -879,6 +956,7 @@ impl Work {
         for root in [&mut there, &mut here] {
             if let Some(attributes) = root["attributes"].as_object_mut() {
                 attributes.remove(PROVENANCE);
+                attributes.remove(MANIFEST);
                 self.notes
                     .keys()
                     .for_each(|name| _ = attributes.remove(name));

@@ -2,6 +2,7 @@
 
 mod append;
 mod arrays;
+mod check;
 mod computed;
 mod cubes;
 #[cfg(feature = "icechunk")]
