@@ -34,12 +34,11 @@ pub(super) async fn run(args: &ZarrCheckArgs) -> Result<Found> {
     let mut report = inspected(&session, &root, options.clone(), args.sources).await?;
     if args.repair && !report.findings.is_empty() {
         report.repair_metadata().await?;
-        if report.has_shards_to_remake() {
-            if let Err(err) = remake(&session, &root, &mut report).await {
-                report
-                    .notes
-                    .push(format!("no shard was made again: {err:#}"));
-            }
+        if report.has_shards_to_remake()
+            && let Err(err) = remake(&session, &root, &mut report).await
+        {
+            let note = format!("no shard was made again: {err:#}");
+            report.notes.push(note);
         }
         // What stood in the way of finding the stale ones is gone now.
         if args.sources && report.is_whole() && report.has_unchecked_sources() {

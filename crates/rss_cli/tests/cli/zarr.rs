@@ -962,10 +962,17 @@ fn a_damaged_cube_is_found_and_repaired() {
         assert_eq!(ran.code, Some(2), "{ran:?}");
         let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
         assert_eq!(report["whole"], json!(false));
-        assert_eq!(report["counts"], json!({"missing": 2, "damaged": 1}), "{report}");
+        assert_eq!(
+            report["counts"],
+            json!({"missing": 2, "damaged": 1}),
+            "{report}"
+        );
         stage.bed.clear_log();
         let report = check(&["--repair", "--sources", "--json"]).json();
-        assert_eq!((&report["whole"], &report["repaired"]), (&json!(true), &json!(3)));
+        assert_eq!(
+            (&report["whole"], &report["repaired"]),
+            (&json!(true), &json!(3))
+        );
         let asked = stage.bed.requests(rss_testbed::Service::Stac);
         assert_eq!(asked.len(), 0, "the catalogue is not asked");
         assert_eq!(files(&folder), whole);
@@ -981,7 +988,10 @@ fn a_damaged_cube_is_found_and_repaired() {
         assert_eq!(check(&[]).code, Some(0), "no source is asked");
         let ran = check(&["--sources"]);
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(String::from_utf8_lossy(&ran.stdout).contains("stale shard"), "{ran:?}");
+        assert!(
+            String::from_utf8_lossy(&ran.stdout).contains("stale shard"),
+            "{ran:?}"
+        );
         check(&["--sources", "--repair"]).text();
         check(&["--sources"]).text();
         // Without the sources metadata alone is repaired.

@@ -229,12 +229,12 @@ mod tests {
             None,
             "others are no parts"
         );
-        for number in 0..3 {
+        for (number, place) in all.iter_mut().enumerate().take(3) {
             let other = Part {
                 number,
                 ..part.clone()
             };
-            all[number] = other.object().unwrap().2;
+            *place = other.object().unwrap().2;
         }
         let parts = parts_of(Some(&attribute(&all))).unwrap();
         let again = Part::parse(&parts[3], &bytes).unwrap();
