@@ -220,7 +220,7 @@ fn one_asset_of_an_unknown_scheme_ends_nothing() {
     let found: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(href(&items(&found)[0], "red"), red);
     let ran = stage.run(&["get", "--items", &file, "--mode", "copy", "--to", "out"]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(
         ran.stderr.contains("lie blue: ") && ran.stderr.contains("1 of 2 files were not fetched"),
         "{ran:?}"
