@@ -9,6 +9,7 @@ use super::{
     grid::snapped,
     outline::near,
     projection::Projection,
+    turn::{neighbours, within},
     utm::LonLat,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -33,6 +34,8 @@ impl GeoBox {
         anchor: [f64; 2],
     ) -> Result<Self> {
         let resolution = resolution.into().check()?;
+        let moved = neighbours(grids);
+        let grids = moved.as_deref().unwrap_or(grids);
         let mut all: Option<[f64; 4]> = None;
         let projection = grids
             .iter()
@@ -46,10 +49,14 @@ impl GeoBox {
                     true => on_endless(grid, projection, all)?,
                     false => on_map(grid, crs, resolution)?,
                 },
-                _ => grid.bounds().ok_or_else(|| {
-                    let message = "a grid has no geotransform, so it has no extent";
-                    Error::new(ErrorKind::InvalidInput, message)
-                })?,
+                _ => {
+                    let bounds = grid.bounds().ok_or_else(|| {
+                        let message = "a grid has no geotransform, so it has no extent";
+                        Error::new(ErrorKind::InvalidInput, message)
+                    })?;
+                    let turn = projection.as_ref().and_then(Projection::turn);
+                    beside(bounds, all, turn)
+                }
             };
             all = Some(match all {
                 Some(all) => union(all, bounds),
@@ -95,6 +102,16 @@ impl Bbox {
         };
         Self::new(west, south, east, north).ok()
     }
+}
+
+/// Returns bounds at the turn of longitude at which they are nearest to what is covered so far.
+fn beside(bounds: [f64; 4], known: Option<[f64; 4]>, turn: Option<f64>) -> [f64; 4] {
+    let (Some(known), Some(turn)) = (known, turn) else {
+        return bounds;
+    };
+    let middle = (bounds[0] + bounds[2]) / 2.0;
+    let along = within(middle, (known[0] + known[2]) / 2.0, turn) - middle;
+    [bounds[0] + along, bounds[1], bounds[2] + along, bounds[3]]
 }
 
 fn union(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
@@ -233,6 +250,45 @@ mod tests {
         let boxes = [west.bbox().unwrap(), east.bbox().unwrap()];
         let around = Bbox::around(&boxes).unwrap();
         assert!(around.crosses_antimeridian(), "{around}");
+    }
+
+    #[test]
+    fn grids_in_degrees_either_side_of_the_antimeridian_are_neighbours() {
+        let side = 1.0 / 60.0;
+        let tile = |x: f64| grid(4326, x, -16.0, side, 60);
+        let edges = |grid: &GeoBox| {
+            grid.bounds()
+                .unwrap()
+                .map(|edge| (edge * 1e6).round() / 1e6)
+        };
+        for tiles in [[179.0, -180.0], [-180.0, 179.0]] {
+            let tiles = tiles.map(tile);
+            let both = GeoBox::united(&tiles).unwrap().unwrap();
+            assert_eq!(edges(&both), [179.0, -17.0, 181.0, -16.0]);
+            assert_eq!([both.size.width, both.size.height], [120, 60]);
+            let coarse = GeoBox::covering(&tiles, &Crs::Epsg(4326), 0.1, [0.0; 2]).unwrap();
+            assert_eq!(edges(&coarse), [179.0, -17.0, 181.0, -16.0]);
+            // With one in another CRS between them.
+            let [a, b] = tiles;
+            let mixed = [a, grid(32760, 798_000.0, 8_200_000.0, 100.0, 100), b];
+            let mixed = GeoBox::covering(&mixed, &Crs::Epsg(4326), 0.1, [0.0; 2]).unwrap();
+            assert!(mixed.size.width <= 31, "{mixed}");
+        }
+        // Half a pixel more or less than whole pixels to the turn cannot be united.
+        let side = 0.7;
+        let odd = [
+            grid(4326, 178.5, 0.0, side, 2),
+            grid(4326, -179.8, 0.0, side, 2),
+        ];
+        assert_eq!(GeoBox::united(&odd).unwrap(), None);
+        // What is spread over more than half the globe stays where it is.
+        let spread = [-120.0, 0.0, 120.0].map(tile);
+        let all = GeoBox::united(&spread).unwrap().unwrap();
+        assert_eq!(edges(&all), [-120.0, -17.0, 121.0, -16.0]);
+        let half = 20_037_508.342_789_244;
+        let tile = |x: f64| grid(3857, x, 0.0, half / 1000.0, 10);
+        let both = GeoBox::united(&[tile(-half), tile(half * 0.99)]).unwrap();
+        assert_eq!(both.unwrap().size.width, 20);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{
     lattice::{Lattice, SLACK},
     outline::{Cover, Reach, TURNS},
     projection::Projection,
+    turn::{neighbours, within},
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -107,7 +108,8 @@ impl GeoBox {
     }
 
     /// Creates a grid that covers a bbox in degrees. The sides of the bbox are curves in most projections; they are
-    /// densified to within a twentieth of a pixel.
+    /// densified to within a twentieth of a pixel. On a map that goes round the globe, the grid of a bbox across its end goes
+    /// past it: in degrees past 180.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox};
@@ -120,10 +122,8 @@ impl GeoBox {
     ///
     /// # Errors
     ///
-    /// Those of [`of_bounds`](Self::of_bounds); also [`ErrorKind::InvalidInput`] if the bbox crosses the edge of the
-    /// projection, as one across the antimeridian does in EPSG:4326: create a grid of each part of [`Bbox::split`], or
-    /// use another CRS. [`ErrorKind::Unsupported`] naming a CRS that cannot be converted from degrees, or if the bbox
-    /// extends beyond the domain of the projection.
+    /// Those of [`of_bounds`](Self::of_bounds); also [`ErrorKind::Unsupported`] naming a CRS that cannot be converted from
+    /// degrees, or if the bbox extends beyond the domain of the projection.
     pub fn of_bbox(bbox: &Bbox, crs: Crs, resolution: impl Into<Resolution>) -> Result<Self> {
         Self::of_bbox_at(bbox, crs, resolution, [0.0; 2])
     }
@@ -159,7 +159,7 @@ impl GeoBox {
         };
         let grid = Grid::of(&lattice)?;
         let mut cover: Option<Cover> = None;
-        for region in regions(bbox, &grid.projection, &lattice)? {
+        for region in regions(bbox, &grid.projection) {
             let part = grid.cover(&region)?;
             cover = Some(cover.map_or(part, |known| known.with(&part)));
         }
@@ -242,7 +242,8 @@ impl GeoBox {
     }
 
     /// Returns the union of grids that share CRS and pixels, so that nothing has to be resampled onto it; none if
-    /// they do not share them, or one is rotated or has no CRS or geotransform.
+    /// they do not share them, or one is rotated or has no CRS or geotransform. Grids either side of the end of a map of
+    /// the globe are taken together, if a turn of longitude is a whole number of pixels: in degrees the union goes past 180.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox, Size};
@@ -258,6 +259,16 @@ impl GeoBox {
     ///
     /// [`ErrorKind::InvalidInput`] if the union has more than 2147483647 columns or rows.
     pub fn united(grids: &[Self]) -> Result<Option<Self>> {
+        if let Some(moved) = neighbours(grids)
+            && let Some(all) = Self::union(&moved)?
+        {
+            return Ok(Some(all));
+        }
+        Self::union(grids)
+    }
+
+    /// Returns the union of grids where they lie.
+    fn union(grids: &[Self]) -> Result<Option<Self>> {
         let Some((first, others)) = grids.split_first() else {
             return Ok(None);
         };
@@ -378,15 +389,15 @@ impl Cells {
 }
 
 /// Returns the parts of a bbox (west, south, east, north) in longitudes of the projection, none of which crosses the
-/// projection's edge.
-fn regions(bbox: &Bbox, projection: &Projection, grid: &GeoBox) -> Result<Vec<[f64; 4]>> {
+/// projection's edge, unless its map goes on there.
+fn regions(bbox: &Bbox, projection: &Projection) -> Vec<[f64; 4]> {
     if !projection.is_endless() {
         // The projection wraps: both parts are found on one continuous map.
         let parts = bbox.split();
         let parts = parts
             .iter()
             .flat_map(|part| Reach::GLOBE.parts(part, projection));
-        return Ok(parts.collect());
+        return parts.collect();
     }
     let [west, south, east, north] = bbox.edges();
     let east = if bbox.crosses_antimeridian() {
@@ -399,22 +410,12 @@ fn regions(bbox: &Bbox, projection: &Projection, grid: &GeoBox) -> Result<Vec<[f
         let slack = 1e-9;
         west + turn >= middle - 180.0 - slack && east + turn <= middle + 180.0 + slack
     };
-    match TURNS.into_iter().find(fits) {
-        Some(turn) => Ok(vec![[west + turn, south, east + turn, north]]),
-        None => {
-            // The meridian opposite the centre, wrapped to -180 to 180.
-            let edge = 180.0 - (-middle).rem_euclid(360.0);
-            let crs = grid.crs.as_ref().map(ToString::to_string);
-            Err(Error::new(
-                ErrorKind::InvalidInput,
-                format!(
-                    "bbox {bbox} crosses longitude {edge}, the edge of {}: create a grid of \
-                     each part, or use another CRS",
-                    crs.unwrap_or_default()
-                ),
-            ))
-        }
-    }
+    // One that fits nowhere begins on the map and goes past its east edge.
+    let turn = TURNS
+        .into_iter()
+        .find(fits)
+        .unwrap_or_else(|| within(west, middle, 360.0) - west);
+    vec![[west + turn, south, east + turn, north]]
 }
 
 #[cfg(test)]
@@ -486,14 +487,15 @@ mod tests {
     }
 
     #[test]
-    fn a_bbox_across_the_end_of_a_map_is_refused_and_elsewhere_fits() {
+    fn a_bbox_across_the_end_of_a_map_goes_past_it_and_elsewhere_fits() {
         let fiji: Bbox = "177,-19,-178,-16".parse().unwrap();
-        let err = GeoBox::of_bbox(&fiji, Crs::Epsg(4326), 0.01).unwrap_err();
-        assert!(
-            err.message()
-                .starts_with("bbox 177,-19,-178,-16 crosses longitude 180, the edge of EPSG:4326"),
-            "{err}"
-        );
+        let grid = GeoBox::of_bbox(&fiji, Crs::Epsg(4326), 0.5).unwrap();
+        assert_eq!(grid.bounds(), Some([177.0, -19.0, 182.0, -16.0]));
+        let half = 20_037_508.342_789_244;
+        let grid = GeoBox::of_bbox(&fiji, Crs::Epsg(3857), 1000.0).unwrap();
+        let [left, _, right, _] = grid.bounds().unwrap();
+        assert!((left - half / 180.0 * 177.0).abs() < 1001.0, "{grid}");
+        assert!((right - half / 180.0 * 182.0).abs() < 1001.0, "{grid}");
         // A projection centred on the Pacific, a UTM zone and a polar one have no edge there.
         for (crs, resolution) in [(3832, 1000.0), (32760, 1000.0), (3031, 5000.0)] {
             let grid = GeoBox::of_bbox(&fiji, Crs::Epsg(crs), resolution).unwrap();

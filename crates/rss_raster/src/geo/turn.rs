@@ -1,6 +1,6 @@
 //! Turns of longitude on maps that go round the globe: two grids of one CRS may hold the same ground 360 degrees apart.
 
-use super::GeoBox;
+use super::{GeoBox, projection};
 
 /// The most turns of longitude that two grids may be apart: further off, coordinates are no longitudes.
 const MOST: f64 = 4.0;
@@ -67,6 +67,59 @@ impl Turns {
             },
         }
     }
+}
+
+/// Returns grids of one CRS that lie either side of the end of its map, side by side: moved by whole turns to where
+/// together they are the narrowest. None where nothing is to be moved: they are within half a turn as they are, or in
+/// no half of the globe.
+pub(super) fn neighbours(grids: &[GeoBox]) -> Option<Vec<GeoBox>> {
+    let crs = grids.first()?.crs.as_ref()?;
+    let mut spans = Vec::with_capacity(grids.len());
+    for grid in grids {
+        if grid.crs.as_ref().is_none_or(|own| !own.is_same(crs)) {
+            return None;
+        }
+        let [west, _, east, _] = grid.bounds()?;
+        spans.push([west, east]);
+    }
+    let west = spans
+        .iter()
+        .map(|span| span[0])
+        .fold(f64::INFINITY, f64::min);
+    let east = spans
+        .iter()
+        .map(|span| span[1])
+        .fold(f64::NEG_INFINITY, f64::max);
+    let turn = projection::turn_of(crs)?;
+    if east - west <= turn / 2.0 {
+        return None;
+    }
+    // What lies side by side begins where one of them begins.
+    let mut starts: Vec<f64> = spans.iter().map(|span| span[0]).collect();
+    starts.sort_by(f64::total_cmp);
+    starts.dedup();
+    let width = |start: f64| {
+        let ends = spans
+            .iter()
+            .map(|[west, east]| (west - start).rem_euclid(turn) + (east - west));
+        ends.fold(0.0, f64::max)
+    };
+    let (start, narrowest) = starts
+        .into_iter()
+        .map(|start| (start, width(start)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))?;
+    if narrowest > turn / 2.0 {
+        return None;
+    }
+    let moved = grids.iter().zip(&spans).map(|(grid, [west, _])| {
+        let along = start + (west - start).rem_euclid(turn) - west;
+        let mut grid = grid.clone();
+        if let Some(transform) = &mut grid.transform {
+            transform.0[0] += (along / turn).round() * turn;
+        }
+        grid
+    });
+    Some(moved.collect())
 }
 
 /// Returns the equivalent of a coordinate that lies from half a turn below `middle`, included, to half a turn above it.
