@@ -541,11 +541,7 @@ impl ImageCube {
 
 impl TypedApply {
     fn noted(self, note: Option<String>) -> Self {
-        match (note, self) {
-            (Some(note), Self::F32(work)) => Self::F32(work.noted(Some(note))),
-            (Some(note), Self::F64(work)) => Self::F64(work.noted(Some(note))),
-            (_, work) => work,
-        }
+        each!(self, work => work.noted(note).into())
     }
 }
 

@@ -385,7 +385,7 @@ impl Parts {
             return base;
         };
         let name = named(&self.name);
-        format!(r#"PROJCS["{name}",{base},{}"#, map.to_wkt()) + &self.authority() + "]"
+        format!(r#"PROJCS["{name}",{base},{}"#, map.to_wkt(&self.base)) + &self.authority() + "]"
     }
 
     fn authority(&self) -> String {
@@ -440,8 +440,8 @@ impl Base {
 }
 
 impl Map {
-    /// Returns projection, parameters, unit and axes.
-    fn to_wkt(&self) -> String {
+    /// Returns projection, parameters, unit and axes. The base is stated where GDAL reads nothing but the extension.
+    fn to_wkt(&self, base: &Base) -> String {
         let method = self.method;
         let unit = &self.unit;
         let size = unit.metres;
@@ -459,7 +459,11 @@ impl Map {
             }
             "Geostationary_Satellite_Sweep_X" => {
                 let text = self.proj_string().unwrap_or_default();
-                let text = format!(r#",EXTENSION["PROJ4","{text} +no_defs"]"#);
+                let axes = match base.inverse_flattening {
+                    0.0 => format!("+a={0} +b={0}", base.semi_major),
+                    inverse => format!("+a={} +rf={inverse}", base.semi_major),
+                };
+                let text = format!(r#",EXTENSION["PROJ4","{text} {axes} +no_defs"]"#);
                 ("Geostationary_Satellite", self.parameters(), text)
             }
             wkt => (wkt, self.parameters(), String::new()),
