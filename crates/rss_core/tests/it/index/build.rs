@@ -121,6 +121,8 @@ async fn a_build_that_was_dropped_goes_on_where_it_was() {
         () = enough => {}
     }
     assert!(!path.exists());
+    // A request is logged before a rule takes it: one that was dropped in between leaves its rule behind.
+    bed.clear_faults();
     let before = asked(&bed).len();
     bed.clear_log();
 
