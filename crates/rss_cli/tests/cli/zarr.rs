@@ -940,7 +940,15 @@ fn a_damaged_cube_is_found_and_repaired() {
     for how in [&[][..], &["--reflectance"]] {
         let stage = Stage::new();
         let url = stage.bed.stac_url();
-        let more = [SMALL, how, &["--overviews", "1"]].concat();
+        let few = [
+            "--chunk",
+            "2,256,256",
+            "--shard",
+            "2,1024,1024",
+            "--overviews",
+            "1",
+        ];
+        let more = [&few[..], how].concat();
         stage.run(&write(&url, "cube.zarr", &more)).text();
         let check = |more: &[&str]| stage.run(&[&["zarr", "check", "cube.zarr"], more].concat());
         let ran = check(&[]);
