@@ -10,6 +10,7 @@ use super::{
     axes::{ImageCubeBand, Step, TimeBounds},
     bands::{FileBand, Files, Slot, of_choice, slots_of},
     block::place_of,
+    footprint::{Area, Footprint, Touches},
     grid,
     notes::Notes,
     options::{ImageCubeOptions, MaskStage, OnFailure, Overviews},
@@ -77,6 +78,8 @@ pub(super) struct ItemImage {
     pub(super) masks: Arc<[(BandSource, BandMask)]>,
     /// True if the item lacks a mask asset: then all pixels of the image are nodata.
     pub(super) hidden: bool,
+    /// Where the item says that they lie.
+    pub(super) footprint: Arc<Footprint>,
 }
 
 impl ImageCube {
@@ -110,11 +113,16 @@ impl ImageCube {
             SourceItem::of(item, keys.chain(masks))
         });
         let sources = sources.collect();
-        let (grid, notes) = grid_of(found, &used, &bands, options).await?;
+        let (grid, mut notes) = grid_of(found, &used, &bands, options).await?;
+        let whole = Area::of_window(&grid, &Window::whole(grid.size));
+        notes.extend(note_of_elsewhere(&used, &whole));
         let clip = clip_of(options, &grid)?;
         let of_bands = (0..bands.len()).map(|index| {
             let of_band = |(_, image): &(&Item, &ItemImage)| image.bands.get(index)?.clone();
-            let sources: Vec<Arc<BandSource>> = used.iter().filter_map(of_band).collect();
+            let mut all: Vec<_> = used.iter().collect();
+            // Those that lie on the grid come first: their headers are needed anyway.
+            all.sort_by_key(|(_, image)| image.footprint.touches(&whole) != Touches::Yes);
+            let sources: Vec<Arc<BandSource>> = all.into_iter().filter_map(of_band).collect();
             nodata_of(found.session(), &grid, sources)
         });
         let of_bands = join_all(of_bands).await;
@@ -437,7 +445,10 @@ impl ImageBuilder<'_> {
                 }
             }
         }
+        let of_bands = sources.iter().flatten().map(|source| source.stated.as_ref());
+        let of_masks = masks.iter().map(|(source, _)| source.stated.as_ref());
         let image = ItemImage {
+            footprint: Arc::new(Footprint::of(item, of_bands.chain(of_masks))),
             bands: sources,
             masks: masks.into(),
             hidden,
@@ -542,6 +553,21 @@ fn lacking(item: &Item, asset: &str) -> MissingInput {
     let message = "the item has no such asset";
     let err = Error::new(ErrorKind::NotFound, message);
     MissingInput::new(&item.id, asset, None, &err)
+}
+
+/// Returns a note on the images that lie outside of a grid by what their items state.
+fn note_of_elsewhere(images: &[(&Item, &ItemImage)], whole: &Area) -> Option<String> {
+    let elsewhere = |(_, image): &&(&Item, &ItemImage)| {
+        image.footprint.touches(whole) != Touches::Yes
+    };
+    let mut outside = images.iter().filter(elsewhere);
+    let (first, _) = outside.next()?;
+    Some(format!(
+        "{} of {} images lie outside of the grid by the bboxes of their items (item {})",
+        1 + outside.count(),
+        images.len(),
+        first.id
+    ))
 }
 
 /// Returns the grid of a cube, and what a user may not have meant by it.

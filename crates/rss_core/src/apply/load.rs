@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use super::{
     block::{Block, BlockSample},
     cube::{Inner, ItemImage},
+    footprint::{Area, Touches},
     mosaic::{Mosaic, fill_gaps},
     options::OnFailure,
     reduce::reduce,
@@ -173,8 +174,8 @@ impl Inner {
         (self.mask_grid.size.width - self.grid.size.width) / 2
     }
 
-    /// Returns the index of each source of the cube.
-    fn sources(&self) -> Vec<At> {
+    /// Returns the index of each source of the cube that may touch an area, and true where its item says that it does.
+    fn sources(&self, area: &Area) -> Vec<(At, bool)> {
         let mut all = Vec::new();
         for (step, images) in self.images.iter().enumerate() {
             // A single image wins each pixel, whole or not.
@@ -183,23 +184,33 @@ impl Inner {
                 _ => usize::MAX,
             };
             for (image, of) in images.iter().enumerate() {
+                let touches = of.footprint.touches(area);
+                if touches == Touches::No {
+                    continue;
+                }
                 let bands =
                     (0..of.bands.len().min(loaded)).filter(|&band| of.bands[band].is_some());
                 let masks = (0..of.masks.len()).map(Layer::Mask);
                 let layers = bands.map(Layer::Band).chain(masks);
-                all.extend(layers.map(|layer| At { step, image, layer }));
+                let is_sure = touches == Touches::Yes;
+                all.extend(layers.map(|layer| (At { step, image, layer }, is_sure)));
             }
         }
         all
     }
 
-    /// Opens every file of the cube that is not open yet, and returns each with its result. A failure is cached as
-    /// well: a later call does not try that file again.
-    async fn open_all(&self) -> Vec<(At, &BandSource, Result<&Opened>)> {
-        stream::iter(self.sources())
-            .map(|at| async move {
+    /// Opens the files that may touch a window of the masks' grid, and returns each with its result, and true where its
+    /// item says that it does. A failure is cached as well: a later call does not try that file again.
+    async fn open_touching(
+        &self,
+        window: &Window,
+        most: usize,
+    ) -> Vec<(At, bool, &BandSource, Result<&Opened>)> {
+        let area = Area::of_window(&self.mask_grid, window);
+        stream::iter(self.sources(&area).into_iter().take(most))
+            .map(|(at, is_sure)| async move {
                 let source = self.source(at)?;
-                Some((at, source, self.opened(at, source).await))
+                Some((at, is_sure, source, self.opened(at, source).await))
             })
             // `buffered` and not `buffer_unordered`: missing inputs are reported in the order of the sources.
             .buffered(READS)
@@ -208,20 +219,20 @@ impl Inner {
             .await
     }
 
-    /// Opens the files of all images, each once. A failure is kept for the block that needs the file.
+    /// Opens the files of all images that may touch the grid, each once. A failure is kept for the block that needs the
+    /// file.
     pub(super) async fn open_files(&self) {
-        self.open_all().await;
+        let whole = Window::whole(self.mask_grid.size);
+        self.open_touching(&whole, usize::MAX).await;
     }
 
-    /// Returns the longer side of the first file's tiles, in pixels; `u32::MAX` if that file cannot be opened. The
+    /// Returns the longer side of the tiles of the first file that can be opened, in pixels; `u32::MAX` if none can. The
     /// other files are assumed to share its layout.
     pub(super) async fn tile_side(&self) -> u32 {
-        // One file would do, but the plan of the first block opens all of them anyway.
-        let all = self.open_all().await;
-        let first = all
-            .into_iter()
-            .next()
-            .and_then(|(_, _, opened)| opened.ok());
+        // One file would do, but the plans of the first blocks open all of them anyway.
+        let whole = Window::whole(self.mask_grid.size);
+        let all = self.open_touching(&whole, READS).await;
+        let first = all.into_iter().find_map(|(_, _, _, opened)| opened.ok());
         first.map_or(u32::MAX, Opened::tile_side)
     }
 
@@ -245,10 +256,10 @@ impl Inner {
 
     /// Plans the reads of a block.
     ///
-    /// The first plan of a cube opens all of its files, also those that do not touch the block: only a header tells
-    /// the geotransform, the overviews and the dtype, from which the source window and its bytes follow. That is
-    /// one request for each file in the usual case, [`READS`] at once, and the first block waits for all of them.
-    /// Files stay open, so later plans cost no request, only a pass over all sources of the cube.
+    /// Opens the files that may touch the block by what their items state: only a header tells the overviews and the
+    /// dtype, from which the source window and its bytes follow. That is one request for each file in the usual case,
+    /// [`READS`] at once, and the block waits for all of them. Files stay open: a later plan costs a request only for
+    /// files that no earlier block may touch, and a pass over all sources of the cube.
     pub(super) async fn plan<T: BlockSample>(
         &self,
         window: Window,
@@ -260,7 +271,7 @@ impl Inner {
             height: seen.height + 2 * self.mask_halo(),
             ..seen
         };
-        let opened = self.open_all().await;
+        let opened = self.open_touching(&masked, usize::MAX).await;
         let mosaic = self.options.mosaic;
         // A median or mean of integers need not be an integer.
         if !T::DTYPE.is_float() && !mosaic.keeps_type() {
@@ -278,7 +289,8 @@ impl Inner {
             bytes: 0,
         };
         let mut of_bands: Vec<(At, &Opened, Window)> = Vec::new();
-        for (at, source, opened) in opened {
+        let mut doubtful = Vec::new();
+        for (at, is_sure, source, opened) in opened {
             match opened {
                 Ok(opened) => {
                     let target = match at.layer {
@@ -302,10 +314,19 @@ impl Inner {
                         of_bands.push((at, opened, window));
                     }
                 }
+                Err(err) if !is_sure => doubtful.push((at, source, err)),
                 Err(err) => {
                     plan.missing_inputs
                         .push(self.missing_input(source, Some(&window), &err)?)
                 }
+            }
+        }
+        // Of an image that lies elsewhere by its bbox a file is missing only if another of its files lies here.
+        for (at, source, err) in doubtful {
+            let is_here = |read: &Read| (read.at.step, read.at.image) == (at.step, at.image);
+            if plan.reads.iter().any(is_here) {
+                plan.missing_inputs
+                    .push(self.missing_input(source, Some(&window), &err)?);
             }
         }
         if self.masks_source() {

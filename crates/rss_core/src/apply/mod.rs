@@ -16,6 +16,7 @@ mod cube;
 #[cfg(feature = "expression")]
 mod expression;
 mod fill;
+mod footprint;
 mod grid;
 #[cfg(feature = "cog")]
 mod item;

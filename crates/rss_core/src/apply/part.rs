@@ -96,6 +96,7 @@ impl ImageCube {
                 .collect(),
             masks: Arc::clone(&image.masks),
             hidden: image.hidden,
+            footprint: Arc::clone(&image.footprint),
         };
         let images = all.images.get(steps.clone()).ok_or_else(none)?;
         let images = images.iter().map(|step| step.iter().map(image).collect());

@@ -6,6 +6,7 @@ use super::{
     shapes::{Samples, ShapeRows, Shapes},
 };
 use crate::{
+    apply::footprint::Area,
     error::{Error, ErrorKind, Result},
     geo::{Crs, Ground, GroundPlane, GroundPoint, Window, WorldToPixel},
 };
@@ -180,6 +181,10 @@ impl Shapes for Nearest {
 
     fn crs(&self) -> &Crs {
         self.points.crs()
+    }
+
+    fn area(&self) -> Area {
+        Area::around(self.points.bbox().ok(), self.metres)
     }
 
     fn lay_out(

@@ -8,6 +8,7 @@ use super::{
     shapes::{Samples, ShapeRows, Shapes},
 };
 use crate::{
+    apply::footprint::Area,
     error::{Error, ErrorKind, Result},
     geo::{Bbox, Crs, Window, WorldToPixel, degrees_round},
 };
@@ -154,6 +155,10 @@ impl Shapes for Points {
 
     fn crs(&self) -> &Crs {
         &self.crs
+    }
+
+    fn area(&self) -> Area {
+        Area::around(self.bbox().ok(), 0.0)
     }
 
     fn lay_out(

@@ -24,6 +24,7 @@ use crate::{
     apply::{
         axes::ImageCubeBand,
         cube::{Images, ItemImage},
+        footprint::{Area, Touches},
         options::OnFailure,
         provenance::SourceItem,
         report::{MissingInput, named},
@@ -78,6 +79,7 @@ pub(super) async fn sample<S: Shapes>(
     } = Images::of(found, &options.of_cube()).await?;
     let run = Arc::new(Run {
         session: found.session().clone(),
+        area: shapes.area(),
         shapes: Arc::new(shapes),
         options: options.clone(),
         layouts: Mutex::new(Vec::new()),
@@ -152,6 +154,8 @@ struct Known<L> {
 struct Run<S: Shapes> {
     session: Session,
     shapes: Arc<S>,
+    /// Where the shapes lie.
+    area: Area,
     options: SampleOptions,
     layouts: Mutex<Vec<Known<S::Layout>>>,
 }
@@ -219,13 +223,28 @@ impl<S: Shapes> Run<S> {
         if image.hidden {
             return Ok(taken);
         }
+        let touches = image.footprint.touches(&self.area);
+        if touches == Touches::No {
+            taken.rows = image.bands.iter().map(no_rows).collect();
+            return Ok(taken);
+        }
         let opening = image.bands.iter().map(|source| async move {
             let source = source.as_ref()?;
             Some((source, self.open(source).await))
         });
+        let opening = join_all(opening).await;
+        let has_cells = |file: &OpenBand<'_, _>| !file.cells().is_empty();
+        let mut opened = opening.iter().flatten();
+        let is_here = touches == Touches::Yes
+            || opened.any(|(_, opened)| opened.as_ref().is_ok_and(has_cells));
         let mut files = Vec::new();
-        for opened in join_all(opening).await {
+        for (band, opened) in opening.into_iter().enumerate() {
             files.push(match opened {
+                // Nothing lies on the image: its bbox says so, and those of its files that can be read.
+                Some((_, Err(_))) if !is_here => {
+                    taken.rows[band] = Some(ShapeRows::default());
+                    None
+                }
                 Some((_, Ok(file))) => Some(file),
                 Some((source, Err(err))) => {
                     taken.missing_inputs.push(self.missing_input(source, &err)?);
@@ -523,6 +542,11 @@ impl<S: Shapes> Run<S> {
         });
         taking.await?.map_err(|err: Error| err.at(location))
     }
+}
+
+/// Returns the rows of a band of an image on which no shape lies; none if the item lacks the band.
+fn no_rows(band: &Option<Arc<BandSource>>) -> Option<ShapeRows> {
+    band.as_ref().map(|_| ShapeRows::default())
 }
 
 /// Groups the bands that one file holds, at most so many together.

@@ -4,6 +4,7 @@ use ndarray::Array2;
 
 use super::cells::{Cell, Tiles};
 use crate::{
+    apply::footprint::Area,
     error::Result,
     geo::{Crs, Window, WorldToPixel},
 };
@@ -19,6 +20,9 @@ pub(super) trait Shapes: Send + Sync + 'static {
 
     /// The CRS of the shapes.
     fn crs(&self) -> &Crs;
+
+    /// Where pixels may lie that they need; everywhere if that cannot be told.
+    fn area(&self) -> Area;
 
     /// Computes the layout of the shapes on an image.
     ///

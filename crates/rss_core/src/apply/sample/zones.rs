@@ -16,6 +16,7 @@ use super::{
     tally::{Kept, Statistics, Tally, Weighted},
 };
 use crate::{
+    apply::footprint::Area,
     error::{Error, ErrorKind, Result},
     geo::{Bbox, Crs, GeoBox, Ring, Size, WorldToPixel, antimeridian, degrees_round, is_degrees},
 };
@@ -249,6 +250,10 @@ impl Shapes for Counted {
 
     fn crs(&self) -> &Crs {
         &self.zones.crs
+    }
+
+    fn area(&self) -> Area {
+        Area::around(self.zones.bbox().ok(), 0.0)
     }
 
     fn lay_out(
