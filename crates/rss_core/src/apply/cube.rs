@@ -445,7 +445,10 @@ impl ImageBuilder<'_> {
                 }
             }
         }
-        let of_bands = sources.iter().flatten().map(|source| source.stated.as_ref());
+        let of_bands = sources
+            .iter()
+            .flatten()
+            .map(|source| source.stated.as_ref());
         let of_masks = masks.iter().map(|(source, _)| source.stated.as_ref());
         let image = ItemImage {
             footprint: Arc::new(Footprint::of(item, of_bands.chain(of_masks))),
@@ -557,9 +560,8 @@ fn lacking(item: &Item, asset: &str) -> MissingInput {
 
 /// Returns a note on the images that lie outside of a grid by what their items state.
 fn note_of_elsewhere(images: &[(&Item, &ItemImage)], whole: &Area) -> Option<String> {
-    let elsewhere = |(_, image): &&(&Item, &ItemImage)| {
-        image.footprint.touches(whole) != Touches::Yes
-    };
+    let elsewhere =
+        |(_, image): &&(&Item, &ItemImage)| image.footprint.touches(whole) != Touches::Yes;
     let mut outside = images.iter().filter(elsewhere);
     let (first, _) = outside.next()?;
     Some(format!(

@@ -140,7 +140,13 @@ fn widened([west, south, east, north]: [f64; 4], across: f64, along: f64) -> Opt
         false => (lon + 180.0).rem_euclid(360.0) - 180.0,
     };
     let (south, north) = ((south - along).max(-90.0), (north + along).min(90.0));
-    Bbox::new(on_globe(west - across), south, on_globe(east + across), north).ok()
+    Bbox::new(
+        on_globe(west - across),
+        south,
+        on_globe(east + across),
+        north,
+    )
+    .ok()
 }
 
 #[cfg(test)]
@@ -171,7 +177,8 @@ mod tests {
         let there = grid(684_000.0, 6_672_000.0);
         let area = Area::of_window(&here, &Window::whole(here.size));
         let of = |grid: &GeoBox, stated: &[Option<&GeoBox>]| {
-            let footprint = Footprint::of(&item(grid.bbox().unwrap().edges()), stated.iter().copied());
+            let footprint =
+                Footprint::of(&item(grid.bbox().unwrap().edges()), stated.iter().copied());
             footprint.touches(&area)
         };
         assert_eq!(of(&here, &[Some(&here)]), Touches::Yes);
@@ -190,7 +197,10 @@ mod tests {
         let here = grid(500_000.0, 7_000_000.0);
         let area = Area::of_window(&here, &Window::whole(here.size));
         let next = grid(501_000.0, 7_000_000.0);
-        let footprint = Footprint::of(&item(next.bbox().unwrap().edges()), [Some(&next)].into_iter());
+        let footprint = Footprint::of(
+            &item(next.bbox().unwrap().edges()),
+            [Some(&next)].into_iter(),
+        );
         assert_eq!(footprint.touches(&area), Touches::Yes);
 
         let across = Bbox::new(179.995, -17.0, -179.9, -16.0).unwrap();

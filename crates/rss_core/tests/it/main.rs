@@ -10,6 +10,7 @@ mod cog;
 mod corpora;
 mod damaged;
 mod download;
+mod elsewhere;
 mod entries;
 mod fax;
 mod gather;
