@@ -204,7 +204,7 @@ pub(crate) struct Items {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// A STAC Item, ItemCollection or catalogue in place of a search: a file, a URL, or `-` for
-    /// stdin. Stdin is read too where neither this nor a SOURCE is given.
+    /// stdin; or a stac-geoparquet file, such as an index. Stdin is read too where neither this nor a SOURCE is given.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "scene", "bbox",
         "start", "end", "cloud_below", "platform", "limit", "like"])]
     pub(crate) items: Option<String>,

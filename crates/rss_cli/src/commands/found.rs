@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rss_core::{
     Cmp, Collection, ImageQueryBuilder, Intersects, Location, Manifest, QueryResult, Session,
-    Source, Trust, stac,
+    Source, Trust, index::Select, stac,
 };
 
 use crate::{
@@ -239,7 +239,10 @@ pub(super) async fn read(session: &Session, text: &str, is_trusted: bool) -> Res
         "-" => (from_stdin(session)?, None),
         url if url.contains("://") => return Ok(QueryResult::from_url_async(session, url).await?),
         path => {
-            let found = QueryResult::from_file_async(session, path).await?;
+            let found = match is_parquet(Path::new(path)) {
+                true => QueryResult::from_parquet_async(session, path, &Select::all()).await?,
+                false => QueryResult::from_file_async(session, path).await?,
+            };
             let path = std::path::absolute(path)?;
             (found, path.parent().map(Path::to_path_buf))
         }
@@ -276,6 +279,13 @@ pub(super) async fn read(session: &Session, text: &str, is_trusted: bool) -> Res
         ));
     }
     Ok(found)
+}
+
+/// Returns true for a file that begins as Parquet does.
+fn is_parquet(path: &Path) -> bool {
+    let mut start = [0; 4];
+    let file = std::fs::File::open(path);
+    file.is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == *b"PAR1"
 }
 
 /// Returns true if a path lies in a folder or below it, by name: `..` leads nowhere else.

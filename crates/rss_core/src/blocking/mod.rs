@@ -234,6 +234,20 @@ impl QueryResult {
     pub fn from_url(session: &Session, url: &str) -> Result<Self> {
         session.wait(Self::from_url_async(session, url))
     }
+
+    /// Reads the selected items of a stac-geoparquet file and waits; see [`QueryResult::from_parquet_async`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`QueryResult::from_parquet_async`], and [`ErrorKind::InvalidInput`] inside an async runtime.
+    #[cfg(feature = "index")]
+    pub fn from_parquet(
+        session: &Session,
+        path: impl AsRef<Path>,
+        select: &crate::index::Select,
+    ) -> Result<Self> {
+        session.wait(Self::from_parquet_async(session, path, select))
+    }
 }
 
 impl QueryResult {

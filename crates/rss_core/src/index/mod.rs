@@ -10,6 +10,7 @@
 mod assemble;
 mod bare;
 mod build;
+mod catalogue;
 mod check;
 mod delta;
 mod disk;

@@ -3,7 +3,7 @@
 //! See [OGC 06-103r4](https://www.ogc.org/standards/sfa/), section 8. Numbers are little-endian; the
 //! third coordinate is written if every position has one, since WKB has one dimension for all.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Names of geometries by their code, from 1.
 const NAMES: [&str; 7] = [
@@ -46,6 +46,102 @@ pub(super) fn name(wkb: &[u8]) -> Option<String> {
         1 => Some(format!("{name} Z")),
         _ => None,
     }
+}
+
+/// Returns WKB as a GeoJSON geometry; none if it is no geometry, is nested too deeply, or is cut off. Of PostGIS' extended
+/// form the dimensions are understood; measures are left out.
+pub(super) fn decode(wkb: &[u8]) -> Option<Value> {
+    Reader(wkb).geometry(DEEPEST)
+}
+
+/// What is left of a geometry to decode.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn number(&mut self, is_big: bool) -> Option<u32> {
+        let bytes = self.take::<4>()?;
+        Some(match is_big {
+            true => u32::from_be_bytes(bytes),
+            false => u32::from_le_bytes(bytes),
+        })
+    }
+
+    fn geometry(&mut self, depth: usize) -> Option<Value> {
+        let depth = depth.checked_sub(1)?;
+        let is_big = self.take::<1>()? == [0];
+        let code = self.number(is_big)?;
+        // ISO adds thousands, PostGIS sets the highest bits.
+        let (thousands, base) = ((code & 0xffff) / WITH_Z, (code & 0xffff) % WITH_Z);
+        let has_z = matches!(thousands, 1 | 3) || code & 0x8000_0000 != 0;
+        let has_m = matches!(thousands, 2 | 3) || code & 0x4000_0000 != 0;
+        if code & 0x2000_0000 != 0 {
+            self.number(is_big)?;
+        }
+        let form = Form {
+            is_big,
+            kept: 2 + usize::from(has_z),
+            left_out: usize::from(has_m),
+        };
+        let name = *NAMES.get(usize::try_from(base).ok()?.checked_sub(1)?)?;
+        let coordinates = match base {
+            1 => self.position(form)?,
+            2 => self.line(form)?,
+            3 => {
+                let rings = self.number(is_big)?;
+                (0..rings)
+                    .map(|_| self.line(form))
+                    .collect::<Option<Value>>()?
+            }
+            4..=6 => {
+                let parts = self.number(is_big)?;
+                let part = |_| Some(self.geometry(depth)?.get_mut("coordinates")?.take());
+                (0..parts).map(part).collect::<Option<Value>>()?
+            }
+            _ => {
+                let parts = self.number(is_big)?;
+                let parts = (0..parts).map(|_| self.geometry(depth));
+                let parts = parts.collect::<Option<Value>>()?;
+                return Some(json!({"type": name, "geometries": parts}));
+            }
+        };
+        Some(json!({"type": name, "coordinates": coordinates}))
+    }
+
+    fn line(&mut self, form: Form) -> Option<Value> {
+        let points = self.number(form.is_big)?;
+        (0..points).map(|_| self.position(form)).collect()
+    }
+
+    fn position(&mut self, form: Form) -> Option<Value> {
+        let mut all = Vec::with_capacity(form.kept);
+        for number in 0..form.kept + form.left_out {
+            let bytes = self.take::<8>()?;
+            let value = match form.is_big {
+                true => f64::from_be_bytes(bytes),
+                false => f64::from_le_bytes(bytes),
+            };
+            // An empty point is NaN.
+            if number < form.kept {
+                all.push(value.is_finite().then(|| value.into())?);
+            }
+        }
+        Some(Value::Array(all))
+    }
+}
+
+/// How positions are written.
+#[derive(Clone, Copy)]
+struct Form {
+    is_big: bool,
+    /// Numbers of a position that GeoJSON has, and those that it has not.
+    kept: usize,
+    left_out: usize,
 }
 
 fn code(geometry: &Value) -> Option<u32> {
@@ -152,8 +248,6 @@ fn position(point: &Value, dimensions: usize, out: &mut Vec<u8>) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn hex(bytes: &[u8]) -> String {
@@ -187,6 +281,40 @@ mod tests {
         ] {
             assert_eq!(name(wkb).as_deref(), Some(expected));
         }
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded() {
+        let ring = json!([[0.0, 0.5], [1.0, 0.0], [1.0, 1.0], [0.0, 0.5]]);
+        let point = json!({"type": "Point", "coordinates": [1.0, 2.0]});
+        for geometry in [
+            point.clone(),
+            json!({"type": "LineString", "coordinates": [[0.0, 0.0, 5.0], [1.0, 1.0, 6.0]]}),
+            json!({"type": "Polygon", "coordinates": [ring, ring]}),
+            json!({"type": "MultiPoint", "coordinates": [[1.0, 2.0], [3.0, 4.0]]}),
+            json!({"type": "MultiLineString", "coordinates": [[[0.0, 0.0], [1.0, 1.0]]]}),
+            json!({"type": "MultiPolygon", "coordinates": [[ring], [ring]]}),
+            json!({"type": "GeometryCollection", "geometries": [point, point]}),
+        ] {
+            let wkb = encode(&geometry).unwrap();
+            assert_eq!(decode(&wkb), Some(geometry));
+            for end in 0..wkb.len() {
+                assert_eq!(decode(&wkb[..end]), None);
+            }
+        }
+        // Big-endian, with a measure (ISO), and with an SRID (PostGIS).
+        let mut wkb = vec![0, 0, 0, 0x07, 0xd1];
+        [1.0, 2.0, 9.0]
+            .iter()
+            .for_each(|one: &f64| wkb.extend(one.to_be_bytes()));
+        assert_eq!(decode(&wkb), Some(point.clone()));
+        let mut wkb = vec![1, 1, 0, 0, 0x20, 0xe6, 0x10, 0, 0];
+        [1.0, 2.0]
+            .iter()
+            .for_each(|one: &f64| wkb.extend(one.to_le_bytes()));
+        assert_eq!(decode(&wkb), Some(point));
+        // A count that nothing follows takes no memory.
+        assert_eq!(decode(&[1, 2, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]), None);
     }
 
     #[test]

@@ -288,6 +288,39 @@ impl Walk {
     }
 }
 
+/// Items that are parsed piece by piece, as if all stood in one file of the user.
+#[cfg(feature = "index")]
+pub(crate) struct ParsedItems {
+    walk: Walk,
+    base: Base,
+}
+
+#[cfg(feature = "index")]
+impl ParsedItems {
+    pub(crate) fn of_file(path: &Path) -> Self {
+        let base = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Self {
+            walk: Walk::new(Trust::User),
+            base: Base::File(base),
+        }
+    }
+
+    /// Adds an ItemCollection, of JSON text.
+    pub(crate) fn add(&mut self, json: &[u8]) -> Result<()> {
+        let document = read(json)?;
+        self.walk.take(document, &self.base, Trust::User, 0);
+        self.walk.documents = 1;
+        Ok(())
+    }
+
+    pub(crate) fn into_result(self, session: &Session) -> QueryResult {
+        let none = ItemCollection::from(Vec::new());
+        let mut found = QueryResult::from_items(session, none, Trust::User);
+        self.walk.fill(&mut found);
+        found
+    }
+}
+
 /// Returns the trust in a document that the user named.
 fn trust_of(location: &Location) -> Trust {
     match location {

@@ -17,6 +17,8 @@ mod record;
 mod result;
 mod search;
 
+#[cfg(feature = "index")]
+pub(crate) use self::catalogue::ParsedItems;
 pub(crate) use self::record::{recorded_version, without_secrets};
 pub use self::{
     builder::{ImageQuery, ImageQueryBuilder},
