@@ -484,3 +484,47 @@ fn a_local_file_of_the_same_size_and_mtime_is_compared_by_its_header() {
     assert_eq!(stage.run(&update).json()["updated"], 1);
     assert_eq!(stage.run(&check).json()["ok"], 1);
 }
+
+#[test]
+fn an_index_is_a_list_of_items_for_every_command() {
+    let stage = Stage::new();
+    let items = stage.items();
+    stage
+        .run(&[
+            "index",
+            "build",
+            "--items",
+            &items,
+            "--assets",
+            "nbart_red",
+            "-o",
+            "i.parquet",
+            "--json",
+        ])
+        .json();
+    for (from, to) in [(items.as_str(), "a.tif"), ("i.parquet", "b.tif")] {
+        let made = [
+            "apply",
+            "--items",
+            from,
+            "--bands",
+            "nbart_red",
+            "--raw",
+            "--reduce",
+            "median",
+            "-o",
+            to,
+        ];
+        stage.run(&made).text();
+    }
+    assert!(stage.bytes("a.tif") == stage.bytes("b.tif"));
+    let listed = stage
+        .run(&["remote", "--items", "i.parquet", "--bands", "nbart_red"])
+        .text();
+    assert_eq!(
+        listed,
+        stage
+            .run(&["remote", "--items", &items, "--bands", "nbart_red"])
+            .text()
+    );
+}

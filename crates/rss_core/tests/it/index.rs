@@ -1,6 +1,7 @@
 //! The index: entries come back as they were, and an index is whole or not there.
 
 mod build;
+mod catalogue;
 mod check;
 mod columns;
 mod damage;
