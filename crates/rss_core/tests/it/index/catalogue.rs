@@ -16,7 +16,7 @@ fn read(path: &Path, select: &Select) -> rss_core::Result<QueryResult> {
     QueryResult::from_parquet(&local(), path, select)
 }
 
-/// An item as JSON: numbers as floats, without nulls, and times by their instant.
+/// An item as JSON: numbers as floats, without nulls, and times to the millisecond, which is what rustac keeps.
 fn plain(value: Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64().unwrap()),
@@ -26,7 +26,7 @@ fn plain(value: Value) -> Value {
             all.map(|(key, value)| (key, plain(value))).collect()
         }
         Value::String(text) => match chrono::DateTime::parse_from_rfc3339(&text) {
-            Ok(time) => json!(time.timestamp_micros()),
+            Ok(time) => json!(time.timestamp_millis()),
             Err(_) => Value::String(text),
         },
         other => other,
