@@ -7,6 +7,10 @@ use super::Items;
 /// The target grid, the resampling and the mask.
 #[derive(Debug, Args)]
 pub(crate) struct GridArgs {
+    /// An index of the files: they cost requests for pixels only. Default: the file of --items, where it is one.
+    #[cfg(feature = "index")]
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) index: Option<std::path::PathBuf>,
     /// Mask pixels of these classes: clouds, cloud, shadow, snow, water, saturated, ..
     #[arg(long, value_name = "CLASS,..")]
     pub(crate) mask: Option<String>,

@@ -11,6 +11,10 @@ use super::Items;
 pub(crate) struct SampleArgs {
     #[command(flatten)]
     pub(crate) items: Items,
+    /// An index of the files: they cost requests for pixels only. Default: the file of --items, where it is one.
+    #[cfg(feature = "index")]
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) index: Option<PathBuf>,
     /// GeoJSON of Points and MultiPoints.
     #[arg(long, value_name = "FILE")]
     pub(crate) points: Option<PathBuf>,

@@ -364,6 +364,10 @@ async fn make(
         .with_grouping(steps.by)
         .with_clock(steps.clock)
         .with_mosaic(steps.mosaic);
+    #[cfg(feature = "index")]
+    if let Some(headers) = found::headers(&args.items, args.onto.index.as_deref())? {
+        options = options.with_headers(headers);
+    }
     if !args.raw {
         options = options.reflectance();
     }

@@ -6,10 +6,15 @@ use std::{
     path::Path,
 };
 
+#[cfg(feature = "index")]
+use std::sync::Arc;
+
 use anyhow::{Context, Result, anyhow, bail, ensure};
+#[cfg(feature = "index")]
+use rss_core::reader::KnownHeaders;
 use rss_core::{
     Cmp, Collection, ImageQueryBuilder, Intersects, Location, Manifest, QueryResult, Session,
-    Source, Trust, index::Select, stac,
+    Source, Trust, stac,
 };
 
 use crate::{
@@ -239,10 +244,7 @@ pub(super) async fn read(session: &Session, text: &str, is_trusted: bool) -> Res
         "-" => (from_stdin(session)?, None),
         url if url.contains("://") => return Ok(QueryResult::from_url_async(session, url).await?),
         path => {
-            let found = match is_parquet(Path::new(path)) {
-                true => QueryResult::from_parquet_async(session, path, &Select::all()).await?,
-                false => QueryResult::from_file_async(session, path).await?,
-            };
+            let found = from_path(session, path).await?;
             let path = std::path::absolute(path)?;
             (found, path.parent().map(Path::to_path_buf))
         }
@@ -281,11 +283,42 @@ pub(super) async fn read(session: &Session, text: &str, is_trusted: bool) -> Res
     Ok(found)
 }
 
+/// Returns the headers that are known: those of `--index`, or of the index that the items are from.
+///
+/// # Errors
+///
+/// Those of opening an index; a file of items that is stac-geoparquet without headers is none.
+#[cfg(feature = "index")]
+pub(super) fn headers(
+    items: &Items,
+    index: Option<&Path>,
+) -> Result<Option<Arc<dyn KnownHeaders>>> {
+    use rss_core::index::{Index, is_index};
+    let of_items = items.items.as_deref().map(Path::new);
+    let path = match (index, of_items) {
+        (Some(path), _) => path,
+        (None, Some(path)) if is_parquet(path) && is_index(path)? => path,
+        _ => return Ok(None),
+    };
+    Ok(Some(Arc::new(Index::open(path)?)))
+}
+
 /// Returns true for a file that begins as Parquet does.
+#[cfg(feature = "index")]
 fn is_parquet(path: &Path) -> bool {
     let mut start = [0; 4];
     let file = std::fs::File::open(path);
     file.is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == *b"PAR1"
+}
+
+/// Reads items of a file of this machine: STAC as JSON, or stac-geoparquet.
+async fn from_path(session: &Session, path: &str) -> Result<QueryResult> {
+    #[cfg(feature = "index")]
+    if is_parquet(Path::new(path)) {
+        let all = rss_core::index::Select::all();
+        return Ok(QueryResult::from_parquet_async(session, path, &all).await?);
+    }
+    Ok(QueryResult::from_file_async(session, path).await?)
 }
 
 /// Returns true if a path lies in a folder or below it, by name: `..` leads nowhere else.

@@ -251,6 +251,10 @@ fn options(args: &SampleArgs) -> Result<SampleOptions> {
     if let Some(path) = &args.items.selection.manifest {
         options = options.with_manifest(Manifest::from_file(path)?);
     }
+    #[cfg(feature = "index")]
+    if let Some(headers) = super::found::headers(&args.items, args.index.as_deref())? {
+        options = options.with_headers(headers);
+    }
     Ok(options)
 }
 

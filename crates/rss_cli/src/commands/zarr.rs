@@ -185,6 +185,10 @@ impl Source {
             .with_grouping(args.by.parse()?)
             .with_clock(clock(args.clock.as_deref(), args.by.parse()?)?)
             .with_mosaic(args.mosaic.parse()?);
+        #[cfg(feature = "index")]
+        if let Some(headers) = found::headers(&args.items, args.onto.index.as_deref())? {
+            on_grid = on_grid.with_headers(headers);
+        }
         if args.reflectance {
             on_grid = on_grid.reflectance();
         }
@@ -210,7 +214,15 @@ impl Source {
                 }
                 Some(cube)
             }
-            false => None,
+            false => {
+                #[cfg(feature = "index")]
+                if args.onto.index.is_some() {
+                    output::say(
+                        "note: --index is not used: it serves images that are put on one grid",
+                    );
+                }
+                None
+            }
         };
         Ok(Some(Self { found, computed }))
     }

@@ -520,6 +520,28 @@ fn an_index_is_a_list_of_items_for_every_command() {
     }
     let bytes = |name: &str| fs::read(stage.path(name)).unwrap();
     assert!(bytes("a.tif") == bytes("b.tif"));
+    // Items of a file, headers of an index: as many requests as by the index alone.
+    let counted = |more: &[&str]| {
+        let before = stage.fetches();
+        let made = [
+            "apply",
+            "--bands",
+            "nbart_red",
+            "--raw",
+            "--reduce",
+            "median",
+            "-o",
+            "c.tif",
+        ];
+        stage.run(&[&made, more].concat()).text();
+        stage.fetches() - before
+    };
+    let plain = counted(&["--items", &items]);
+    assert_eq!(
+        counted(&["--items", &items, "--index", "i.parquet"]),
+        plain - 4
+    );
+    assert_eq!(counted(&["--items", "i.parquet"]), plain - 4);
     let listed = |from: &str| {
         let ran = stage.run(&["remote", "--items", from, "--bands", "nbart_red"]);
         ran.text().to_owned()

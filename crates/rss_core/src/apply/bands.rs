@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ::stac::Item;
+use ::stac::{Asset, Item};
 use futures::{StreamExt, stream};
 use tokio::sync::OnceCell;
 
@@ -15,7 +15,8 @@ use crate::{
     location::Location,
     products::{Kind, Manifest},
     query::QueryResult,
-    reader::{self, OpenOptions, Profile, RasterReader},
+    reader::{self, KnownHeaders, OpenOptions, Profile, RasterReader},
+    session::Session,
     stac::{self, BandNames, Choice, are_named, band_names, labels, number_of},
 };
 
@@ -35,6 +36,39 @@ impl Files {
     pub(super) fn of(&mut self, item: usize, key: &str) -> SharedReader {
         Arc::clone(self.0.entry((item, key.to_owned())).or_default())
     }
+}
+
+/// Returns the location of an asset's file, and how it is reached.
+pub(super) fn location_of(found: &QueryResult, item: &Item, asset: &Asset) -> Result<Location> {
+    let named = Location::parse_from(&asset.href, found.trust)?;
+    let stores = found.session().stores();
+    Ok(stores.reach(item, asset, named, found.trust, None))
+}
+
+/// Opens the files whose headers are known, without a request.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`] if a header, or what holds them, is damaged.
+pub(super) async fn open_known(
+    session: &Session,
+    headers: &Arc<dyn KnownHeaders>,
+    files: Vec<(Location, SharedReader)>,
+) -> Result<()> {
+    let (locations, shared): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+    let headers = Arc::clone(headers);
+    let finding = tokio::task::spawn_blocking(move || headers.find(&locations)).await;
+    let found = finding.map_err(|_| {
+        let message = "the search for headers panicked or was cancelled";
+        Error::new(ErrorKind::Unavailable, message)
+    })?;
+    for (entry, shared) in found?.into_iter().zip(shared) {
+        if let Some(entry) = entry {
+            let open = || reader::open(session, &entry, OpenOptions::new());
+            shared.get_or_try_init(open).await?;
+        }
+    }
+    Ok(())
 }
 
 /// A band of a cube, and which band of an item's file it is.
@@ -310,16 +344,12 @@ async fn opened(
         let open = || async {
             let asset = item.assets.get(key);
             let asset = asset.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such asset"))?;
-            let named = Location::parse_from(&asset.href, found.trust)?;
-            let session = found.session();
-            let location = session
-                .stores()
-                .reach(item, asset, named, found.trust, None);
+            let location = location_of(found, item, asset)?;
             let options = OpenOptions {
                 header_bytes: stac::header_bytes(asset),
                 ..OpenOptions::new()
             };
-            reader::open(session, &location, options).await
+            reader::open(found.session(), &location, options).await
         };
         if let Ok(reader) = shared.get_or_try_init(open).await {
             return Some(Arc::clone(reader));

@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     axes::{ImageCubeBand, Step, TimeBounds},
-    bands::{FileBand, Files, Slot, of_choice, slots_of},
+    bands::{FileBand, Files, Slot, location_of, of_choice, open_known, slots_of},
     block::place_of,
     footprint::{Area, Footprint, Touches},
     grid,
@@ -24,7 +24,6 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoBox, GeoTransform, Size, Window},
-    location::Location,
     mask::{BandMask, MaskClasses},
     products::{BandValues, Kind, Manifest},
     query::{QueryResult, recorded_version},
@@ -275,6 +274,20 @@ impl Images {
         used.sort_unstable();
         let is_builtin = options.manifest.is_none() && found.manifest.is_none();
         let mut files = Files::default();
+        if let Some(headers) = &options.headers {
+            let mut known = Vec::new();
+            for &index in &used {
+                let item = &items[index];
+                for choice in found.selection.choices(item) {
+                    // A refused address is an error below, with its item and asset.
+                    let location = choice.asset.map(|asset| location_of(found, item, asset));
+                    if let Some(Ok(location)) = location {
+                        known.push((location, files.of(index, choice.key)));
+                    }
+                }
+            }
+            open_known(found.session(), headers, known).await?;
+        }
         let slots = slots_of(found, &manifests, is_builtin, &used, &mut files).await?;
         let of_slots: Vec<ImageCubeBand> = slots.iter().map(|slot| slot.band.clone()).collect();
         let mut resamplings = vec![None; slots.len()];
@@ -301,6 +314,14 @@ impl Images {
             }
             missing_inputs.extend(missing);
             images[index] = Some(image);
+        }
+        if let Some(headers) = &options.headers {
+            let masks = images.iter().flatten().flat_map(|image| image.masks.iter());
+            let masks = masks.map(|(mask, _)| (mask.location.clone(), Arc::clone(&mask.reader)));
+            let masks: Vec<_> = masks.collect();
+            if !masks.is_empty() {
+                open_known(found.session(), headers, masks).await?;
+            }
         }
         let reason = |one: &LeftOut| format!("item {}: {}", items[one.item].id, one.reason);
         let left_out = grouped.left_out.iter().map(reason).collect();
@@ -516,12 +537,7 @@ impl ImageBuilder<'_> {
         band: FileBand,
         resampling: Resampling,
     ) -> Result<BandSource> {
-        let named = Location::parse_from(&asset.href, self.found.trust)?;
-        let location =
-            self.found
-                .session()
-                .stores()
-                .reach(item, asset, named, self.found.trust, None);
+        let location = location_of(self.found, item, asset)?;
         Ok(BandSource {
             item: item.id.clone(),
             key: key.to_owned(),

@@ -14,6 +14,7 @@ use crate::{
     mask::{Cleanup, MaskClasses},
     products::Manifest,
     raster::{Number, Resampling},
+    reader::KnownHeaders,
 };
 
 /// The grid to which all images of a cube are warped.
@@ -164,6 +165,8 @@ pub struct ImageCubeOptions {
     pub on_failure: OnFailure,
     /// The names and scales of the product's bands; none is the built-in manifest that fits each item.
     pub manifest: Option<Manifest>,
+    /// Headers of the files that are known, such as an index: those files cost requests for pixels only.
+    pub headers: Option<Arc<dyn KnownHeaders>>,
 }
 
 impl Default for ImageCubeOptions {
@@ -191,6 +194,7 @@ impl Default for ImageCubeOptions {
             values: Values::default(),
             on_failure: OnFailure::default(),
             manifest: None,
+            headers: None,
         }
     }
 }
@@ -343,6 +347,14 @@ impl ImageCubeOptions {
     #[must_use]
     pub fn with_manifest(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);
+        self
+    }
+
+    /// Takes headers that are known, such as those of an [`Index`](crate::index::Index). A file that is no longer the one
+    /// whose header is known is [`ErrorKind::Changed`](crate::ErrorKind::Changed) when it is read.
+    #[must_use]
+    pub fn with_headers(mut self, headers: Arc<dyn KnownHeaders>) -> Self {
+        self.headers = Some(headers);
         self
     }
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
-    reader::Entry,
+    reader::{Entry, KnownHeaders},
 };
 
 /// Rows of a batch: an entry with many tiles is large in memory.
@@ -164,6 +164,12 @@ impl Index {
             }
         }
         Ok(found)
+    }
+}
+
+impl KnownHeaders for Index {
+    fn find(&self, locations: &[Location]) -> Result<Vec<Option<Entry>>> {
+        Self::find(self, locations)
     }
 }
 

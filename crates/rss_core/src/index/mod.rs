@@ -38,7 +38,7 @@ pub use self::{
     entries::{Entries, Indexed},
     export::{ExportFormat, Exported, Omitted, export, export_index},
     merge::merge,
-    open::{AssetInfo, Index, Info},
+    open::{AssetInfo, Index, Info, is_index},
     select::Select,
     write::Writer,
 };

@@ -418,6 +418,16 @@ impl Index {
     }
 }
 
+/// Returns true for a Parquet file that is an index: other stac-geoparquet has no headers.
+///
+/// # Errors
+///
+/// As of [`Index::open`] for the path, and for a file that is no Parquet.
+pub fn is_index(path: impl AsRef<Path>) -> Result<bool> {
+    let table = ParquetTable::open(path.as_ref())?;
+    Ok(table.said(schema::INDEX_KEY).is_some())
+}
+
 fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);

@@ -357,6 +357,16 @@ impl<'a> From<&'a Entry> for Target<'a> {
     }
 }
 
+/// Headers of files that are known without a request, such as those of an [`Index`](crate::index::Index).
+pub trait KnownHeaders: fmt::Debug + Send + Sync {
+    /// Finds headers by the locations of their files, one for each location. Called on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if what holds the headers is damaged.
+    fn find(&self, locations: &[Location]) -> Result<Vec<Option<Entry>>>;
+}
+
 /// Opens a raster: a `&Location`, or a `&Entry` of an index.
 ///
 /// Costs the COG reader one request; more if the header is larger than guessed or not at the start of the

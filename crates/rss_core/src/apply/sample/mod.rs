@@ -73,6 +73,7 @@ use crate::{
     mask::{Cleanup, MaskClasses},
     products::Manifest,
     query::QueryResult,
+    reader::KnownHeaders,
 };
 
 /// What happens with a point or zone outside of an image.
@@ -119,6 +120,8 @@ pub struct SampleOptions {
     pub on_failure: OnFailure,
     /// The names and scales of the product's bands; none is the built-in manifest that fits each item.
     pub manifest: Option<Manifest>,
+    /// Headers of the files that are known, such as an index: those files cost requests for pixels only.
+    pub headers: Option<Arc<dyn KnownHeaders>>,
     watch: Option<Watch>,
 }
 
@@ -196,6 +199,14 @@ impl SampleOptions {
         self
     }
 
+    /// Takes headers that are known, such as those of an [`Index`](crate::index::Index). A file that is no longer the one
+    /// whose header is known is [`ErrorKind::Changed`](crate::ErrorKind::Changed) when it is read.
+    #[must_use]
+    pub fn with_headers(mut self, headers: Arc<dyn KnownHeaders>) -> Self {
+        self.headers = Some(headers);
+        self
+    }
+
     /// Sets a callback for each image that is done.
     #[must_use]
     pub fn with_progress(mut self, watch: impl Fn(SampleProgress) + Send + Sync + 'static) -> Self {
@@ -213,6 +224,7 @@ impl SampleOptions {
         options.mask = self.mask.clone();
         options.cleanup = self.cleanup;
         options.manifest = self.manifest.clone();
+        options.headers = self.headers.clone();
         options
     }
 }

@@ -1,9 +1,20 @@
 //! A stac-geoparquet file as a catalogue: the items that went in come out, of ours and of others.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use chrono::{TimeZone, Utc};
-use rss_core::{ErrorKind, QueryResult, Session, index::Select};
+use rss_core::{
+    Crs, ErrorKind, QueryResult, Session,
+    apply::{
+        ApplyOptions, ImageCubeOptions,
+        reduce::Reducer,
+        sample::{Points, SampleOptions},
+    },
+    index::{Builder, Index, Select},
+    mask::Cleanup,
+    reader::KnownHeaders,
+};
+use rss_testbed::{Service, Testbed};
 use serde_json::{Value, json};
 
 use super::build::{bed, items, session, source};
@@ -38,7 +49,7 @@ fn items_of_an_index_are_those_that_were_indexed() {
     let bed = bed();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
-    let builder = rss_core::index::Builder::new(&session(&bed)).assets(["nbart_red"]);
+    let builder = Builder::new(&session(&bed)).assets(["nbart_red"]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime
         .block_on(builder.build(source(&bed), &path))
@@ -140,4 +151,58 @@ fn what_is_no_catalogue_is_one_clear_error() {
     let err = read(&path, &Select::all()).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Corrupt);
     assert!(err.to_string().contains("a.parquet"), "{err}");
+}
+
+/// Requests to the store by `work`, after a session of its own was made.
+fn asked(bed: &Testbed, work: impl FnOnce(&Session)) -> usize {
+    bed.clear_log();
+    work(&session(bed));
+    bed.requests(Service::S3).len()
+}
+
+#[test]
+fn headers_of_an_index_are_not_asked_for_again() {
+    let bed = bed();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let builder = Builder::new(&session(&bed)).assets(["nbart_red", "oa_fmask"]);
+    let built = runtime
+        .block_on(builder.build(source(&bed), &path))
+        .unwrap();
+    let files = built.files;
+    assert_eq!(files, 8);
+    let index: Arc<dyn KnownHeaders> = Arc::new(Index::open(&path).unwrap());
+    let found = |session: &Session| {
+        let all = QueryResult::from_parquet(session, &path, &Select::all()).unwrap();
+        all.with_bands(["nbart_red"])
+    };
+    let options = ImageCubeOptions::new().with_mask("clouds".parse().unwrap(), Cleanup::default());
+    let median = |session: &Session, options: &ImageCubeOptions| {
+        let cube = session.cube(&found(session), options).unwrap();
+        let made = cube.reduce(Reducer::Median, ApplyOptions::new());
+        session.compute(made).unwrap().0
+    };
+    let (mut plain, mut known) = (None, None);
+    let without = asked(&bed, |session| plain = Some(median(session, &options)));
+    let options = options.clone().with_headers(Arc::clone(&index));
+    let with = asked(&bed, |session| known = Some(median(session, &options)));
+    assert_eq!(plain.unwrap().pixels, known.unwrap().pixels);
+    assert_eq!(with + files, without);
+
+    // A point lies in one tile of each file.
+    let grid = session(&bed)
+        .cube(&found(&session(&bed)), &options)
+        .unwrap()
+        .grid()
+        .clone();
+    let [west, south, east, north] = grid.bbox().unwrap().edges();
+    let point = [(west + east) / 2.0 + 1e-4, (south + north) / 2.0 + 1e-4];
+    let options = SampleOptions::new().with_headers(index);
+    let sampled = asked(&bed, |session| {
+        let points = Points::new([point], Crs::Epsg(4326)).unwrap();
+        let made = session.sample_points(&found(session), points, &options);
+        assert_eq!(made.unwrap().0.len(), 4);
+    });
+    assert_eq!(sampled, 4);
 }
