@@ -7,6 +7,7 @@ mod cache;
 mod fault;
 mod headers;
 mod host;
+mod lines;
 mod meter;
 mod network;
 #[cfg(any(feature = "cog", feature = "gdal"))]
