@@ -17,7 +17,7 @@ use super::{
     assemble::assemble,
     disk::{on_disk, partial_of},
     file::temporary,
-    inputs::{BuildPlan, HeaderJob, Input, Known},
+    inputs::{BuildPlan, HeaderJob, Input, IsOwn, Known},
     journal::{Journal, Name},
     merge::merge_indexes,
     open::Index,
@@ -174,9 +174,20 @@ impl BuildSource {
         Self(Input::Prefix(prefix))
     }
 
-    /// Takes the items of a stac-geoparquet file; its columns are copied unchanged, without secrets.
+    /// Takes the items of a stac-geoparquet file; its columns are copied unchanged, without secrets. They may name any
+    /// file: see [`BuildSource::parquet_of_others`].
     pub fn parquet(path: impl Into<PathBuf>) -> Self {
-        Self(Input::Parquet(path.into()))
+        Self(Input::Parquet(path.into(), None))
+    }
+
+    /// Takes the items of a stac-geoparquet file that somebody else made: of this machine they may name the files of which
+    /// `is_own` is true, and no link-local host. What they name besides is a file that was not indexed.
+    pub fn parquet_of_others(
+        path: impl Into<PathBuf>,
+        is_own: impl Fn(&Path) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let is_own = IsOwn(Arc::new(is_own));
+        Self(Input::Parquet(path.into(), Some(is_own)))
     }
 }
 
