@@ -399,15 +399,21 @@ pub(super) async fn entry(session: Session, job: HeaderJob) -> (Name, Location, 
     if let Some(bytes) = job.header_bytes {
         options = options.with_header_bytes(bytes);
     }
-    let read = async {
-        let raster = reader::open(&session, &job.location, options).await?;
-        let mut entry = raster.entry().await?;
+    let made = async {
+        let open = || reader::open(&session, &job.location, options);
+        let mut entry = open().await?.entry().await;
+        // Its tables of tiles may be damaged on the way only; a header is fetched once more by `open`.
+        let is_damaged = |err: &Error| err.kind() == ErrorKind::Corrupt;
+        if job.location.as_local().is_none() && entry.as_ref().is_err_and(is_damaged) {
+            entry = open().await?.entry().await;
+        }
+        let mut entry = entry?;
         entry.version = entry.version.with_checksum(job.checksum);
         pack::check(&entry)?;
         Ok(entry)
     };
-    let read = read.await;
-    (job.name, job.location, read)
+    let entry = made.await;
+    (job.name, job.location, entry)
 }
 
 /// Appends entries as they arrive. Whatever is in the channel becomes one record: larger ones when the disk is slow.
