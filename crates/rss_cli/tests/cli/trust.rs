@@ -181,13 +181,20 @@ fn stac_geoparquet_names_what_items_of_a_file_may() {
     let elsewhere = [&build[..], &["down/items.parquet", "-o", "a.parquet"]].concat();
     let ran = stage.run(&elsewhere);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    for said in ["may not name a local file elsewhere", "--trust-items allows it"] {
+    for said in [
+        "may not name a local file elsewhere",
+        "--trust-items allows it",
+    ] {
         assert!(ran.stderr.contains(said), "{ran:?}");
     }
     let ran = stage.run(&[&elsewhere[..], &["--trust-items"]].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     // Files beside or below it are the user's.
-    fs::copy(stage.path("down/items.parquet"), stage.path("items.parquet")).unwrap();
+    fs::copy(
+        stage.path("down/items.parquet"),
+        stage.path("items.parquet"),
+    )
+    .unwrap();
     let ran = stage.run(&[&build[..], &["items.parquet", "-o", "b.parquet"]].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }

@@ -16,12 +16,12 @@ use std::{
 
 use tokio::{runtime::Runtime, sync::oneshot};
 
+use self::{budget::Budget, header_sizes::HeaderSizes};
 pub(crate) use self::{budget::Share, builder::Settings};
 pub use self::{
     builder::{GdalReads, SessionBuilder},
     duration::parse_duration,
 };
-use self::{budget::Budget, header_sizes::HeaderSizes};
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,

@@ -119,7 +119,10 @@ pub(super) fn open(
                 .with_skip_signature(anonymous)
                 .with_request_payer(requester_pays(options, access))
                 .with_retry(network.retry())
-                .with_http_connector(Connector::new(network, RequestTarget::AsAsked(keys.clone()))?)
+                .with_http_connector(Connector::new(
+                    network,
+                    RequestTarget::AsAsked(keys.clone()),
+                )?)
                 .build()
                 .map_err(wrong)?;
             keys.set_amazon(store.credentials());
@@ -143,7 +146,10 @@ pub(super) fn open(
                 .with_bucket_name(bucket)
                 .with_skip_signature(anonymous)
                 .with_retry(network.retry())
-                .with_http_connector(Connector::new(network, RequestTarget::AsAsked(keys.clone()))?)
+                .with_http_connector(Connector::new(
+                    network,
+                    RequestTarget::AsAsked(keys.clone()),
+                )?)
                 .build()
                 .map_err(wrong)?;
             keys.set_google(store.credentials());
@@ -163,7 +169,10 @@ pub(super) fn open(
                 .with_container_name(container)
                 .with_skip_signature(anonymous)
                 .with_retry(network.retry())
-                .with_http_connector(Connector::new(network, RequestTarget::AsAsked(keys.clone()))?)
+                .with_http_connector(Connector::new(
+                    network,
+                    RequestTarget::AsAsked(keys.clone()),
+                )?)
                 .build()
                 .map_err(wrong)?;
             keys.set_azure(store.credentials());

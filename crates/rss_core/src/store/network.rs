@@ -223,10 +223,7 @@ impl Network {
         if attempt > 1
             && let Some(signing) = &mut signing
         {
-            signing
-                .renew(&mut request)
-                .await
-                .map_err(Fault::for_good)?;
+            signing.renew(&mut request).await.map_err(Fault::for_good)?;
         }
         let (turn, permit) = loop {
             // The wait comes before the permit, so that a sleeping request holds none.
@@ -236,10 +233,7 @@ impl Network {
                 // Neither the turn nor the permit is held meanwhile: the host that gives keys may be this one.
                 Some(signing) if !signing.is_fresh() => {
                     drop((turn, permit));
-                    signing
-                        .renew(&mut request)
-                        .await
-                        .map_err(Fault::for_good)?;
+                    signing.renew(&mut request).await.map_err(Fault::for_good)?;
                 }
                 _ => break (turn, permit),
             }

@@ -3,14 +3,7 @@
 //! No listing, and no `HEAD`, but for the end of an Azure blob. Later requests carry the first one's
 //! strong ETag, or compare size and time, so that bytes of two versions of an object are not mixed.
 
-use std::{
-    cell::RefCell,
-    collections::VecDeque,
-    fs::File,
-    io,
-    ops::Range,
-    sync::Arc,
-};
+use std::{cell::RefCell, collections::VecDeque, fs::File, io, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};

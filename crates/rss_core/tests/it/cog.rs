@@ -285,7 +285,10 @@ async fn a_wrong_length_of_the_object_is_no_other_version() {
     let location = scene(&bed, Band::Red);
     let request = ReadRequest::new().with_window("0,0,512,512".parse().unwrap());
     let expected = bed.scenes()[0].window(Band::Red, 0, 0, 512, 512);
-    let size = bed.object(BUCKET, bed.scenes()[0].key(Band::Red)).unwrap().len();
+    let size = bed
+        .object(BUCKET, bed.scenes()[0].key(Band::Red))
+        .unwrap()
+        .len();
     let size = i64::try_from(size).unwrap();
     for (skip, times) in [(0, 1), (1, 1), (1, 2)] {
         // The last leaves nothing behind the header.

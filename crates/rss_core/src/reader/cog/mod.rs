@@ -78,7 +78,8 @@ pub(crate) fn may_be_damaged(err: &Error) -> bool {
 
 /// Returns true if this backend failed on a file that another one may read. See docs/decisions/006-auto-backend.md.
 pub(crate) fn is_for_others(err: &Error) -> bool {
-    matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt) && source_of::<Final>(err).is_none()
+    matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt)
+        && source_of::<Final>(err).is_none()
 }
 
 /// Returns why a file that was opened has no CRS, though it states one: then GDAL may know it.
