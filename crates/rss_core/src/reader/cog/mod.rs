@@ -69,7 +69,7 @@ fn not_a_tiff(why: impl std::fmt::Display, is_known: bool) -> Error {
 
 /// Returns true for an error that bytes which were damaged on the way could be the reason of: then the file is asked for
 /// once more. One that says that it is of another format is whole.
-pub(crate) fn may_be_damaged(err: &Error) -> bool {
+fn may_be_damaged(err: &Error) -> bool {
     match source_of::<OtherFormat>(err) {
         Some(other) => !other.is_known,
         None => matches!(err.kind(), ErrorKind::Corrupt | ErrorKind::Changed),
