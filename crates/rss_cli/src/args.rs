@@ -606,7 +606,7 @@ pub(crate) struct IndexBuildArgs {
     pub(crate) items: Option<String>,
     /// Let items of a file or a pipe name any file of this machine. Without it: those beside or below the file of items,
     /// and files that rss get made.
-    #[arg(long, requires = "items")]
+    #[arg(long, conflicts_with_all = ["list", "prefix"])]
     pub(crate) trust_items: bool,
     /// All TIFFs below a prefix of a bucket, or below a folder.
     #[arg(long, value_name = "URL", conflicts_with = "parquet")]

@@ -2,7 +2,7 @@
 //! sample, cache, bench.
 //!
 //! Arguments in, exit code out: 0 done, 1 nothing found, 2 an error that comes again, 3 done in part, 75 an
-//! error that may pass. Everything else is in `rss_core`.
+//! error that may pass; Ctrl-C and SIGTERM end it as such. Everything else is in `rss_core`.
 
 mod args;
 mod commands;
@@ -13,6 +13,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, error::ErrorKind};
 use futures::FutureExt;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::{Cli, Command};
 
@@ -51,6 +52,15 @@ impl Found {
             _ => Self::Part,
         }
     }
+}
+
+/// What ended a command before it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// The number of a signal.
+    Signal(i32),
+    /// Its `--timeout`.
+    Late,
 }
 
 /// Has threads share two of glibc's arenas, unless the user chose how many there are. Each thread would have its own,
@@ -95,27 +105,21 @@ fn main() -> ExitCode {
     let partial = partial(&cli.command);
     let network = cli.network;
     let (result, stopped) = runtime.block_on(async {
-        let mut interrupt = Box::pin(tokio::signal::ctrl_c().fuse());
+        let mut signal = Box::pin(signal().fuse());
         // Listens from here on: the command may make files at once.
-        let _ = futures::poll!(&mut interrupt);
+        let _ = futures::poll!(&mut signal);
         // A task of its own: what waits for stdin or stdout must not keep Ctrl-C from being heard.
         let command = async move { run(&cli.command).await };
         let mut task = tokio::spawn(commands::session::with_network(network, command));
-        tokio::select! {
-            done = &mut task => (done.unwrap_or_else(|err| Err(err.into())), None),
-            _ = &mut interrupt => {
-                // What is half done goes with the task.
-                task.abort();
-                let _ = tokio::time::timeout(GRACE, task).await;
-                (Err(anyhow::Error::msg(stopped_by("interrupted", partial))), Some(ERROR))
-            }
-            () = late(network.timeout) => {
-                task.abort();
-                let _ = tokio::time::timeout(GRACE, task).await;
-                let message = stopped_by("not done before its --timeout", partial);
-                (Err(anyhow::Error::msg(message)), Some(LATER))
-            }
-        }
+        let stop = tokio::select! {
+            done = &mut task => return (done.unwrap_or_else(|err| Err(err.into())), None),
+            number = &mut signal => Stop::Signal(number),
+            () = late(network.timeout) => Stop::Late,
+        };
+        // What is half done goes with the task.
+        task.abort();
+        let _ = tokio::time::timeout(GRACE, task).await;
+        (Err(anyhow::Error::msg(stop.message(partial))), Some(stop))
     });
     match stopped {
         // What writes files sees that nobody waits, and removes them.
@@ -131,7 +135,11 @@ fn main() -> ExitCode {
         Ok(Found::Unread { later: true }) => LATER,
         Err(err) => {
             let code = failed(&err);
-            stopped.unwrap_or(code)
+            match stopped {
+                Some(Stop::Signal(number)) => end_by(number),
+                Some(Stop::Late) => LATER,
+                None => code,
+            }
         }
     };
     // GDAL's threads may still read or wait for a server. What they use must not be torn down under
@@ -179,14 +187,54 @@ async fn late(timeout: Option<Duration>) {
     }
 }
 
-/// Returns what is said when a command is stopped.
-fn stopped_by(what: &str, partial: Option<PathBuf>) -> String {
-    match partial.filter(|path| path.exists()) {
-        Some(path) => format!(
-            "{what}; what is done is in {}: the same command goes on from there",
-            path.display()
-        ),
-        None => what.to_owned(),
+/// Waits for Ctrl-C or SIGTERM, as of systemd, Kubernetes and `timeout`; returns its number.
+#[cfg(unix)]
+async fn signal() -> i32 {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let heard = async |kind: SignalKind| match signal(kind) {
+        Ok(mut signals) => {
+            signals.recv().await;
+        }
+        // Then it ends the process as if nobody listened.
+        Err(_) => std::future::pending().await,
+    };
+    tokio::select! {
+        () = heard(SignalKind::interrupt()) => SIGINT,
+        () = heard(SignalKind::terminate()) => SIGTERM,
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() -> i32 {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => SIGINT,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Ends the process by a signal, so that a loop of a shell ends too. Returns a code where that is not possible.
+fn end_by(number: i32) -> u8 {
+    #[cfg(unix)]
+    let _ = signal_hook::low_level::emulate_default_handler(number);
+    u8::try_from(number).map_or(ERROR, |number| number.saturating_add(128))
+}
+
+impl Stop {
+    /// Returns what is said of it, and how to go on.
+    fn message(self, partial: Option<PathBuf>) -> String {
+        let what = match self {
+            Self::Signal(SIGTERM) => "terminated",
+            Self::Signal(_) => "interrupted",
+            Self::Late => "not done before its --timeout",
+        };
+        match partial.filter(|path| path.exists()) {
+            Some(path) => format!(
+                "{what}; what is done is in {}: the same command goes on from there",
+                path.display()
+            ),
+            None => what.to_owned(),
+        }
     }
 }
 

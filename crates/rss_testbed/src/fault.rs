@@ -29,6 +29,8 @@ pub enum Fault {
     ShiftedHeader,
     /// Sends a `Content-Range` and a body that start one byte late.
     ShiftedBody,
+    /// Sends a `Content-Range` whose length of the whole object is so many bytes off.
+    Total(i64),
     /// Leaves `Content-Range` out of a 206.
     NoContentRange,
     /// Answers a range with 200 and the whole object.

@@ -393,6 +393,12 @@ impl Front {
                 shift_range(&mut parts.headers, 1);
                 whole(bytes)
             }
+            Fault::Total(by) => {
+                edit_range(&mut parts.headers, |first, last, total| {
+                    (first, last, total.saturating_add_signed(*by))
+                });
+                whole(bytes)
+            }
             Fault::NoContentRange => {
                 parts.headers.remove(header::CONTENT_RANGE);
                 whole(bytes)

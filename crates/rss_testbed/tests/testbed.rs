@@ -324,6 +324,7 @@ async fn each_fault_breaks_one_answer_as_told() {
         (Fault::Short, (206, "01234")),
         (Fault::ShiftedHeader, (206, "0123456789")),
         (Fault::ShiftedBody, (206, "123456789a")),
+        (Fault::Total(7), (206, "0123456789")),
         (Fault::NoContentRange, (206, "0123456789")),
         (Fault::WholeObject, (200, "0123456789abcdef")),
         (Fault::status(503), (503, "")),

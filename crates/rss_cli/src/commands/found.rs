@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     io::{IsTerminal, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 #[cfg(feature = "index")]
@@ -258,15 +258,9 @@ pub(super) async fn read(session: &Session, text: &str, is_trusted: bool) -> Res
         items.map(|item| item.assets.len()).sum()
     };
     let before = assets(&found);
-    let cache = session.cache().clone();
-    let found = found.as_handed_over(|path| {
-        folder
-            .as_deref()
-            .is_some_and(|folder| is_below(path, folder))
-            || cache.has_given(path)
-    });
+    let found = found.as_handed_over(own_files(session, folder));
     if let Some(first) = found.report().skipped.get(skipped) {
-        let hint = "--trust-items allows it";
+        let hint = TRUSTED;
         ensure!(
             assets(&found) > 0,
             "{}, asset {}: {}; {hint}",
@@ -319,6 +313,23 @@ async fn from_path(session: &Session, path: &str) -> Result<QueryResult> {
         return Ok(QueryResult::from_parquet_async(session, path, &all).await?);
     }
     Ok(QueryResult::from_file_async(session, path).await?)
+}
+
+/// Says how to allow what items may not name.
+pub(super) const TRUSTED: &str = "--trust-items allows it";
+
+/// Tells which files of this machine items of a folder may name: those in it or below, and those that `rss get` made.
+pub(super) fn own_files(
+    session: &Session,
+    folder: Option<PathBuf>,
+) -> impl Fn(&Path) -> bool + Send + Sync + 'static {
+    let cache = session.cache().clone();
+    move |path| {
+        folder
+            .as_deref()
+            .is_some_and(|folder| is_below(path, folder))
+            || cache.has_given(path)
+    }
 }
 
 /// Returns true if a path lies in a folder or below it, by name: `..` leads nowhere else.

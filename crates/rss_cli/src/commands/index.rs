@@ -128,6 +128,13 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
     for one in &report.failed {
         output::error(&failure(&one.location, &one.error));
     }
+    if args.parquet.is_some() && !args.trust_items && report.failed.iter().any(is_refused) {
+        output::say(&format!(
+            "note: {} names what items of a file may not; {}",
+            args.parquet.as_deref().unwrap_or(Path::new("")).display(),
+            found::TRUSTED
+        ));
+    }
     if !report.failed.is_empty() {
         let failed = report.failed.len();
         output::error(&format!(
@@ -138,6 +145,11 @@ async fn build(args: &IndexBuildArgs) -> Result<Found> {
         return Ok(Found::without(report.ok, errors));
     }
     Ok(Found::Something)
+}
+
+/// Returns true for a file that items may not name.
+fn is_refused(one: &index::Failed) -> bool {
+    one.error.kind() == ErrorKind::Denied && one.error.message().contains("may not name")
 }
 
 /// Formats a failure with the file's location once: most errors contain it.
@@ -190,7 +202,12 @@ async fn source(session: &Session, args: &IndexBuildArgs) -> Result<BuildSource>
         return Ok(BuildSource::prefix(Location::parse_prefix(prefix)?));
     }
     match &args.parquet {
-        Some(path) => Ok(BuildSource::parquet(path)),
+        Some(path) if args.trust_items => Ok(BuildSource::parquet(path)),
+        Some(path) => {
+            let folder = std::path::absolute(path)?.parent().map(Path::to_path_buf);
+            let is_own = found::own_files(session, folder);
+            Ok(BuildSource::parquet_of_others(path, is_own))
+        }
         None => bail!("nothing to index; name a LIST, --items, --prefix or --parquet"),
     }
 }

@@ -11,7 +11,7 @@ use rss_testbed::{BUCKET, Band, Fault, Rule, Service};
 use serde_json::Value;
 
 use super::stage::{
-    Ran, SEED, Stage, assets, files, href, ids, interrupt, items, sorted, wait_until,
+    Ran, SEED, Stage, assets, end_by, files, href, ids, interrupt, items, sorted, wait_until,
 };
 
 const RED: &[&str] = &["--bands", "nbart_red", "--to", "out"];
@@ -330,6 +330,21 @@ fn ctrl_c_leaves_no_file() {
             assert_eq!((&info["leftovers"], &info["bytes"]), (&0.into(), &0.into()));
         }
     }
+}
+
+#[test]
+fn sigterm_leaves_no_file() {
+    let stage = Stage::new();
+    stage.bed.fault(Rule::new(Fault::HangInBody).on(Service::S3));
+    let url = stage.bed.stac_url();
+    let mut command = stage.rss();
+    command.args(["get", &url]).args(SEED).args(RED);
+    command.args(["--mode", "copy", "--json"]);
+    let child = command.spawn().unwrap();
+    wait_until(|| !stage.bed.requests(Service::S3).is_empty());
+    let ran = end_by(child, "-TERM");
+    assert_eq!((ran.code, ran.error()), (Some(143), "rss: terminated"));
+    assert_eq!(files(stage.dir.path()), [""; 0].map(Path::new));
 }
 
 #[test]

@@ -137,3 +137,19 @@ fn a_median_is_computed_within_its_budget() {
     assert_eq!(counts.len(), 50 * 60);
     assert!(counts.eq(medians));
 }
+
+#[test]
+fn pixels_become_a_tiff_without_a_copy_of_them() {
+    const SIDE: u32 = 6144;
+    let stage = Stage::new();
+    let path = stage.image("one.tif", SIDE, 32756, PLACE);
+    let (said, most) = run(&stage, &["read", &path, "-o", "copy.tif"]);
+    assert_eq!(said["width"], json!(SIDE));
+    // And a strip, which is compressed.
+    check(most, u64::from(SIDE) * u64::from(SIDE) * 2);
+    let read = |name: &str| {
+        let window = ["--window", "1000,5000,50,60", "-o", "-"];
+        stage.run(&[&["read", name][..], &window].concat()).stdout
+    };
+    assert_eq!(read("copy.tif"), read(&path));
+}

@@ -4,7 +4,7 @@ use std::{
     fmt, fs,
     io::Write,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -162,7 +162,7 @@ impl fmt::Debug for Ran {
 impl Ran {
     pub(crate) fn of(output: Output) -> Self {
         let ran = Self {
-            code: output.status.code(),
+            code: output.status.code().or(signal_of(output.status)),
             stdout: output.stdout,
             stderr: String::from_utf8(output.stderr).unwrap(),
         };
@@ -189,7 +189,7 @@ impl Ran {
     /// Returns the one line that a failed run printed.
     #[track_caller]
     pub(crate) fn error(&self) -> &str {
-        assert!(matches!(self.code, Some(2 | 75)), "{self:?}");
+        assert!(matches!(self.code, Some(2 | 75 | 130 | 143)), "{self:?}");
         assert_eq!(self.stdout, b"", "{self:?}");
         assert_eq!(self.stderr.lines().count(), 1, "{}", self.stderr);
         assert!(self.stderr.starts_with("rss: "), "{}", self.stderr);
@@ -261,13 +261,33 @@ pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// Sends Ctrl-C to a process, and waits for its end.
-pub(crate) fn interrupt(mut child: Child) -> Ran {
+pub(crate) fn interrupt(child: Child) -> Ran {
+    let ran = end_by(child, "-INT");
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    ran
+}
+
+/// Sends a signal to a process, and waits for its end.
+pub(crate) fn end_by(mut child: Child, signal: &str) -> Ran {
     let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
+        .args([signal, &child.id().to_string()])
         .status();
     assert!(killed.unwrap().success());
     wait_until(|| child.try_wait().unwrap().is_some());
     Ran::of(child.wait_with_output().unwrap())
+}
+
+/// Returns the code that a shell gives a process which a signal has ended.
+#[cfg(unix)]
+fn signal_of(status: ExitStatus) -> Option<i32> {
+    use std::os::unix::process::ExitStatusExt;
+
+    Some(128 + status.signal()?)
+}
+
+#[cfg(not(unix))]
+fn signal_of(_: ExitStatus) -> Option<i32> {
+    None
 }
 
 /// The folder of the workspace.

@@ -165,6 +165,41 @@ fn the_flag_that_trusts_items_is_named_and_works() {
 }
 
 #[test]
+#[cfg(feature = "index")]
+fn stac_geoparquet_names_what_items_of_a_file_may() {
+    let stage = Stage::new();
+    let secret = secret(&stage);
+    fs::create_dir_all(stage.path("down")).unwrap();
+    let page = page(json!({"red": {"href": secret, "roles": ["data"]}}));
+    let build = ["index", "build", "--items", "-", "--trust-items"];
+    let made = stage.piped(
+        &[&build[..], &["-o", "down/items.parquet"]].concat(),
+        page.as_bytes(),
+    );
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let build = ["index", "build", "--parquet"];
+    let elsewhere = [&build[..], &["down/items.parquet", "-o", "a.parquet"]].concat();
+    let ran = stage.run(&elsewhere);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    for said in [
+        "may not name a local file elsewhere",
+        "--trust-items allows it",
+    ] {
+        assert!(ran.stderr.contains(said), "{ran:?}");
+    }
+    let ran = stage.run(&[&elsewhere[..], &["--trust-items"]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    // Files beside or below it are the user's.
+    fs::copy(
+        stage.path("down/items.parquet"),
+        stage.path("items.parquet"),
+    )
+    .unwrap();
+    let ran = stage.run(&[&build[..], &["items.parquet", "-o", "b.parquet"]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[test]
 fn what_get_wrote_is_read_from_a_pipe() {
     let stage = Stage::new();
     let more = [

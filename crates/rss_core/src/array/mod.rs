@@ -22,6 +22,7 @@ mod shard;
 mod spec;
 mod storage;
 mod text;
+pub(crate) mod vlen;
 mod write;
 
 use std::{

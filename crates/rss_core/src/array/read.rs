@@ -123,8 +123,19 @@ impl Array {
             let units = units.into_iter().map(|unit| (unit, None)).collect();
             return session.cpu(move || array.decode(units, output)).await?;
         }
-        // Later requests run while the bytes that have arrived are decoded. Each request is a task of its own, since
-        // it holds a share of the byte budget: left unpolled during the decoding, it would keep others from theirs.
+        // A task of its own, which goes on whether or not the caller polls: what it has fetched holds shares of the byte
+        // budget, and others may wait for them.
+        spawned(async move { array.fetch(units, output).await }).await
+    }
+
+    /// Fetches units, and decodes them into the output.
+    async fn fetch<T>(&self, units: Vec<Unit>, mut output: ArrayD<T>) -> Result<ArrayD<T>>
+    where
+        T: Sample + Send + Sync + 'static,
+    {
+        let session = &self.0.storage.session;
+        // Later requests run while the bytes that have arrived are decoded. Each is a task too: the stream is not polled
+        // during the decoding.
         let at_once = session.settings().requests_per_host.max(1);
         let mut arriving = stream::iter(units)
             .map(|unit| {
@@ -139,7 +150,6 @@ impl Array {
             })
             .buffer_unordered(at_once)
             .ready_chunks(at_once);
-        let mut output = output;
         while let Some(batch) = arriving.next().await {
             let batch: Vec<_> = match batch.into_iter().collect::<Result<_>>() {
                 Ok(batch) => batch,

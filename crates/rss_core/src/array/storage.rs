@@ -213,21 +213,23 @@ impl Storage {
                 };
             }
             let (store, path) = self.reach(key)?;
-            match store
-                .get_opts(&path, object_store::GetOptions::default())
-                .await
-            {
-                Ok(found) => {
-                    let version = UpdateVersion {
-                        e_tag: found.meta.e_tag.clone(),
-                        version: found.meta.version.clone(),
-                    };
-                    let bytes = store::read_at_most(found, most, &location).await?;
-                    Ok(Some((bytes, Some(version))))
+            let location = location.clone();
+            store::spawned(async move {
+                let options = object_store::GetOptions::default();
+                match store.get_opts(&path, options).await {
+                    Ok(found) => {
+                        let version = UpdateVersion {
+                            e_tag: found.meta.e_tag.clone(),
+                            version: found.meta.version.clone(),
+                        };
+                        let bytes = store::read_at_most(found, most, &location).await?;
+                        Ok(Some((bytes, Some(version))))
+                    }
+                    Err(object_store::Error::NotFound { .. }) => Ok(None),
+                    Err(err) => Err(store::error(&err, &location)),
                 }
-                Err(object_store::Error::NotFound { .. }) => Ok(None),
-                Err(err) => Err(store::error(&err, &location)),
-            }
+            })
+            .await
         };
         read.await.map_err(|err: Error| err.at(&location))
     }

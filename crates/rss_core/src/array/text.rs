@@ -3,8 +3,6 @@
 //! Zarr v3: `string` by the codec `vlen-utf8`, `fixed_length_utf32`, `null_terminated_bytes`. v2: objects by the filter
 //! `vlen-utf8`, and numpy's `U` and `S`. Their chunks are read whole.
 
-use std::ops::Range;
-
 use serde_json::Value;
 
 use super::{
@@ -12,6 +10,7 @@ use super::{
     codec::Chain,
     extension::{self, Extension},
     metadata::{Keys, filters_of, grid_of, grid_of_v2, shape_of},
+    vlen,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -193,7 +192,7 @@ fn fill_of(document: &Value) -> String {
 impl Form {
     fn decode(self, bytes: &[u8]) -> Option<Vec<String>> {
         match self {
-            Self::Lengths => lengths(bytes),
+            Self::Lengths => vlen::decode(bytes, usize::MAX),
             Self::Bytes { bytes: 0 } | Self::Utf32 { bytes: 0, .. } => None,
             Self::Bytes { bytes: size } => {
                 let texts = bytes.chunks_exact(size).map(|text| {
@@ -220,22 +219,4 @@ impl Form {
             }
         }
     }
-}
-
-/// Decodes [`vlen-utf8`](https://numcodecs.readthedocs.io/en/stable/other/vlen.html); none if the bytes are invalid.
-fn lengths(bytes: &[u8]) -> Option<Vec<String>> {
-    let number = |at: usize| {
-        let four = bytes.get(at..at.checked_add(4)?)?;
-        usize::try_from(u32::from_le_bytes(four.try_into().ok()?)).ok()
-    };
-    let part = |range: Range<usize>| str::from_utf8(bytes.get(range)?).ok();
-    let mut texts = Vec::new();
-    let mut at = 4_usize;
-    for _ in 0..number(0)? {
-        let start = at.checked_add(4)?;
-        let end = start.checked_add(number(at)?)?;
-        texts.push(part(start..end)?.to_owned());
-        at = end;
-    }
-    Some(texts)
 }

@@ -16,7 +16,7 @@ use super::{
     manifest::{self, FOLDER, MANIFEST, Part, StatedPart},
 };
 use crate::{
-    array::{Arrangement, Array, JOURNAL, Root, Storage, Sum, below, parse, to_bytes},
+    array::{Arrangement, Array, JOURNAL, Root, Storage, Sum, below, parse, to_bytes, vlen},
     error::{Error, ErrorKind, Result},
     location::Location,
     raster::with_type,
@@ -882,21 +882,7 @@ fn cut_to(bytes: &Bytes, document: &Value) -> Option<Bytes> {
         let length = values.checked_mul(8)?;
         return (bytes.len() > length).then(|| bytes.slice(..length));
     }
-    // The codec `vlen-utf8`: their number, then the length and the UTF-8 of each.
-    let number = |at: usize| {
-        let four = bytes.get(at..at.checked_add(4)?)?;
-        usize::try_from(u32::from_le_bytes(four.try_into().ok()?)).ok()
-    };
-    if number(0)? <= values {
-        return None;
-    }
-    let mut end = 4_usize;
-    for _ in 0..values {
-        end = end.checked_add(4)?.checked_add(number(end)?)?;
-    }
-    let mut cut = u32::try_from(values).ok()?.to_le_bytes().to_vec();
-    cut.extend_from_slice(bytes.get(4..end)?);
-    Some(cut.into())
+    vlen::cut(bytes, values).map(Bytes::from)
 }
 
 fn damage_of(listing: &BTreeMap<String, u64>, key: &str) -> Damage {

@@ -13,7 +13,7 @@ use super::{
     describe::{self, ITEM, TIME_BOUNDS},
 };
 use crate::{
-    array::{Array, Storage, below},
+    array::{Array, Storage, below, vlen},
     error::{Error, ErrorKind, Result},
 };
 
@@ -174,7 +174,7 @@ async fn numbers(storage: &Storage, path: &str, document: &Value, axes: usize) -
 /// Reads texts, which `Array` has no dtype for.
 async fn texts(storage: &Storage, path: &str, document: &Value) -> Result<Vec<String>> {
     match Chunks::of(document) {
-        Some(chunks) => chunks.read(storage, path, 1, describe::texts_of).await,
+        Some(chunks) => chunks.read(storage, path, 1, vlen::decode).await,
         None => Ok(Vec::new()),
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     apply::TimeBounds,
-    array::{Arrangement, below, json_number, number_of, to_bytes},
+    array::{Arrangement, below, json_number, number_of, to_bytes, vlen},
     geo::{GeoBox, GeoTransform, Size},
     raster::{DataType, Number},
 };
@@ -181,7 +181,7 @@ impl Coordinates {
         // Texts of one chunk, filled up with empty ones.
         let packed = |texts: &[String], length: usize| {
             let rest = std::iter::repeat_n("", length.saturating_sub(texts.len()));
-            vlen_utf8(texts.iter().map(String::as_str).chain(rest))
+            vlen::encode(texts.iter().map(String::as_str).chain(rest))
         };
         let along_time = |values: &dyn Fn(&TimeStep) -> Vec<i64>, width: usize| -> Vec<Vec<u8>> {
             let chunks = steps.chunks(per_chunk);
@@ -309,23 +309,6 @@ fn scalar(attributes: Map<String, Value>) -> Value {
     document
 }
 
-/// Encodes texts by the codec [`vlen-utf8`](https://numcodecs.readthedocs.io/en/stable/other/vlen.html): their
-/// number, then the length and the UTF-8 of each.
-fn vlen_utf8<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<u8> {
-    let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
-    let mut bytes = number(0).to_vec();
-    let mut count = 0;
-    for text in texts {
-        bytes.extend_from_slice(&number(text.len()));
-        bytes.extend_from_slice(text.as_bytes());
-        count += 1;
-    }
-    if let Some(head) = bytes.first_chunk_mut::<4>() {
-        *head = number(count);
-    }
-    bytes
-}
-
 /// Returns the ids of a time step as one text: separated by commas, as most readers show them, or as a list in JSON
 /// where an id has a comma or could be taken for such a list.
 fn text_of_ids(ids: &[String]) -> String {
@@ -344,24 +327,6 @@ pub(super) fn ids_of_text(text: &str) -> Vec<String> {
         _ if text.is_empty() => Vec::new(),
         _ => text.split(',').map(str::to_owned).collect(),
     }
-}
-
-/// Decodes the first `most` texts of [`vlen_utf8`]; none if the bytes are invalid.
-pub(super) fn texts_of(bytes: &[u8], most: usize) -> Option<Vec<String>> {
-    let number = |at: usize| {
-        let four = bytes.get(at..at.checked_add(4)?)?;
-        usize::try_from(u32::from_le_bytes(four.try_into().ok()?)).ok()
-    };
-    let mut texts = Vec::new();
-    let mut at = 4;
-    for _ in 0..number(0)?.min(most) {
-        let length = number(at)?;
-        at += 4;
-        let text = bytes.get(at..at.checked_add(length)?)?;
-        texts.push(str::from_utf8(text).ok()?.to_owned());
-        at += length;
-    }
-    Some(texts)
 }
 
 fn attributes(entries: &[(&str, Value)]) -> Map<String, Value> {

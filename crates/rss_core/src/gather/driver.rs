@@ -30,7 +30,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     raster::Raster,
-    reader::{self, Backend, Entry, ReadPlan},
+    reader::{self, Backend, Entry, OpenOptions, ReadPlan},
     session::Session,
     store::{Meter, Traffic},
 };
@@ -314,13 +314,14 @@ async fn attempt(
     reindex: bool,
 ) -> Result<Attempt> {
     let start = Instant::now();
-    let raster = reader::open(session, request.file.target(), options.backend).await?;
+    // A damaged header or tile is tried again here, and counted.
+    let opening = OpenOptions::from(options.backend).once();
+    let raster = reader::open(session, request.file.target(), opening).await?;
     let open = start.elapsed();
     let (read, padding) = request.resolve(raster.profile())?;
     if let Some(plan) = raster.plan(&read)? {
         planned.get_or_init(|| (header_requests(&request.file), plan));
     }
-    // A damaged tile is tried again here, and counted.
     let mut tile = raster.read(&read.once()).await?;
     if let Some(padding) = padding {
         tile = session.cpu(move || padding.around(tile)).await??;

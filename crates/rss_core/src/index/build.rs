@@ -17,7 +17,7 @@ use super::{
     assemble::assemble,
     disk::{on_disk, partial_of},
     file::temporary,
-    inputs::{BuildPlan, HeaderJob, Input, Known},
+    inputs::{BuildPlan, HeaderJob, Input, IsOwn, Known},
     journal::{Journal, Name},
     merge::merge_indexes,
     open::Index,
@@ -174,9 +174,20 @@ impl BuildSource {
         Self(Input::Prefix(prefix))
     }
 
-    /// Takes the items of a stac-geoparquet file; its columns are copied unchanged, without secrets.
+    /// Takes the items of a stac-geoparquet file; its columns are copied unchanged, without secrets. They may name any
+    /// file: see [`BuildSource::parquet_of_others`].
     pub fn parquet(path: impl Into<PathBuf>) -> Self {
-        Self(Input::Parquet(path.into()))
+        Self(Input::Parquet(path.into(), None))
+    }
+
+    /// Takes the items of a stac-geoparquet file that somebody else made: of this machine they may name the files of which
+    /// `is_own` is true, and no link-local host. What they name besides is a file that was not indexed.
+    pub fn parquet_of_others(
+        path: impl Into<PathBuf>,
+        is_own: impl Fn(&Path) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let is_own = IsOwn(Arc::new(is_own));
+        Self(Input::Parquet(path.into(), Some(is_own)))
     }
 }
 
@@ -388,15 +399,21 @@ pub(super) async fn entry(session: Session, job: HeaderJob) -> (Name, Location, 
     if let Some(bytes) = job.header_bytes {
         options = options.with_header_bytes(bytes);
     }
-    let read = async {
-        let raster = reader::open(&session, &job.location, options).await?;
-        let mut entry = raster.entry().await?;
+    let made = async {
+        let open = || reader::open(&session, &job.location, options);
+        let mut entry = open().await?.entry().await;
+        // Its tables of tiles may be damaged on the way only; a header is fetched once more by `open`.
+        let is_damaged = |err: &Error| err.kind() == ErrorKind::Corrupt;
+        if job.location.as_local().is_none() && entry.as_ref().is_err_and(is_damaged) {
+            entry = open().await?.entry().await;
+        }
+        let mut entry = entry?;
         entry.version = entry.version.with_checksum(job.checksum);
         pack::check(&entry)?;
         Ok(entry)
     };
-    let read = read.await;
-    (job.name, job.location, read)
+    let entry = made.await;
+    (job.name, job.location, entry)
 }
 
 /// Appends entries as they arrive. Whatever is in the channel becomes one record: larger ones when the disk is slow.

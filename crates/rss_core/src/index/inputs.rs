@@ -3,7 +3,9 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
-    path::PathBuf,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use arrow_array::{Array, ListArray, RecordBatch, StringArray, StructArray, cast::AsArray};
@@ -34,7 +36,18 @@ pub(super) enum Input {
     Items(Vec<Item>, Trust),
     Locations(Vec<Location>),
     Prefix(Location),
-    Parquet(PathBuf),
+    /// With what is the user's own of the files of this machine; none: whatever it names.
+    Parquet(PathBuf, Option<IsOwn>),
+}
+
+/// Tells of a file of this machine whether items that were handed over may name it.
+#[derive(Clone)]
+pub(super) struct IsOwn(pub(super) Arc<dyn Fn(&Path) -> bool + Send + Sync>);
+
+impl fmt::Debug for IsOwn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IsOwn(..)")
+    }
 }
 
 /// A header to read.
@@ -280,7 +293,9 @@ impl BuildPlan {
         let rows = match input {
             Input::Items(items, trust) => planner.items(session, items, trust, &chosen),
             Input::Locations(locations) => planner.bare(locations),
-            Input::Parquet(path) => planner.table(ParquetTable::open(&path)?, &chosen)?,
+            Input::Parquet(path, is_own) => {
+                planner.table(ParquetTable::open(&path)?, &chosen, is_own.as_ref())?
+            }
             Input::Prefix(_) => IndexRows::Bare(Vec::new()),
         };
         let lacking = |key: &&String| !planner.there.contains(key.as_str());
@@ -389,7 +404,12 @@ impl Planner<'_> {
         IndexRows::Bare(rows)
     }
 
-    fn table(&mut self, table: ParquetTable, chosen: &Chosen<'_>) -> Result<IndexRows> {
+    fn table(
+        &mut self,
+        table: ParquetTable,
+        chosen: &Chosen<'_>,
+        is_own: Option<&IsOwn>,
+    ) -> Result<IndexRows> {
         for column in [&["id"][..], &["geometry"]] {
             if table.leaf(column).is_none() {
                 let message = format!(
@@ -406,7 +426,7 @@ impl Planner<'_> {
             let mut start = 0;
             for batch in table.read(group, &mask, None, ROWS_AT_ONCE)? {
                 let batch = batch?;
-                for row in self.batch(&batch, chosen) {
+                for row in self.batch(&batch, chosen, is_own) {
                     rows.push(start + row);
                 }
                 start += batch.num_rows();
@@ -417,7 +437,12 @@ impl Planner<'_> {
     }
 
     /// Adds the files of a batch; returns the rows that are new.
-    fn batch(&mut self, batch: &RecordBatch, chosen: &Chosen<'_>) -> Vec<usize> {
+    fn batch(
+        &mut self,
+        batch: &RecordBatch,
+        chosen: &Chosen<'_>,
+        is_own: Option<&IsOwn>,
+    ) -> Vec<usize> {
         let texts = |name: &str| batch.column_by_name(name)?.as_string_opt::<i32>();
         let (ids, collections) = (texts("id"), texts("collection"));
         let columns = files_of(batch);
@@ -444,6 +469,10 @@ impl Planner<'_> {
                     item: &id,
                     collection: collection.as_deref(),
                     asset: column.key,
+                };
+                let location = match is_own {
+                    Some(IsOwn(is_own)) => Location::parse_handed_over(href, |path| is_own(path)),
+                    None => location,
                 };
                 match location {
                     Ok(location) => fresh += usize::from(self.take(&file, location, None)),

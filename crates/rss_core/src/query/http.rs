@@ -108,15 +108,19 @@ pub(super) async fn send(
     left: Duration,
     attempt: u32,
 ) -> Result<Answer, Failure> {
-    let url = request.url();
-    let network = session.network();
-    let failed = |err| Failure::of(Fault::of_transport(&err), url);
-    let sent = network
-        .send(built(request, headers)?, attempt)
-        .await
-        .map_err(failed)?;
-    let answered = sent.uri.to_string().parse().unwrap_or_else(|_| url.clone());
-    read(network, sent.response, answered, left).await
+    let url = request.url().clone();
+    let network = session.network().clone();
+    let built = built(request, headers)?;
+    // A task of its own: it holds a permit of the host, which a search that is left alone would keep.
+    let answer = store::spawned(async move {
+        let sent = match network.send(built, attempt).await {
+            Ok(sent) => sent,
+            Err(err) => return Ok(Err(Failure::of(Fault::of_transport(&err), &url))),
+        };
+        let answered = sent.uri.to_string().parse().unwrap_or_else(|_| url.clone());
+        Ok(read(&network, sent.response, answered, left).await)
+    });
+    answer.await.map_err(Failure::last)?
 }
 
 fn built(

@@ -293,6 +293,8 @@ pub struct OpenOptions {
     /// [`stac::header_bytes`](crate::stac::header_bytes) of an asset. Without it the COG reader fetches
     /// as much as other files of the same folder needed.
     pub header_bytes: Option<u64>,
+    /// True if a damaged header is an error at once: the caller opens again by itself.
+    pub(crate) once: bool,
 }
 
 impl OpenOptions {
@@ -305,6 +307,13 @@ impl OpenOptions {
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
+        self
+    }
+
+    /// Makes a damaged header an error, without fetching it once more.
+    #[must_use]
+    pub(crate) fn once(mut self) -> Self {
+        self.once = true;
         self
     }
 
@@ -369,8 +378,8 @@ pub trait KnownHeaders: fmt::Debug + Send + Sync {
 
 /// Opens a raster: a `&Location`, or a `&Entry` of an index.
 ///
-/// Costs the COG reader one request; more if the header is larger than guessed or not at the start of the
-/// file. An entry costs none: the first request is the one for a tile, and it checks that the object is
+/// Costs the COG reader one request; more if the header is larger than guessed, not at the start of the
+/// file, or damaged: then it is fetched once more. An entry costs none: the first request is the one for a tile, and it checks that the object is
 /// still the version of the entry. GDAL does not use the header of an entry.
 ///
 /// # Errors
@@ -391,7 +400,9 @@ pub async fn open<'a>(
     };
     let cog = async {
         match target {
-            Target::Location(location) => cog::open(session, location, options.header_bytes).await,
+            Target::Location(location) => {
+                cog::open(session, location, options.header_bytes, options.once).await
+            }
             Target::Entry(entry) => cog::open_entry(session, entry).await,
         }
     };

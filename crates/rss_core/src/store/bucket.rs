@@ -15,6 +15,7 @@ use url::Url;
 
 use super::{
     StoreOptions,
+    keys::Keys,
     network::Network,
     wire::{Connector, RequestTarget},
 };
@@ -85,6 +86,7 @@ pub(super) fn open(
         };
         Error::new(ErrorKind::InvalidInput, format!("{name} is not valid"))
     };
+    let keys = Keys::default();
     match location {
         Location::S3 { bucket, .. } => {
             let mut builder = AmazonS3Builder::new();
@@ -117,9 +119,13 @@ pub(super) fn open(
                 .with_skip_signature(anonymous)
                 .with_request_payer(requester_pays(options, access))
                 .with_retry(network.retry())
-                .with_http_connector(Connector::new(network, RequestTarget::AsAsked)?)
+                .with_http_connector(Connector::new(
+                    network,
+                    RequestTarget::AsAsked(keys.clone()),
+                )?)
                 .build()
                 .map_err(wrong)?;
+            keys.set_amazon(store.credentials());
             let store = Arc::new(store);
             Ok(match endpoint {
                 Some(_) => Bucket::Endpoint(store),
@@ -140,9 +146,13 @@ pub(super) fn open(
                 .with_bucket_name(bucket)
                 .with_skip_signature(anonymous)
                 .with_retry(network.retry())
-                .with_http_connector(Connector::new(network, RequestTarget::AsAsked)?)
+                .with_http_connector(Connector::new(
+                    network,
+                    RequestTarget::AsAsked(keys.clone()),
+                )?)
                 .build()
                 .map_err(wrong)?;
+            keys.set_google(store.credentials());
             Ok(Bucket::Google(Arc::new(store)))
         }
         Location::Azure { container, .. } => {
@@ -159,9 +169,13 @@ pub(super) fn open(
                 .with_container_name(container)
                 .with_skip_signature(anonymous)
                 .with_retry(network.retry())
-                .with_http_connector(Connector::new(network, RequestTarget::AsAsked)?)
+                .with_http_connector(Connector::new(
+                    network,
+                    RequestTarget::AsAsked(keys.clone()),
+                )?)
                 .build()
                 .map_err(wrong)?;
+            keys.set_azure(store.credentials());
             Ok(Bucket::Azure(Arc::new(store)))
         }
         Location::Http(_) | Location::Local(_) => Err(Error::new(

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use url::Url;
 
+use super::lines;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Headers by origin: scheme, host and port.
@@ -60,26 +61,10 @@ impl HostHeaders {
     ///
     /// [`ErrorKind::InvalidInput`] naming the line, without the value.
     pub(crate) fn add_lines(&mut self, text: &str) -> Result<()> {
-        for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let wrong = |what: &str| {
-                let message = format!("line {}: {what}", number + 1);
-                Error::new(ErrorKind::InvalidInput, message)
-            };
-            let parts = line.split_once(char::is_whitespace);
-            let parts = parts.and_then(|(origin, header)| Some((origin, header.split_once(':')?)));
-            let Some((origin, (name, value))) = parts else {
-                return Err(wrong(
-                    "expected such as `https://example.org Authorization: Bearer TOKEN`",
-                ));
-            };
-            self.add(origin, name.trim(), value.trim())
-                .map_err(|err| wrong(err.message()))?;
-        }
-        Ok(())
+        let example = "https://example.org Authorization: Bearer TOKEN";
+        lines::each(text, ':', example, |origin, name, value| {
+            self.add(origin, name, value)
+        })
     }
 
     /// Adds the headers of a request's origin.
@@ -128,7 +113,7 @@ mod tests {
     fn lines_are_headers_and_a_wrong_one_is_named_without_its_value() {
         let mut all = HostHeaders::default();
         all.add_lines(
-            "# mine\n\nhttps://a.example X-Key: k1\nhttp://127.0.0.1:9 Authorization: Bearer t:u\n",
+            "\u{feff}# mine\n\nhttps://a.example X-Key: k1\nhttp://127.0.0.1:9 Authorization: Bearer t:u\n",
         )
         .unwrap();
         let mut headers = HeaderMap::new();

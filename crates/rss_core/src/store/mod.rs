@@ -7,6 +7,8 @@ mod cache;
 mod fault;
 mod headers;
 mod host;
+mod keys;
+mod lines;
 mod meter;
 mod network;
 #[cfg(any(feature = "cog", feature = "gdal"))]
@@ -21,10 +23,6 @@ mod registry;
 mod resolve;
 mod retry;
 mod sign;
-#[cfg_attr(
-    not(any(feature = "cog", feature = "gdal")),
-    expect(dead_code, reason = "only readers and closures need them")
-)]
 mod task;
 mod tls;
 mod trace;

@@ -27,6 +27,7 @@ use super::{
     body::Pace,
     fault::{Fault, MOST_REDIRECTS},
     host::{Host, Hosts},
+    keys::Signing,
     redirect::{keep_harmless, redirect},
     resolve::{PrivateNames, Resolver, is_private_host},
     retry::{Patience, Remedy, WRONG_ANSWERS, words},
@@ -214,13 +215,29 @@ impl Network {
     /// What went wrong on the way, or what another request to a host that is away found.
     pub(crate) async fn send(
         &self,
-        request: HttpRequest,
+        mut request: HttpRequest,
         attempt: u32,
     ) -> std::result::Result<Sent, HttpError> {
         let host = self.0.hosts.get(&host_of(request.uri()));
-        // The wait comes before the permit, so that a sleeping request holds none.
-        let turn = host.admit().await.map_err(Fault::again)?;
-        let permit = host.permit().await;
+        let mut signing = request.extensions_mut().remove::<Signing>();
+        if attempt > 1
+            && let Some(signing) = &mut signing
+        {
+            signing.renew(&mut request).await.map_err(Fault::for_good)?;
+        }
+        let (turn, permit) = loop {
+            // The wait comes before the permit, so that a sleeping request holds none.
+            let turn = host.admit().await.map_err(Fault::again)?;
+            let permit = host.permit().await;
+            match &mut signing {
+                // Neither the turn nor the permit is held meanwhile: the host that gives keys may be this one.
+                Some(signing) if !signing.is_fresh() => {
+                    drop((turn, permit));
+                    signing.renew(&mut request).await.map_err(Fault::for_good)?;
+                }
+                _ => break (turn, permit),
+            }
+        };
         let trace = RequestTrace::begin(&request, host.name(), attempt);
         self.0.meter.add(1, 0);
         let answer = self.told(&host, self.exchange(request)).await;

@@ -8,6 +8,7 @@ use std::{cell::RefCell, collections::VecDeque, fs::File, io, ops::Range, sync::
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, GetRange, GetResult, ObjectStore, path::Path};
+use tokio::sync::OnceCell;
 
 use super::{Registry, Version, fault, spawned};
 use crate::{
@@ -36,8 +37,19 @@ enum Holder {
     Store {
         store: Arc<dyn ObjectStore>,
         path: Path,
+        /// The answer that the version was taken from; none if it was known before.
+        first: Option<First>,
     },
     Disk(Disk),
+}
+
+/// The answer that an object was opened by. Its header may state a wrong size of the object, as nothing else tells it.
+#[derive(Clone, Debug)]
+struct First {
+    range: GetRange,
+    crc32: u32,
+    /// The object's size, where it was asked for again.
+    size: Arc<OnceCell<u64>>,
 }
 
 /// An open file of this machine. The handle stays with the file if another one is renamed over it.
@@ -173,7 +185,7 @@ impl Object {
         range: GetRange,
     ) -> Result<(Self, Bytes)> {
         let options = GetOptions {
-            range: Some(range),
+            range: Some(range.clone()),
             ..GetOptions::default()
         };
         let location = location.clone();
@@ -185,8 +197,13 @@ impl Object {
             let promised = answer.range.end - answer.range.start;
             let bytes = answer.bytes().await.map_err(fail)?;
             check_length(bytes.len() as u64, promised).map_err(|err| err.at(&location))?;
+            let first = Some(First {
+                range,
+                crc32: libdeflater::crc32(&bytes),
+                size: Arc::default(),
+            });
             let object = Self {
-                holder: Holder::Store { store, path },
+                holder: Holder::Store { store, path, first },
                 location,
                 version,
             };
@@ -216,7 +233,8 @@ impl Object {
             }
             None => {
                 let (store, path) = stores.store(location)?;
-                Holder::Store { store, path }
+                let first = None;
+                Holder::Store { store, path, first }
             }
         };
         Ok(Self {
@@ -249,7 +267,15 @@ impl Object {
 
     /// Returns the object's size in bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.version.size
+        let again = self.first().and_then(|first| first.size.get());
+        again.copied().unwrap_or(self.version.size)
+    }
+
+    fn first(&self) -> Option<&First> {
+        match &self.holder {
+            Holder::Store { first, .. } => first.as_ref(),
+            Holder::Disk(_) => None,
+        }
     }
 
     /// Returns the version whose bytes are read.
@@ -291,14 +317,17 @@ impl Object {
 
     /// Fetches a range of the same version of the object.
     pub(crate) async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
-        self.check(&range)?;
-        let promised = range.end - range.start;
+        let promised = range.end.saturating_sub(range.start);
         let bytes = match &self.holder {
-            Holder::Disk(disk) => disk.fetch(range).await,
-            Holder::Store { store, path } => {
-                let (store, path, object) = (Arc::clone(store), path.clone(), self.clone());
+            Holder::Disk(disk) => {
+                self.check(&range)?;
+                disk.fetch(range).await
+            }
+            Holder::Store { .. } => {
+                let object = self.clone();
                 spawned(async move {
-                    let answer = object.ask(&store, &path, range).await?;
+                    object.check_again(&range).await?;
+                    let answer = object.ask(range).await?;
                     let bytes = answer.bytes().await;
                     bytes.map_err(|err| fault::error(&err, &object.location))
                 })
@@ -320,7 +349,7 @@ impl Object {
     ) -> impl Stream<Item = Result<(K, Bytes)>> + Send {
         let promised = range.end - range.start;
         let start = async move {
-            self.check(&range)?;
+            self.check_again(&range).await?;
             let chunks = match &self.holder {
                 Holder::Disk(disk) => {
                     let bytes = disk
@@ -329,8 +358,8 @@ impl Object {
                         .map_err(|err| err.at(&self.location))?;
                     stream::iter([Ok(bytes)]).boxed()
                 }
-                Holder::Store { store, path } => {
-                    let answer = self.ask(store, path, range).await?;
+                Holder::Store { .. } => {
+                    let answer = self.ask(range).await?;
                     let chunks = answer.into_stream();
                     chunks
                         .map_err(|err| fault::error(&err, &self.location))
@@ -358,31 +387,88 @@ impl Object {
         stream::once(start).try_flatten()
     }
 
-    /// Sends one request for a range.
-    async fn ask(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        path: &Path,
-        range: Range<u64>,
-    ) -> Result<GetResult> {
+    /// Asks for a range of this version.
+    async fn ask(&self, range: Range<u64>) -> Result<GetResult> {
+        let range = GetRange::Bounded(range);
+        let mut answer = self.send(range.clone()).await?;
+        // Of two answers about one version one states a wrong size: the first one, or this one.
+        if self.differs_in_size_alone(&answer) {
+            self.ask_for_size().await?;
+        }
+        if self.differs_in_size_alone(&answer) {
+            answer = self.send(range).await?;
+        }
+        // Also where `If-Match` was sent: some servers ignore it.
+        if self.now().differs(&Version::of_meta(&answer.meta)) {
+            return Err(changed(&self.location));
+        }
+        Ok(answer)
+    }
+
+    fn differs_in_size_alone(&self, answer: &GetResult) -> bool {
+        let now = Version::of_meta(&answer.meta);
+        self.now().differs_in_size_alone(&now)
+    }
+
+    /// Returns the version, with the size that is known by now.
+    fn now(&self) -> Version {
+        let mut now = self.version.clone();
+        now.size = self.size();
+        now
+    }
+
+    /// Asks for the first bytes again, once, to learn the object's size: if they are the same as they were, the answer that
+    /// brought them may have stated a wrong one.
+    async fn ask_for_size(&self) -> Result<()> {
+        let Some(first) = self.first() else {
+            return Ok(());
+        };
+        let asking = || async {
+            tracing::debug!(
+                target: "rss_core::retry",
+                location = %self.location,
+                "answers of different lengths of the object: its first bytes are asked for once more"
+            );
+            let answer = self.send(first.range.clone()).await?;
+            let now = Version::of_meta(&answer.meta);
+            let is_other = self.version.differs(&now) && !self.version.differs_in_size_alone(&now);
+            let bytes = answer.bytes().await;
+            let bytes = bytes.map_err(|err| fault::error(&err, &self.location))?;
+            match is_other || libdeflater::crc32(&bytes) != first.crc32 {
+                true => Ok(self.version.size),
+                false => Ok(now.size),
+            }
+        };
+        first.size.get_or_try_init(asking).await.map(|_| ())
+    }
+
+    /// Checks that a range lies inside the object, whose size is asked for again if it does not.
+    async fn check_again(&self, range: &Range<u64>) -> Result<()> {
+        if range.end > self.size() {
+            self.ask_for_size().await?;
+        }
+        self.check(range)
+    }
+
+    /// Sends one request for a range, under the condition that the object has this version.
+    async fn send(&self, range: GetRange) -> Result<GetResult> {
+        let Holder::Store { store, path, .. } = &self.holder else {
+            let message = "a file of this machine is not asked for";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
         let options = GetOptions {
-            range: Some(GetRange::Bounded(range)),
+            range: Some(range),
             // A weak ETag never matches `If-Match` (RFC 9110, section 13.1.1).
             if_match: self.version.strong_etag().map(str::to_owned),
             ..GetOptions::default()
         };
         let answer = store.get_opts(path, options).await;
-        let answer = answer.map_err(|err| match err {
+        answer.map_err(|err| match err {
             object_store::Error::Precondition { .. } => changed(&self.location),
             // The range lies inside the known version: the object is shorter, so another one.
             err if fault::status_of(&err) == Some(416) => changed(&self.location),
             err => fault::error(&err, &self.location),
-        })?;
-        // Also where `If-Match` was sent: some servers ignore it.
-        if self.version.differs(&Version::of_meta(&answer.meta)) {
-            return Err(changed(&self.location));
-        }
-        Ok(answer)
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{StoreOptions, registry::own_place};
+use super::{StoreOptions, lines, registry::own_place};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Store options by bucket or container. They stand in place of the session's, so that the keys of one server are not sent
@@ -44,26 +44,10 @@ impl BucketOptions {
     ///
     /// [`ErrorKind::InvalidInput`] naming the line, without the value.
     pub(crate) fn set_lines(&mut self, text: &str) -> Result<()> {
-        for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let wrong = |what: &str| {
-                let message = format!("line {}: {what}", number + 1);
-                Error::new(ErrorKind::InvalidInput, message)
-            };
-            let parts = line.split_once(char::is_whitespace);
-            let parts = parts.and_then(|(bucket, option)| Some((bucket, option.split_once('=')?)));
-            let Some((bucket, (name, value))) = parts else {
-                return Err(wrong(
-                    "expected such as `s3://bucket aws_endpoint=https://s3.example.org`",
-                ));
-            };
-            self.set(bucket, name.trim(), value.trim())
-                .map_err(|err| wrong(err.message()))?;
-        }
-        Ok(())
+        let example = "s3://bucket aws_endpoint=https://s3.example.org";
+        lines::each(text, '=', example, |bucket, name, value| {
+            self.set(bucket, name, value)
+        })
     }
 
     /// Returns the options of a bucket, by its name in the registry.

@@ -113,6 +113,14 @@ impl Version {
         }
     }
 
+    /// Returns true if `now` is this version but for its size: one of the two states a wrong one.
+    #[cfg(any(feature = "cog", feature = "gdal"))]
+    pub(super) fn differs_in_size_alone(&self, now: &Self) -> bool {
+        let mut same = now.clone();
+        same.size = self.size;
+        self.size != now.size && now.is_told() && !self.differs(&same)
+    }
+
     /// Returns true if `now` is another version. Times decide where not both have a strong ETag.
     pub(crate) fn differs(&self, now: &Self) -> bool {
         if self.size != now.size {
@@ -156,6 +164,15 @@ mod tests {
         assert!(then.differs(&weak), "the time says that it is another");
         assert!(!then.differs(&Version::of_size(9)));
         assert!(then.differs(&Version::of_size(8)));
+        let mut longer = then.clone();
+        longer.size += 1;
+        #[cfg(any(feature = "cog", feature = "gdal"))]
+        {
+            assert!(then.differs_in_size_alone(&longer) && !then.differs_in_size_alone(&then));
+            let other = longer.clone().with_etag(Some("\"b\"".to_owned()));
+            assert!(!then.differs_in_size_alone(&other));
+            assert!(!then.differs_in_size_alone(&Version::of_size(8)));
+        }
         assert_eq!(weak.strong_etag(), None);
     }
 }

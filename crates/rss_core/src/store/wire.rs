@@ -25,6 +25,7 @@ use object_store::{
 use super::{
     body::{CheckedBody, Pace},
     fault::{Fault, Probe},
+    keys::{Keys, Signing},
     network::{Network, Sent, was_not_sent},
     retry::{Patience, Remedy},
     sign::Signature,
@@ -35,11 +36,12 @@ use crate::error::Error;
 const HELD_BYTES: u64 = 16 << 20;
 /// Bytes that are read of an error response, to find the service's error code.
 const ERROR_BODY_BYTES: usize = 16 << 10;
+
 /// The URL of a request.
 #[derive(Clone, Debug)]
 pub(super) enum RequestTarget {
-    /// The URL that the store built.
-    AsAsked,
+    /// The URL that the store built, signed with these keys.
+    AsAsked(Keys),
     /// One URL, whatever the store built; signed if its container is.
     Exactly(Address),
 }
@@ -109,12 +111,15 @@ impl Wire {
     /// Sends a request until it is answered, or given up.
     async fn persist(
         &self,
-        request: HttpRequest,
+        mut request: HttpRequest,
         probe: &Probe,
     ) -> Result<HttpResponse, HttpError> {
         let mut patience = Patience::new(self.network.limits());
         let place = match &self.target {
-            RequestTarget::AsAsked => request.uri().clone(),
+            RequestTarget::AsAsked(keys) => {
+                request.extensions_mut().insert(Signing::now(keys));
+                request.uri().clone()
+            }
             RequestTarget::Exactly(address) => address.uri.clone(),
         };
         loop {

@@ -257,6 +257,60 @@ async fn a_tile_whose_bytes_are_wrong_is_asked_for_once_more() {
 }
 
 #[tokio::test]
+async fn a_header_whose_bytes_are_wrong_is_asked_for_once_more() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Red);
+    let open = async |location: &Location, times: u64| {
+        bed.clear_faults();
+        bed.fault(Rule::new(Fault::Garbage).times(times));
+        let session = session(&bed);
+        let opened = reader::open(&session, location, Backend::Cog).await;
+        (opened.map_err(|err| err.kind()), session.traffic().requests)
+    };
+    let (once, requests) = open(&location, 1).await;
+    assert_eq!(requests, 2);
+    assert_eq!(once.unwrap().profile().overviews.len(), 2);
+    let (always, requests) = open(&location, u64::MAX).await;
+    assert_eq!((always.unwrap_err(), requests), (ErrorKind::Corrupt, 2));
+    // What says that it is something else is taken at its word.
+    bed.put(BUCKET, "a.png", &b"\x89PNG\r\n\x1a\n0123456789"[..]);
+    let png = Location::parse(&format!("s3://{BUCKET}/a.png")).unwrap();
+    let (other, requests) = open(&png, 0).await;
+    assert_eq!((other.unwrap_err(), requests), (ErrorKind::Corrupt, 1));
+}
+
+#[tokio::test]
+async fn a_wrong_length_of_the_object_is_no_other_version() {
+    let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
+    let location = scene(&bed, Band::Red);
+    let request = ReadRequest::new().with_window("0,0,512,512".parse().unwrap());
+    let expected = bed.scenes()[0].window(Band::Red, 0, 0, 512, 512);
+    let size = bed
+        .object(BUCKET, bed.scenes()[0].key(Band::Red))
+        .unwrap()
+        .len();
+    let size = i64::try_from(size).unwrap();
+    for (skip, times) in [(0, 1), (1, 1), (1, 2)] {
+        // The last leaves nothing behind the header.
+        for by in [1000, -1, 40_000 - size] {
+            bed.clear_faults();
+            let session = session(&bed);
+            let rule = Rule::new(Fault::Total(by)).on(Service::S3);
+            bed.fault(rule.skip(skip).times(times));
+            let read = async {
+                let cog = reader::open(&session, &location, Backend::Cog).await?;
+                cog.read(&request).await
+            };
+            let what = format!("{by} after {skip}, {times} times");
+            let read = read.await.unwrap_or_else(|err| panic!("{what}: {err}"));
+            let pixels = read.pixels.view::<i16>().unwrap();
+            assert!(pixels.iter().eq(&expected), "{what}");
+            assert!(session.traffic().requests <= 5, "{what}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_lying_server_gives_no_wrong_pixel() {
     let bed = Testbed::builder().scenes(Scenes::small()).start().unwrap();
     let location = scene(&bed, Band::Red);

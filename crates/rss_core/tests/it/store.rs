@@ -433,6 +433,36 @@ async fn who_asks_is_not_told_to_another_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_attempt_of_a_signed_request_is_signed_anew() {
+    let bed = Testbed::builder().start().unwrap();
+    // At least half of it is waited.
+    let session = hasty(&bed)
+        .backoff(Duration::from_secs(2))
+        .store_option("aws_access_key_id", ACCESS_KEY)
+        .store_option("aws_secret_access_key", SECRET_KEY)
+        .build()
+        .unwrap();
+    bed.put("bucket", "here", "a bucket");
+    let location = Location::parse("s3://bucket/dir/a.tif").unwrap();
+    let (store, path) = session.stores().store(&location).unwrap();
+    // The server checks signatures, of reads and of writes; they say the second in which they were made.
+    let wait = || bed.fault(Rule::new(Fault::status(503)).times(1));
+    wait();
+    store.put(&path, noise(1000).into()).await.unwrap();
+    wait();
+    let got = store.get_range(&path, 0..10).await.unwrap();
+    assert!(got == noise(1000)[..10]);
+    let log = bed.log();
+    assert_eq!(log.len(), 4);
+    for attempts in log.chunks(2) {
+        for name in ["x-amz-date", "authorization"] {
+            let [first, second] = [0, 1].map(|n: usize| attempts[n].headers[name].clone());
+            assert_ne!(first, second, "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_overloaded_is_asked_for_a_time_and_not_so_many_times() {
     let bed = Testbed::builder().start().unwrap();
     bed.put("bucket", "dir/a.tif", noise(1000));

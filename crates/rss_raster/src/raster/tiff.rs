@@ -393,7 +393,8 @@ pub fn differences(row: &[u8], size: usize, out: &mut [u8]) {
     }
 }
 
-fn too_large(err: std::num::TryFromIntError) -> Error {
+/// Returns the error of a file that is too large for its form.
+pub fn too_large(err: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         "a GeoTIFF of more than 4 GiB or 65,535 bands is not supported; write .npy or .bin",

@@ -13,6 +13,7 @@ pub(crate) async fn open(
     _session: &Session,
     location: &Location,
     _header_bytes: Option<u64>,
+    _once: bool,
 ) -> Result<Arc<dyn RasterReader>> {
     Err(without(location))
 }

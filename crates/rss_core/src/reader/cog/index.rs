@@ -38,6 +38,8 @@ pub(super) struct Index {
     pub(super) header_bytes: u64,
     /// What is odd of the file, and does not keep it from being read.
     pub(super) notes: Vec<String>,
+    /// True if a directory after the first is damaged.
+    pub(super) is_cut: bool,
 }
 
 /// Returns true if GDAL's COG driver states in the ghost area that tiles are stored in row-major order,
@@ -60,6 +62,23 @@ fn is_back_to_back(parts: &Parts, at: u64) -> bool {
         && !has("MASK_INTERLEAVED_WITH_IMAGERY=YES")
 }
 
+/// Returns true if a file begins as one of another format that pixels come in.
+fn is_other_format(head: &[u8]) -> bool {
+    const STARTS: [&[u8]; 10] = [
+        b"\0\0\0\x0cjP  ",
+        b"\xff\x4f\xff\x51",
+        b"\x89PNG",
+        b"\xff\xd8\xff",
+        b"GIF8",
+        b"\x89HDF",
+        b"CDF",
+        b"GRIB",
+        b"RIFF",
+        b"<",
+    ];
+    STARTS.iter().any(|start| head.starts_with(start))
+}
+
 /// Parses a header, or returns the missing ranges.
 pub(super) fn parse(parts: &Parts, file_bytes: u64) -> Result<Index, Stop> {
     let head = parts.get(0..8)?;
@@ -67,7 +86,8 @@ pub(super) fn parse(parts: &Parts, file_bytes: u64) -> Result<Index, Stop> {
         Some(b"II") => true,
         Some(b"MM") => false,
         _ => {
-            let err = super::not_a_tiff("it starts with neither II nor MM");
+            let is_known = parts.get(0..12).is_ok_and(|head| is_other_format(&head));
+            let err = super::not_a_tiff("it starts with neither II nor MM", is_known);
             return Err(Stop::Failed(err));
         }
     };
@@ -88,6 +108,7 @@ pub(super) fn parse(parts: &Parts, file_bytes: u64) -> Result<Index, Stop> {
         end: Cell::new(0),
     };
     let mut notes = Vec::new();
+    let mut is_cut = false;
     let mut below = Vec::new();
     let mut seen = Vec::new();
     let mut main: Option<(Level, Facts)> = None;
@@ -99,6 +120,7 @@ pub(super) fn parse(parts: &Parts, file_bytes: u64) -> Result<Index, Stop> {
         let (entries, next) = match reader.directory(at) {
             // A damaged directory after the first does not make the image unreadable.
             Err(Stop::Failed(err)) if main.is_some() => {
+                is_cut = true;
                 notes.push(format!(
                     "directories from number {} on are not there ({}): overviews and masks may be missing",
                     seen.len(),
@@ -186,6 +208,7 @@ pub(super) fn parse(parts: &Parts, file_bytes: u64) -> Result<Index, Stop> {
         facts,
         header_bytes,
         notes,
+        is_cut,
     })
 }
 

@@ -103,6 +103,7 @@ impl Index {
             },
             header_bytes: header.header_bytes,
             notes: Vec::new(),
+            is_cut: false,
         })
     }
 

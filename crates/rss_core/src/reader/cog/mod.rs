@@ -37,7 +37,10 @@ mod table;
 
 /// The source of the error that [`open`] returns for a file of another format.
 #[derive(Debug)]
-struct OtherFormat;
+struct OtherFormat {
+    /// True if the file says which.
+    is_known: bool,
+}
 
 impl std::error::Error for OtherFormat {}
 
@@ -59,13 +62,24 @@ impl std::fmt::Display for Final {
     }
 }
 
-fn not_a_tiff(why: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("not a TIFF: {why}")).with_source(OtherFormat)
+fn not_a_tiff(why: impl std::fmt::Display, is_known: bool) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("not a TIFF: {why}"))
+        .with_source(OtherFormat { is_known })
+}
+
+/// Returns true for an error that bytes which were damaged on the way could be the reason of: then the file is asked for
+/// once more. One that says that it is of another format is whole.
+fn may_be_damaged(err: &Error) -> bool {
+    match source_of::<OtherFormat>(err) {
+        Some(other) => !other.is_known,
+        None => matches!(err.kind(), ErrorKind::Corrupt | ErrorKind::Changed),
+    }
 }
 
 /// Returns true if this backend failed on a file that another one may read. See docs/decisions/006-auto-backend.md.
 pub(crate) fn is_for_others(err: &Error) -> bool {
-    matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt) && !has_source::<Final>(err)
+    matches!(err.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt)
+        && source_of::<Final>(err).is_none()
 }
 
 /// Returns why a file that was opened has no CRS, though it states one: then GDAL may know it.
@@ -76,7 +90,7 @@ pub(crate) fn unknown_crs(profile: &Profile) -> Option<Error> {
 
 /// Returns true if [`open`] failed on a file that is no TIFF.
 pub(crate) fn is_other_format(err: &Error) -> bool {
-    has_source::<OtherFormat>(err)
+    source_of::<OtherFormat>(err).is_some()
 }
 
 /// Makes an error that no other backend may answer: of a bound, which GDAL does not have, or of damage that others read
@@ -85,8 +99,8 @@ fn last_word(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_source(Final)
 }
 
-/// Returns true if an error of this type is among the causes of `err`.
-fn has_source<T: std::error::Error + 'static>(err: &Error) -> bool {
+/// Returns the error of this type among the causes of `err`.
+fn source_of<T: std::error::Error + 'static>(err: &Error) -> Option<&T> {
     let first = std::error::Error::source(err);
-    std::iter::successors(first, |err| err.source()).any(|err| err.is::<T>())
+    std::iter::successors(first, |err| err.source()).find_map(|err| err.downcast_ref())
 }

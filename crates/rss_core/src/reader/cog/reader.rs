@@ -54,17 +54,42 @@ const MOST_INDEXED: u64 = 4 << 20;
 /// Entries of tile tables that are read at once to fill an index.
 const INDEXED_AT_ONCE: usize = 1 << 20;
 
+/// Opens a file. A header that is damaged, or of a file that changed meanwhile, is fetched once more, unless `once`: it may
+/// be damaged on the way only.
 pub(crate) async fn open(
     session: &Session,
     location: &Location,
     header_bytes: Option<u64>,
+    once: bool,
 ) -> Result<Arc<dyn RasterReader>> {
     let first = header_bytes
         .map(|bytes| bytes.clamp(LEAST_HEADER_BYTES, MOST_HEADER_BYTES))
         .unwrap_or_else(|| session.header_bytes(location));
+    let opened = open_once(session, location, first).await;
+    let is_damaged = match &opened {
+        Ok(cog) => cog.0.index.is_cut,
+        Err(err) => super::may_be_damaged(err),
+    };
+    let cog = match is_damaged && !once && location.as_local().is_none() {
+        true => {
+            tracing::debug!(target: "rss_core::retry", %location, "a damaged header: fetched once more");
+            open_once(session, location, first).await?
+        }
+        false => opened?,
+    };
+    let index = &cog.0.index;
+    // A header at the end of the file must not make the first request to its neighbours larger.
+    if index.header_bytes <= MOST_HEADER_BYTES {
+        session.learn_header(location, index.header_bytes);
+    }
+    Ok(Arc::new(cog))
+}
+
+async fn open_once(session: &Session, location: &Location, first: u64) -> Result<Cog> {
     let (object, bytes) = Object::open(session.stores(), location, first).await?;
     if bytes.len() < LEAST_BYTES {
-        return Err(super::not_a_tiff(format!("it has {} bytes", bytes.len())).at(location));
+        let why = format!("it has {} bytes", bytes.len());
+        return Err(super::not_a_tiff(why, true).at(location));
     }
     let mut parts = Parts::default();
     parts.add(0, bytes);
@@ -73,11 +98,7 @@ pub(crate) async fn open(
     })
     .await
     .map_err(|err| err.at(location))?;
-    // A header at the end of the file must not make the first request to its neighbours larger.
-    if index.header_bytes <= MOST_HEADER_BYTES {
-        session.learn_header(location, index.header_bytes);
-    }
-    Ok(Arc::new(Cog::new(session, location, object, index, parts)?))
+    Cog::new(session, location, object, index, parts)
 }
 
 /// Opens a file by its entry in an index, without a request.

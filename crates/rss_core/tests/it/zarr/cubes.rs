@@ -8,6 +8,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
+use futures::{StreamExt, stream};
 use ndarray::{Array3, s};
 use rss_core::{
     Collection, Crs, ErrorKind, GeoBox, GeoTransform, ImageQueryBuilder, Intersects, Location,
@@ -908,6 +909,43 @@ async fn a_cube_in_a_bucket_costs_two_requests_a_cutout_and_one_when_it_is_open(
         .await
         .unwrap_err();
     assert_eq!(err.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_of_an_array_that_nobody_polls_keep_no_share_from_others() {
+    let bed = Testbed::builder().start().unwrap();
+    bed.put("cubes", "here", "a bucket");
+    let session = Session::builder()
+        .s3_endpoint(&bed.s3_endpoint())
+        .cpu_threads(1)
+        .requests_per_host(1)
+        .budget_bytes(1)
+        .build()
+        .unwrap();
+    let location = Location::parse("s3://cubes/cube.zarr").unwrap();
+    let images: Vec<CubeImage> = (1..=4)
+        .map(|number| image(number, raster(i16::try_from(number).unwrap(), 0, 0, 90, 70)))
+        .collect();
+    let writer = Session::builder().s3_endpoint(&bed.s3_endpoint());
+    Cube::create(&writer.build().unwrap(), &location, images, &small())
+        .await
+        .unwrap();
+    let cube = Cube::open(&session, &location).await.unwrap();
+    let array = cube.array(0, "red").unwrap();
+    let read = || array.read::<i16>(&[0..4, 0..70, 0..90]);
+    // The reads of the buffer are begun, and left alone while another one runs.
+    let in_turns = async {
+        let mut begun = std::pin::pin!(stream::iter(0..3).map(|_| read()).buffered(3));
+        let mut done = 0;
+        while let Some(one) = begun.next().await {
+            assert_eq!(one.unwrap(), read().await.unwrap());
+            done += 1;
+        }
+        done
+    };
+    let done = tokio::time::timeout(Duration::from_secs(60), in_turns).await;
+    // An error: they wait for ever.
+    assert_eq!(done.unwrap(), 3);
 }
 
 /// An append replaces the last shard of dates: a reader that knows the old one notices, and reads the new.

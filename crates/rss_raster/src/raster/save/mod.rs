@@ -9,7 +9,7 @@ mod png;
 mod tiff;
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, Cursor, Write},
     path::Path,
 };
 
@@ -71,8 +71,10 @@ impl Raster {
     /// [`ErrorKind::InvalidInput`] for an unknown extension or a missing folder; [`ErrorKind::Denied`] if the folder is
     /// not writable; [`ErrorKind::Unavailable`] if the disk is full. No temporary file remains.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let format = Format::of_path(path)?;
-        whole(path, |out| self.write_as(out, format))
+        match Format::of_path(path)? {
+            Format::GeoTiff => whole(path, |out| tiff::write(self, out)),
+            format => whole(path, |out| self.write_as(out, format)),
+        }
     }
 
     /// Writes a PNG with a given stretch; see [`Format::Png`]. Returns the values of black and white for each band of
@@ -85,7 +87,8 @@ impl Raster {
         whole(path, |out| png::write(self, stretch, out))
     }
 
-    /// Writes this raster to `out` in a format.
+    /// Writes this raster to `out` in a format. A GeoTIFF is held in memory until it is whole: its header, which comes
+    /// first, states where all strips are. [`Raster::save`] holds one strip.
     ///
     /// # Errors
     ///
@@ -93,7 +96,11 @@ impl Raster {
     /// GeoTIFF past 4 GiB.
     pub fn write_as(&self, out: &mut impl Write, format: Format) -> Result<()> {
         match format {
-            Format::GeoTiff => tiff::write(self, out),
+            Format::GeoTiff => {
+                let mut file = Cursor::new(Vec::new());
+                tiff::write(self, &mut file)?;
+                out.write_all(file.get_ref()).map_err(io_error)
+            }
             Format::Npy => npy::write(self, out),
             Format::Bin => self.pixels.write_le(out).map_err(io_error),
             Format::Png => png::write(self, Stretch::default(), out).map(|_| ()),
