@@ -180,6 +180,28 @@ fn drift_is_named_and_mended() {
     );
 }
 
+#[test]
+fn a_server_that_is_away_is_no_drift() {
+    let stage = Stage::new();
+    let list = list(&stage);
+    stage
+        .run(&["index", "build", &list, "-o", "a.parquet"])
+        .text();
+    let key = stage.bed.scenes()[0].key(Band::Red).to_owned();
+    let s3 = |fault: Fault| Rule::new(fault).on(Service::S3);
+    stage.bed.fault(s3(Fault::status(403)).path(&key));
+    let check = ["index", "check", "a.parquet"];
+    let part = stage.run(&check);
+    stage.bed.clear_faults();
+    stage.bed.fault(s3(Fault::status(503)));
+    let all = stage.run(&check);
+    for (ran, code, files) in [(part, 3, 1), (all, 75, 8)] {
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        let end = format!("rss: {files} of 8 files could not be checked\n");
+        assert!(ran.stderr.ends_with(&end), "{ran:?}");
+    }
+}
+
 /// Starts a build that hangs at the fifth file, and waits until some of the first four are in its journal.
 fn hanging(stage: &Stage, list: &str) -> std::process::Child {
     stage

@@ -24,14 +24,18 @@ pub(super) struct MakeLock {
 }
 
 impl MakeLock {
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if nobody has it. On a file system without locks nobody has.
     pub(super) fn try_take(dir: &Path, digest: &str) -> Option<Self> {
         let path = dir.join(digest);
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true);
         let file = options.open(&path).ok()?;
-        let is_taken = file.try_lock().is_ok() && is_same(&file, &path);
-        is_taken.then_some(Self { path, _file: file })
+        let is_free = match file.try_lock() {
+            Ok(()) => is_same(&file, &path),
+            Err(TryLockError::Error(err)) => err.kind() == io::ErrorKind::Unsupported,
+            Err(TryLockError::WouldBlock) => false,
+        };
+        is_free.then_some(Self { path, _file: file })
     }
 
     /// Waits for the lock. Polls: a blocking `lock` would go on in its thread after the future is

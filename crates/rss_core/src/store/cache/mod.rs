@@ -286,10 +286,10 @@ impl FileCache {
                         },
                         _,
                     ) => {
-                        let record = Record::of_made(key, &path, sha256, etag, checked)
+                        let mut record = Record::of_made(key, &path, sha256, etag, checked)
                             .map_err(|err| cache.io_error(&err))?;
                         paths
-                            .publish(&path, desk.path(), &record)
+                            .publish(&path, desk.path(), &mut record)
                             .map_err(|err| cache.io_error(&err))?;
                         cache.count(record.bytes);
                         record
@@ -380,13 +380,16 @@ impl FileCache {
                 .with_file_name(format!("{digest}.{RECORD_ENDING}")),
             data: file.path.clone(),
         };
-        let lock = self
-            .root()
+        // Both are for the record. Without them the user gets a copy.
+        let locks = self.root().map(|root| root.join("locks"));
+        let lock = locks
             .ok()
-            .and_then(|root| MakeLock::try_take(&root.join("locks"), digest));
+            .and_then(|locks| MakeLock::try_take(&locks, digest));
         let desk = self.scratch().ok().and_then(|scratch| scratch.desk().ok());
-        let scratch = desk.as_ref().filter(|_| lock.is_some()).map(Desk::path);
-        match paths.hard_link(path, scratch) {
+        let (Some(_lock), Some(desk)) = (lock, desk) else {
+            return Ok(false);
+        };
+        match paths.hard_link(path, desk.path()) {
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Err(err),
             // Another file system, one without such links, or too many of them.
             Err(_) => Ok(false),
@@ -403,6 +406,8 @@ impl FileCache {
             stamp: given::stamp(&meta),
             path: path.to_owned(),
         };
+        // A sweep, which holds the lock alone, takes what is half written for damaged.
+        let _using = self.lock_shared()?;
         record
             .record(self.root()?, given)
             .map_err(|err| self.io_error(&err))

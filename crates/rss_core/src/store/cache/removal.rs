@@ -242,7 +242,7 @@ impl FileCache {
         let (files, bytes) = self.drop_partial(Duration::ZERO)?;
         removed.leftovers += files;
         removed.bytes += bytes;
-        given::sweep(self.root()?, &self.0.entries_dir());
+        given::sweep(self.root()?, &self.0.entries_dir(), &found.pinned);
         for path in self.files()? {
             let digest = path.file_stem().and_then(|stem| stem.to_str());
             // A live session that pins the key may be between the two renames of `publish`.
