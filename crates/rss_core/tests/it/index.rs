@@ -7,6 +7,7 @@ mod damage;
 mod export;
 mod files;
 mod lazy;
+mod splice;
 
 use std::path::Path;
 
