@@ -37,6 +37,13 @@ fn changed(id: &str, change: impl FnOnce(&mut rss_core::reader::Header)) -> Entr
     Entry::new(entry.location, entry.version, header)
 }
 
+/// Returns an entry whose grid begins so many metres further east.
+fn moved(id: &str, by: f64) -> Entry {
+    changed(id, |header| {
+        header.transform = Some(GeoTransform([1.0 + by, 10.0, 0.0, 2.0, 0.0, -10.0]));
+    })
+}
+
 fn compressed(header: &mut rss_core::reader::Header) {
     header.levels[0].compression = 8;
     header.levels[0].predictor = 2;
@@ -138,11 +145,6 @@ fn files_on_one_grid_are_a_cube_in_the_order_of_time() {
 #[test]
 fn a_mosaic_takes_files_of_one_grid_and_says_why_not_the_others() {
     let dir = tempfile::tempdir().unwrap();
-    let moved = |id: &str, by: f64| {
-        changed(id, |header| {
-            header.transform = Some(GeoTransform([1.0 + by, 10.0, 0.0, 2.0, 0.0, -10.0]));
-        })
-    };
     let index = index_of(
         &dir.path().join("i.parquet"),
         &[
@@ -216,11 +218,6 @@ fn a_mosaic_takes_files_of_one_grid_and_says_why_not_the_others() {
 #[test]
 fn a_tile_index_lists_the_files_of_one_asset() {
     let dir = tempfile::tempdir().unwrap();
-    let moved = |id: &str, by: f64| {
-        changed(id, |header| {
-            header.transform = Some(GeoTransform([1.0 + by, 10.0, 0.0, 2.0, 0.0, -10.0]));
-        })
-    };
     let index = index_of(
         &dir.path().join("i.parquet"),
         &[
