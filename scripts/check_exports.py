@@ -8,6 +8,7 @@ byte ranges. Prints one line for each check, and ends with 1 if one failed.
 """
 
 import argparse
+import base64
 import hashlib
 import itertools
 import json
@@ -25,6 +26,7 @@ import numpy as np
 import rasterio
 import xarray as xr
 import zarr
+from fsspec.implementations.reference import LazyReferenceMapper
 from rasterio.windows import Window
 
 imagecodecs.numcodecs.register_codecs(verbose=False)
@@ -70,7 +72,7 @@ class Rss:
         return index
 
     def export(self, index, kind, *more):
-        ending = "vrt" if kind.startswith("vrt") else "json"
+        ending = {"vrt": "vrt", "vrt-stack": "vrt", "gti": "gti"}.get(kind, "parq" if kind.endswith("parquet") else "json")
         out = index.with_suffix(f".{kind}.{ending}")
         return out, self.run("index", "export", index, "--format", kind, "-o", out, "--json", *more)
 
@@ -90,6 +92,15 @@ class References:
         fs = fsspec.filesystem("reference", asynchronous=True, **self.options)
         self.store = zarr.storage.FsspecStore(fs, read_only=True, path="")
 
+    def expand(self):
+        """Returns what each key stands for: JSON, bytes, or a byte range."""
+        for key, value in self.refs.items():
+            if isinstance(value, str) and value.startswith("base64:"):
+                value = base64.b64decode(value.removeprefix("base64:"))
+            elif isinstance(value, str):
+                value = json.loads(value)
+            yield key, value
+
     def array(self, path):
         return zarr.open_array(self.store, mode="r", path=path, zarr_format=2)
 
@@ -107,6 +118,40 @@ class References:
         """Returns true if xarray finds one variable and its grid there."""
         data = self.dataset(path)
         return set(data.data_vars) == {name} and "spatial_ref" in data.coords and data[name].values.size > 0
+
+
+def same_references(rss, index, kind, *more):
+    """Exports references as Parquet; returns where, and compares them with the JSON: each key, and no others."""
+    refs, _ = rss.export(index, kind, *more)
+    folder, _ = rss.export(index, f"{kind}-parquet", *more)
+    mapper = LazyReferenceMapper(str(folder), fsspec.filesystem("file"))
+    wanted = dict(References(refs).expand())
+    for key, value in wanted.items():
+        found = mapper[key]
+        if isinstance(value, dict):
+            found = json.loads(found)
+        elif isinstance(value, list):
+            found = [found[0], *map(int, found[1:])]
+        if not check(f"{kind} as Parquet", found == value, f"{key}: {found}, expected {value}"):
+            break
+    # Chunks that are not stored have rows, too, and no file.
+    fields = {key.removesuffix("/.zarray") for key in wanted if key.endswith("/.zarray")}
+    stored = {f"{field}/{chunk}" for field in fields for chunk in chunks(mapper, field)}
+    check(f"{kind} as Parquet", stored == {key for key, value in wanted.items() if not isinstance(value, dict)}, "other chunks")
+    check(f"{kind} as Parquet", set(mapper.zmetadata) == {key for key, value in wanted.items() if isinstance(value, dict)})
+    return folder
+
+
+def chunks(mapper, field):
+    """Yields the keys of the chunks of an array that are stored."""
+    sides = mapper._get_chunk_sizes(field)
+    for place in itertools.product(*map(range, sides)):
+        key = ".".join(map(str, place))
+        try:
+            mapper[f"{field}/{key}"]
+        except KeyError:
+            continue
+        yield key
 
 
 def bands_first(array):
@@ -311,10 +356,16 @@ def made(rss, folder):
         check(what, (fill is None) == (nodata is None), f"fill value {fill}, nodata {nodata}")
         if int(item) % 10 == 0:
             check(what, root.is_dataset(f"{item}/data/0", "data"), "not as xarray wants it")
+    same_references(rss, index, "kerchunk")
     print(f"made: {exact} of {len(written)} layouts exact, {len(left_out)} left out")
 
 
-def mosaics(rss, folder, dtype, nodata):
+def has_gti():
+    with rasterio.Env() as env:
+        return "GTI" in env.drivers()
+
+
+def mosaics(rss, folder, dtype, nodata, epsg=32756, grid=GRID):
     """Virtual rasters of overlapping files, with holes in the upper ones."""
     folder.mkdir()
     files, expected = [], np.full((200, 300), nodata, dtype)
@@ -322,9 +373,9 @@ def mosaics(rss, folder, dtype, nodata):
         path = folder / f"tile-{number}.tif"
         data = samples(dtype, 1, 120, 150)[0] + np.dtype(dtype).type(number)
         data[20:60, 30:90] = nodata
-        transform = rasterio.transform.from_origin(GRID.c + 10 * col, GRID.f - 10 * row, 10, 10)
+        transform = grid @ rasterio.Affine.translation(col, row)
         with rasterio.open(
-            path, "w", driver="GTiff", dtype=dtype, count=1, height=120, width=150, crs="EPSG:32756",
+            path, "w", driver="GTiff", dtype=dtype, count=1, height=120, width=150, crs=f"EPSG:{epsg}",
             transform=transform, nodata=nodata, tiled=True, blockxsize=64, blockysize=64, compress="deflate",
         ) as raster:
             raster.write(data, 1)
@@ -333,18 +384,23 @@ def mosaics(rss, folder, dtype, nodata):
         hidden = np.isnan(data) if np.isnan(nodata) else data == nodata
         part[~hidden] = data[~hidden]
         files.append(path)
-    index = rss.index(f"mosaic-{dtype}", files)
-    mosaic, _ = rss.export(index, "vrt")
-    with rasterio.open(mosaic) as raster:
-        check("mosaic", same(raster.read(1), expected), "other pixels than its sources laid on each other")
-        check("mosaic", same(raster.nodata, float(nodata)) and raster.crs.to_epsg() == 32756 and raster.transform == GRID)
-        check("mosaic", raster.descriptions == ("data",), f"{raster.descriptions}")
-        check("mosaic", raster.overviews(1) == [2], f"overviews {raster.overviews(1)}")
-    with rasterio.open(mosaic, overview_level=0) as coarse:
-        check("mosaic", coarse.shape == tuple(-(-side // 2) for side in expected.shape), f"overview of {coarse.shape}")
-        # Nearest overviews of files that lie on even pixels: each second pixel, by one rule.
-        ways = [expected[row::2, col::2] for row in (0, 1) for col in (0, 1)]
-        check("mosaic", any(same(coarse.read(1), way[: coarse.height, : coarse.width]) for way in ways if way.shape == coarse.shape))
+    index = rss.index(f"mosaic-{folder.name}", files)
+    # GDAL reads tile indexes from 3.9 on.
+    kinds = ["vrt", "gti"] if has_gti() else ["vrt"]
+    for kind in kinds:
+        mosaic, _ = rss.export(index, kind)
+        with rasterio.open(mosaic) as raster:
+            check(kind, same(raster.read(1), expected), f"{dtype}: other pixels than its sources laid on each other")
+            check(kind, same(raster.nodata, float(nodata)) and raster.crs.to_epsg() == epsg and raster.transform == grid)
+            check(kind, raster.shape == expected.shape and raster.dtypes == (dtype,), f"{raster.profile}")
+            check(kind, raster.descriptions == ("data",), f"{raster.descriptions}")
+            check(kind, raster.overviews(1) == [2], f"overviews {raster.overviews(1)}")
+        with rasterio.open(mosaic, overview_level=0) as coarse:
+            check(kind, coarse.shape == tuple(-(-side // 2) for side in expected.shape), f"overview of {coarse.shape}")
+            # Nearest overviews of files that lie on even pixels: each second pixel, by one rule.
+            ways = [expected[row::2, col::2] for row in (0, 1) for col in (0, 1)]
+            check(kind, any(same(coarse.read(1), way[: coarse.height, : coarse.width]) for way in ways if way.shape == coarse.shape))
+    mosaic = index.with_suffix(".vrt.vrt")
     stack, _ = rss.export(index, "vrt-stack")
     with rasterio.open(stack) as raster:
         check("stack", raster.descriptions == tuple(path.stem for path in files), f"{raster.descriptions}")
@@ -360,7 +416,7 @@ def mosaics(rss, folder, dtype, nodata):
         raw = folder / "mosaic.raw"
         subprocess.run(["gdal_translate", "-q", "-of", "ENVI", str(mosaic), str(raw)], check=True)
         check("gdal_translate", same(np.fromfile(raw, dtype).reshape(expected.shape), expected), dtype)
-    print(f"virtual rasters of {dtype}: a mosaic and a stack of three files")
+    print(f"virtual rasters of {dtype} in EPSG:{epsg}: a stack of three files, and a mosaic as {' and '.join(kinds)}")
 
 
 # Scenes behind HTTP.
@@ -384,6 +440,8 @@ def scenes(rss, said):
             check(f"scenes: {path}, level {number}", same(data, expected))
         check(path, root.is_dataset(f"{path}/0", one["asset"]), "not as xarray wants it")
 
+    same_references(rss, index, "kerchunk")
+    folder = same_references(rss, index, "kerchunk-cube")
     refs, exported = rss.export(index, "kerchunk-cube")
     check("cube", exported["written"] == len(said["files"]), f"{exported}")
     root = References(refs)
@@ -392,6 +450,11 @@ def scenes(rss, said):
         seen = 0
         for grid in root.groups(asset):
             cube = root.dataset(f"{asset}/{grid}/0", mask_and_scale=False)
+            options = {**root.options, "fo": str(folder)}
+            lazy = xr.open_zarr(
+                f"reference://{asset}/{grid}/0", storage_options=options, consolidated=False, zarr_format=2, mask_and_scale=False
+            )
+            check(f"cube of {asset} as Parquet", lazy.identical(cube), f"{lazy}, expected {cube}")
             times = cube["time"].values
             check(f"cube of {asset}", (np.diff(times) >= np.timedelta64(0)).all(), "times in order")
             for at, item in enumerate(cube["item"].values):
@@ -437,6 +500,9 @@ def main():
             made(rss, folder / "made")
             for dtype, nodata in [("int16", -999), ("uint32", 2**32 - 1), ("float32", np.nan), ("float64", -1e300)]:
                 mosaics(rss, folder / dtype, dtype, nodata)
+            # Sums of these steps are not exact.
+            degrees = rasterio.transform.from_origin(150, -30, 0.001, 0.001)
+            mosaics(rss, folder / "degrees", "int16", -1, 4326, degrees)
         if args.scenes:
             scenes(rss, args.scenes)
     print(f"{len(failures)} failures in {time.monotonic() - start:.0f} s")

@@ -550,7 +550,7 @@ pub(crate) enum IndexAction {
         #[arg(long)]
         json: bool,
     },
-    /// Exports an index for other readers: Kerchunk references to Zarr, or a GDAL virtual raster (VRT).
+    /// Exports an index for other readers: Kerchunk references to Zarr, or a virtual raster (VRT) or tile index (GTI) of GDAL.
     #[command(
         after_help = "Files that the format cannot express exactly are omitted, and listed on stderr.\n\nExample:\n  rss index export scenes.parquet --format kerchunk -o scenes.json\n  rss index export scenes.parquet --format vrt --asset nbart_red -o red.vrt"
     )]
@@ -576,14 +576,15 @@ pub(crate) struct IndexExportArgs {
     /// The index.
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
-    /// kerchunk (a Zarr group for each file), kerchunk-cube (a time axis for each asset and grid), vrt
-    /// (a mosaic for each asset) or vrt-stack (a band for each file).
+    /// kerchunk (a Zarr group for each file), kerchunk-cube (a time axis for each asset and grid), both as JSON, or as folders
+    /// of Parquet files with -parquet behind the name; vrt (a mosaic for each asset), vrt-stack (a band for each file) or gti (the
+    /// mosaic of one asset as a tile index).
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: rss_core::index::ExportFormat,
     /// Only this asset, by its key. May be repeated.
     #[arg(long = "asset", value_name = "KEY")]
     pub(crate) assets: Vec<String>,
-    /// The output file.
+    /// The output: a file, which is replaced, or for Parquet a folder, which must be new or empty.
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Print one JSON document.

@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::json;
 
-use super::stage::{Stage, files};
+use super::stage::{Ran, SEED, Stage, files};
+
+const COPIES: [&str; 4] = ["--bands", "nbart_red", "--mode", "copy"];
 
 #[test]
 fn an_empty_cache_is_no_error() {
@@ -28,8 +30,9 @@ fn an_empty_cache_is_no_error() {
 #[test]
 fn a_cache_tells_what_it_holds_and_lets_it_go() {
     let stage = Stage::new();
-    let get = ["--bands", "nbart_red", "--to", "out", "--mode", "copy"];
-    stage.seed("get", &get).text();
+    stage
+        .seed("get", &[&COPIES[..], &["--to", "out"]].concat())
+        .text();
     let bytes: u64 = files(&stage.dir.path().join("out"))
         .iter()
         .map(|path| fs::metadata(path).unwrap().len())
@@ -67,13 +70,12 @@ fn a_cache_tells_what_it_holds_and_lets_it_go() {
 #[test]
 fn what_has_expired_is_cleaned() {
     let stage = Stage::new();
-    let get = ["--bands", "nbart_red", "--to", "out", "--mode", "copy"];
-    stage.seed("get", &get).text();
-    let mut command = stage.rss();
-    command
-        .env("RSS_CACHE_TTL", "0")
-        .args(["cache", "clean", "--json"]);
-    let removed = super::stage::Ran::of(command.output().unwrap()).json();
+    stage
+        .seed("get", &[&COPIES[..], &["--to", "out"]].concat())
+        .text();
+    let removed = stage
+        .run_with(("RSS_CACHE_TTL", "0"), &["cache", "clean", "--json"])
+        .json();
     assert_eq!(removed["removed"], 4);
 }
 
@@ -87,9 +89,7 @@ fn a_cache_that_cannot_be_is_one_line() {
         ("RSS_CACHE_MAX_BYTES", "-1"),
     ] {
         for action in ["info", "clean", "clear"] {
-            let mut command = stage.rss();
-            command.env(name, value).args(["cache", action, "--json"]);
-            let ran = super::stage::Ran::of(command.output().unwrap());
+            let ran = stage.run_with((name, value), &["cache", action, "--json"]);
             assert!(ran.error().len() > "rss: ".len(), "{ran:?}");
         }
     }
@@ -97,29 +97,33 @@ fn a_cache_that_cannot_be_is_one_line() {
 }
 
 /// Runs a command with a bound of the cache.
-fn bounded(stage: &Stage, bytes: &str, args: &[&str]) -> super::stage::Ran {
-    let mut command = stage.rss();
-    command.env("RSS_CACHE_MAX_BYTES", bytes).args(args);
-    super::stage::Ran::of(command.output().unwrap())
+fn bounded(stage: &Stage, bytes: &str, args: &[&str]) -> Ran {
+    stage.run_with(("RSS_CACHE_MAX_BYTES", bytes), args)
+}
+
+/// Returns the arguments of a `get` of the red bands of four scenes, but for the folder: files as they are at the source.
+fn getting(stage: &Stage) -> Vec<String> {
+    let found = stage.seed("search", &["--canonical", "red", "--json"]);
+    let items = stage.write("items.json", found.text());
+    ["get", "--items", &items]
+        .iter()
+        .chain(&COPIES)
+        .map(|arg| (*arg).to_owned())
+        .collect()
+}
+
+/// Returns arguments with more of them.
+fn with<'a>(args: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
+    let args = args.iter().map(String::as_str);
+    args.chain(more.iter().copied()).collect()
 }
 
 #[test]
 fn a_bound_holds_when_a_run_has_ended_and_takes_nothing_of_the_user() {
     let stage = Stage::new();
-    let found = stage.seed("search", &["--canonical", "red", "--json"]);
-    let items = stage.write("items.json", found.text());
-    let get = [
-        "get",
-        "--items",
-        &items,
-        "--bands",
-        "nbart_red",
-        "--mode",
-        "copy",
-        "--to",
-    ];
+    let get = getting(&stage);
     let bytes = || stage.run(&["cache", "info", "--json"]).json()["bytes"].clone();
-    let ran = bounded(&stage, "1", &[&get[..], &["out"]].concat());
+    let ran = bounded(&stage, "1", &with(&get, &["--to", "out"]));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     assert_eq!(bytes(), 0);
     let delivered = files(&stage.dir.path().join("out"));
@@ -129,7 +133,7 @@ fn a_bound_holds_when_a_run_has_ended_and_takes_nothing_of_the_user() {
     }
 
     // A bound that is set later holds at the end of the next run, and in `clean`.
-    stage.run(&[&get[..], &["two"]].concat()).text();
+    stage.run(&with(&get, &["--to", "two"])).text();
     assert_ne!(bytes(), 0);
     let removed = bounded(&stage, "1", &["cache", "clean", "--json"]).json();
     assert_eq!(
@@ -149,20 +153,8 @@ fn a_bound_holds_when_a_run_has_ended_and_takes_nothing_of_the_user() {
 #[cfg(unix)]
 fn what_a_link_points_to_is_not_evicted_without_a_word() {
     let stage = Stage::new();
-    let found = stage.seed("search", &["--canonical", "red", "--json"]);
-    let items = stage.write("items.json", found.text());
-    let get = [
-        "get",
-        "--items",
-        &items,
-        "--bands",
-        "nbart_red",
-        "--mode",
-        "copy",
-        "--link",
-        "--to",
-    ];
-    let ran = bounded(&stage, "1", &[&get[..], &["out"]].concat());
+    let get = getting(&stage);
+    let ran = bounded(&stage, "1", &with(&get, &["--link", "--to", "out"]));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(
         ran.stderr
@@ -192,8 +184,7 @@ fn what_a_link_points_to_is_not_evicted_without_a_word() {
     );
 
     // Files in place of the links.
-    let plain: Vec<&str> = get.iter().copied().filter(|arg| *arg != "--link").collect();
-    stage.run(&[&plain[..], &["out"]].concat()).text();
+    stage.run(&with(&get, &["--to", "out"])).text();
     let removed = stage.run(&["cache", "clear", "--json"]).json();
     assert_eq!(
         (&removed["removed"], &removed["linked"]),
@@ -209,15 +200,7 @@ fn what_a_link_points_to_is_not_evicted_without_a_word() {
 #[test]
 fn a_record_of_any_content_is_no_panic() {
     let stage = Stage::new();
-    let get = [
-        "--bands",
-        "nbart_red",
-        "--mode",
-        "copy",
-        "--limit",
-        "1",
-        "--to",
-    ];
+    let get = [&COPIES[..], &["--limit", "1", "--to"]].concat();
     stage.seed("get", &[&get[..], &["out"]].concat()).text();
     let records = files(&stage.cache().join("entries"));
     let record = records
@@ -256,14 +239,14 @@ fn a_record_of_any_content_is_no_panic() {
                 .env("RSS_CACHE_TTL", "1d")
                 .env("RSS_CACHE_MAX_BYTES", "1000000000")
                 .args(args);
-            super::stage::Ran::of(command.output().unwrap()).json();
+            Ran::of(command.output().unwrap()).json();
         }
         fs::write(record, &text).unwrap();
         let url = stage.bed.stac_url();
         let mut command = stage.rss();
         command.env("RSS_CACHE_TTL", "1d").args(["get", &url]);
-        command.args(super::stage::SEED).args(get).arg(&path);
-        let ran = super::stage::Ran::of(command.output().unwrap());
+        command.args(SEED).args(&get).arg(&path);
+        let ran = Ran::of(command.output().unwrap());
         assert!(
             ran.code == Some(0) && !ran.stderr.contains("panic"),
             "{text}: {ran:?}"

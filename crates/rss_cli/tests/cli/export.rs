@@ -1,6 +1,6 @@
 //! `rss index export`: what it writes is read by zarr-python, xarray and GDAL, pixel by pixel.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use rss_core::{
     DataType, Entry, Location, Size, index,
@@ -57,9 +57,13 @@ fn an_index_is_exported_and_says_what_it_left_out() {
     for (format, assets, written) in [
         ("kerchunk", &[][..], files),
         ("kerchunk-cube", &["--asset", "red"], files / 2),
+        ("kerchunk-parquet", &[], files),
+        ("kerchunk-cube-parquet", &["--asset", "red"], files / 2),
         ("vrt", &["--asset", "red", "--asset", "nir"], files),
         ("vrt-stack", &["--asset", "nir"], files / 2),
+        ("gti", &["--asset", "nir"], files / 2),
     ] {
+        let out = format!("out.{format}");
         let args = [
             "index",
             "export",
@@ -67,14 +71,15 @@ fn an_index_is_exported_and_says_what_it_left_out() {
             "--format",
             format,
             "-o",
-            "out",
+            &out,
             "--json",
         ];
         let before = stage.fetches();
         let done = stage.run(&[&args, assets].concat()).json();
         let left_out = done["left_out"].as_array().unwrap().len();
         // References take every file; the others one grid each.
-        assert!(left_out == 0 || format != "kerchunk", "{done}");
+        let takes_all = format == "kerchunk" || format == "kerchunk-parquet";
+        assert!(left_out == 0 || !takes_all, "{done}");
         assert_eq!(
             done["written"].as_u64().unwrap() as usize + left_out,
             written,
@@ -82,11 +87,22 @@ fn an_index_is_exported_and_says_what_it_left_out() {
         );
         assert_eq!(
             (&done["format"], &done["output"]),
-            (&json!(format), &json!("out"))
+            (&json!(format), &json!(out))
         );
         assert_eq!(stage.fetches(), before, "no request");
-        assert!(Path::new(&stage.path("out")).is_file());
+        let made = fs::metadata(stage.path(&out)).unwrap();
+        assert_eq!(made.is_dir(), format.ends_with("parquet"), "{format}");
     }
+    // A file is replaced, a folder never is.
+    let again = |format: &str| {
+        let out = format!("out.{format}");
+        let args = ["index", "export", "a.parquet", "--format", format, "-o"];
+        stage.run(&[&args[..], &[&out]].concat())
+    };
+    assert_eq!(again("kerchunk").code, Some(0));
+    let folder = again("kerchunk-parquet");
+    assert_eq!(folder.code, Some(2), "{folder:?}");
+    assert!(folder.error().contains("is there already"), "{folder:?}");
     let args = [
         "index",
         "export",
@@ -116,7 +132,7 @@ fn an_index_is_exported_and_says_what_it_left_out() {
         ]);
         let done = shell.arg(env!("CARGO_BIN_EXE_rss")).output().unwrap();
         assert!(done.status.success(), "{done:?}");
-        let kept = std::fs::metadata(stage.path("kept")).unwrap();
+        let kept = fs::metadata(stage.path("kept")).unwrap();
         assert_eq!(kept.permissions().mode() & 0o777, 0o640);
     }
     many_tiles(&stage.path("none.parquet"), 0, 16);
@@ -136,7 +152,7 @@ fn an_index_is_exported_and_says_what_it_left_out() {
         "none",
     ]);
     assert_eq!(odd.code, Some(2));
-    assert!(odd.stderr.contains("kerchunk-cube, vrt"), "{odd:?}");
+    assert!(odd.stderr.contains("vrt-stack, gti"), "{odd:?}");
 }
 
 /// Writes an index of so many files of so many tiles.
@@ -174,7 +190,7 @@ fn ctrl_c_in_an_export_leaves_nothing() {
     let stage = Stage::of(Testbed::builder());
     // Takes seconds to export, and is stopped when it begins.
     many_tiles(&stage.path("a.parquet"), 4096, 512);
-    for format in ["kerchunk", "kerchunk-cube"] {
+    for format in ["kerchunk", "kerchunk-cube", "kerchunk-cube-parquet"] {
         let mut rss = stage.rss();
         rss.args([
             "index",
@@ -186,9 +202,13 @@ fn ctrl_c_in_an_export_leaves_nothing() {
             "out",
         ]);
         let child = rss.spawn().unwrap();
-        wait_until(|| files(stage.dir.path()).len() == 2);
+        wait_until(|| files(stage.dir.path()).len() >= 2);
         assert_eq!(interrupt(child).error(), "rss: interrupted");
-        assert_eq!(files(stage.dir.path()).len(), 1, "{format}");
+        assert_eq!(
+            fs::read_dir(stage.dir.path()).unwrap().count(),
+            1,
+            "{format}"
+        );
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -10,9 +9,7 @@ use std::{
 use rss_testbed::{BUCKET, Band, Fault, Rule, Service};
 use serde_json::Value;
 
-use super::stage::{
-    Ran, SEED, Stage, assets, end_by, files, href, ids, interrupt, items, sorted, wait_until,
-};
+use super::stage::{SEED, Stage, assets, end_by, files, href, ids, interrupt, items, sorted, wait_until};
 
 const RED: &[&str] = &["--bands", "nbart_red", "--to", "out"];
 
@@ -29,13 +26,6 @@ fn wanted(stage: &Stage) -> Vec<(String, &Path)> {
 
 fn hrefs(items: &[Value]) -> Vec<String> {
     sorted(items.iter().map(|item| href(item, "nbart_red").to_owned()))
-}
-
-fn piped(stage: &Stage, args: &[&str], stdin: &[u8]) -> Ran {
-    let mut command = stage.rss();
-    let mut child = command.args(args).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(stdin).unwrap();
-    Ran::of(child.wait_with_output().unwrap())
 }
 
 #[test]
@@ -201,8 +191,10 @@ fn items_come_from_a_file_from_a_dash_or_from_a_pipe() {
     stage.bed.clear_log();
     let get = [&["get", "--mode", "copy", "--json"], RED].concat();
     let from_file = stage.run(&[&get, &["--items", &file][..]].concat()).json();
-    let from_dash = piped(&stage, &[&get, &["--items", "-"][..]].concat(), json).json();
-    let from_pipe = piped(&stage, &get, json).json();
+    let from_dash = stage
+        .piped(&[&get, &["--items", "-"][..]].concat(), json)
+        .json();
+    let from_pipe = stage.piped(&get, json).json();
     assert_eq!(ids(&from_file), stage.ids());
     assert_eq!(from_dash, from_file);
     assert_eq!(from_pipe, from_file);
@@ -232,7 +224,7 @@ fn canonical_names_of_piped_items_are_those_of_their_collection() {
     let stage = Stage::new();
     let found = stage.seed("search", &["--limit", "1", "--json"]);
     let args = ["remote", "--canonical", "nir", "--json"];
-    let remote = piped(&stage, &args, found.text().as_bytes()).json();
+    let remote = stage.piped(&args, found.text().as_bytes()).json();
     assert_eq!(assets(&items(&remote)[0]), ["nbart_nir_1"]);
 }
 
@@ -247,7 +239,7 @@ fn what_is_no_item_on_stdin_is_one_line() {
         b"\xff\xfe",
         b"{\"type\": 1}",
     ] {
-        let ran = piped(&stage, &["get", "--to", "out"], stdin);
+        let ran = stage.piped(&["get", "--to", "out"], stdin);
         assert!(ran.error().contains("stdin"), "{ran:?}");
     }
 }
@@ -399,7 +391,7 @@ fn what_get_made_may_be_named_through_a_pipe() {
     for link in [&[][..], &["--link"]] {
         let found = stage.seed("get", &[&more[..], link].concat());
         let copy = ["get", "--mode", "copy", "--to", "two", "--json"];
-        let ran = piped(&stage, &copy, found.text().as_bytes());
+        let ran = stage.piped(&copy, found.text().as_bytes());
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
         assert_eq!(files(&stage.dir.path().join("two")).len(), 1);
         fs::remove_dir_all(stage.path("two")).unwrap();
@@ -408,7 +400,7 @@ fn what_get_made_may_be_named_through_a_pipe() {
         let path = href(item, "nbart_red").to_owned();
         fs::copy(&path, stage.path("other.tif")).unwrap();
         let other = found.text().replace(&path, &stage.path("other.tif"));
-        let ran = piped(&stage, &copy, other.as_bytes());
+        let ran = stage.piped(&copy, other.as_bytes());
         assert!(ran.error().contains("may not name"), "{ran:?}");
         fs::remove_dir_all(stage.path("out")).unwrap();
     }

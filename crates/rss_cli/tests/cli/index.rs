@@ -1,10 +1,10 @@
 //! `rss index`: built once, gone on with after a kill, checked, merged.
 
-use std::{fs, io::Write, path::Path, process::Stdio};
+use std::{fs, path::Path};
 
 use rss_testbed::{BUCKET, Band, Fault, Rule, Service};
 
-use super::stage::{CANARY, Ran, Stage, files, interrupt, wait_until};
+use super::stage::{CANARY, Stage, files, interrupt, wait_until};
 
 /// Writes a list of the red and infrared bands of all scenes.
 fn list(stage: &Stage) -> String {
@@ -14,15 +14,14 @@ fn list(stage: &Stage) -> String {
     stage.write("list.txt", lines)
 }
 
-fn piped(stage: &Stage, args: &[&str], stdin: &[u8]) -> Ran {
-    let mut child = stage
-        .rss()
-        .args(args)
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(stdin).unwrap();
-    Ran::of(child.wait_with_output().unwrap())
+/// Returns a stage whose files are in the index `a.parquet`.
+fn indexed() -> Stage {
+    let stage = Stage::new();
+    let list = list(&stage);
+    stage
+        .run(&["index", "build", &list, "-o", "a.parquet"])
+        .text();
+    stage
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn items_are_piped_from_a_search() {
         "-o",
         "a.parquet",
     ];
-    let ran = piped(&stage, &args, found.text().as_bytes());
+    let ran = stage.piped(&args, found.text().as_bytes());
     assert!(
         ran.text()
             .starts_with("a.parquet: 4 items, 4 of 4 files, 4 requests"),
@@ -147,11 +146,7 @@ fn what_fails_is_said_and_the_rest_is_written() {
 
 #[test]
 fn drift_is_named_and_mended() {
-    let stage = Stage::new();
-    let list = list(&stage);
-    stage
-        .run(&["index", "build", &list, "-o", "a.parquet"])
-        .text();
+    let stage = indexed();
     let key = stage.bed.scenes()[0].key(Band::Red).to_owned();
     let other = fs::read(stage.bed.scenes()[1].file(Band::Red).unwrap()).unwrap();
     stage.bed.put(BUCKET, &key, other);
@@ -178,6 +173,24 @@ fn drift_is_named_and_mended() {
         stage.run(&["index", "check", "a.parquet", "--json"]).json()["ok"],
         8
     );
+}
+
+#[test]
+fn a_server_that_is_away_is_no_drift() {
+    let stage = indexed();
+    let key = stage.bed.scenes()[0].key(Band::Red).to_owned();
+    let s3 = |fault: Fault| Rule::new(fault).on(Service::S3);
+    stage.bed.fault(s3(Fault::status(403)).path(&key));
+    let check = ["index", "check", "a.parquet"];
+    let part = stage.run(&check);
+    stage.bed.clear_faults();
+    stage.bed.fault(s3(Fault::status(503)));
+    let all = stage.run(&check);
+    for (ran, code, files) in [(part, 3, 1), (all, 75, 8)] {
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        let end = format!("rss: {files} of 8 files could not be checked\n");
+        assert!(ran.stderr.ends_with(&end), "{ran:?}");
+    }
 }
 
 /// Starts a build that hangs at the fifth file, and waits until some of the first four are in its journal.
@@ -265,8 +278,7 @@ fn no_secret_is_written_or_said() {
     let key = stage.bed.scenes()[0].key(Band::Red);
     let url = stage.bed.http_url(BUCKET, key);
     let lines = format!("{url}?sig={CANARY}\n{url}.none?sig={CANARY}\n");
-    let ran = piped(
-        &stage,
+    let ran = stage.piped(
         &["index", "build", "-", "-o", "a.parquet"],
         lines.as_bytes(),
     );

@@ -124,6 +124,13 @@ impl Stage {
         Ran::of(self.rss().args(args).output().unwrap())
     }
 
+    /// Runs a command with a variable set.
+    pub(crate) fn run_with(&self, variable: (&str, &str), args: &[&str]) -> Ran {
+        let mut command = self.rss();
+        command.env(variable.0, variable.1).args(args);
+        Ran::of(command.output().unwrap())
+    }
+
     /// Runs a command with bytes on its stdin.
     pub(crate) fn piped(&self, args: &[&str], stdin: &[u8]) -> Ran {
         let mut command = self.rss();

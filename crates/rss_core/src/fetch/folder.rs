@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::ordinary_file,
+    raster::{ordinary_file, sync_folder},
     store::{CachedFile, FileCache, GivenAs, is_same, of_io},
 };
 
@@ -39,8 +39,8 @@ pub enum Delivery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Existing {
-    /// A file that was not given by the cache, or was changed since, is an error. One as it was given is replaced by what
-    /// is newer.
+    /// A file that was not given by the cache, or was changed since, is an error, and so is a link to anywhere else. One as it
+    /// was given is replaced by what is newer.
     #[default]
     Keep,
     /// Any file is replaced.
@@ -58,7 +58,8 @@ pub(super) struct Folder {
 /// What has the name of a file that is to be delivered.
 enum There {
     Nothing,
-    Link,
+    /// A link; its target.
+    Link(PathBuf),
     File(u64),
 }
 
@@ -97,18 +98,22 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if the user has a file of this name that is not from the cache.
+    /// [`ErrorKind::InvalidInput`] if the user has a file of this name that is not from the cache, or a link that does not
+    /// lead into one.
     pub(super) fn check(&self, target: &TargetPath, cache: &FileCache) -> Result<()> {
         let path = self.path(target)?;
-        match there(&path)? {
-            There::File(_)
-                if self.existing == Existing::Keep && cache.given_sha256(&path).is_none() =>
-            {
-                let message = "a file that is not from the cache has this name; it is kept unless overwriting is asked for";
-                Err(Error::new(ErrorKind::InvalidInput, message).at(path.display()))
+        let what = match there(&path)? {
+            There::File(_) if cache.given_sha256(&path).is_none() => {
+                "file that is not from the cache"
             }
-            _ => Ok(()),
+            There::Link(to) if !leads_into_a_cache(&to) => "link that does not lead into a cache",
+            There::Nothing | There::File(_) | There::Link(_) => return Ok(()),
+        };
+        if self.existing == Existing::Overwrite {
+            return Ok(());
         }
+        let message = format!("a {what} has this name; it is kept unless overwriting is asked for");
+        Err(Error::new(ErrorKind::InvalidInput, message).at(path.display()))
     }
 
     fn path(&self, target: &TargetPath) -> Result<PathBuf> {
@@ -205,13 +210,14 @@ impl Folder {
         // A second name of the file in the cache, put beside the place first where something is replaced.
         let beside = match there {
             There::Nothing => path.to_owned(),
-            There::Link | There::File(_) => new.path().with_extension("link.part"),
+            There::Link(_) | There::File(_) => new.path().with_extension("link.part"),
         };
         if cache.hard_link(file, &beside).map_err(wrong)? {
             if beside != path {
                 fs::rename(&beside, path).map_err(wrong)?;
             }
-            return sync(folder).map_err(wrong);
+            sync_folder(folder);
+            return Ok(());
         }
         let mut from = File::open(&file.path).map_err(wrong)?;
         io::copy(&mut from, &mut new.as_file()).map_err(wrong)?;
@@ -239,8 +245,8 @@ impl Folder {
         match there(path)? {
             // `symlink` fails if the name exists meanwhile: a file of the user is never replaced.
             There::Nothing => return symlink(&file.path, path).map_err(wrong),
-            There::Link if fs::read_link(path).is_ok_and(|old| old == file.path) => return Ok(()),
-            There::Link => {}
+            There::Link(to) if to == file.path => return Ok(()),
+            There::Link(_) => {}
             There::File(_) => self.may_replace(cache, path)?,
         }
         // A rename replaces what is there in one step: a reader always finds one of the two.
@@ -257,7 +263,10 @@ impl Folder {
 
 fn there(path: &Path) -> Result<There> {
     match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_symlink() => Ok(There::Link),
+        Ok(meta) if meta.is_symlink() => {
+            let to = fs::read_link(path).map_err(|err| of_io(&err).at(path.display()))?;
+            Ok(There::Link(to))
+        }
         Ok(meta) if meta.is_file() => Ok(There::File(meta.len())),
         Ok(_) => {
             let message = "a directory or device has the name of a file that is to be made";
@@ -266,6 +275,17 @@ fn there(path: &Path) -> Result<There> {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(There::Nothing),
         Err(err) => Err(of_io(&err).at(path.display())),
     }
+}
+
+/// Returns true if a link has the target of those that `get` makes: `entries/ab/<SHA-256>.tif` of this cache, or of another
+/// one that was used before.
+fn leads_into_a_cache(target: &Path) -> bool {
+    let is_key = |stem: &str| stem.len() == 64 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let stem = target.file_stem().and_then(|stem| stem.to_str());
+    let folder = target.ancestors().nth(2).and_then(Path::file_name);
+    target.is_absolute()
+        && stem.is_some_and(is_key)
+        && folder.is_some_and(|folder| folder == "entries")
 }
 
 /// Returns true if a file of the user is the one of the cache, or has its bytes. A copy has its mtime, too; without that the
@@ -327,16 +347,11 @@ fn finish(new: &NamedTempFile, file: &CachedFile) -> io::Result<()> {
 fn put(new: NamedTempFile, path: &Path, there: &There) -> io::Result<()> {
     let put = match there {
         There::Nothing => new.persist_noclobber(path),
-        There::Link | There::File(_) => new.persist(path),
+        There::Link(_) | There::File(_) => new.persist(path),
     };
     put.map_err(|err| err.error)?;
-    sync(path.parent().unwrap_or(Path::new(".")))
-}
-
-/// Makes a rename durable. Not every system can sync a folder: errors are ignored.
-fn sync(folder: &Path) -> io::Result<()> {
-    if let Ok(folder) = File::open(folder) {
-        let _ = folder.sync_all();
+    if let Some(folder) = path.parent() {
+        sync_folder(folder);
     }
     Ok(())
 }

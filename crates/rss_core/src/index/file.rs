@@ -2,33 +2,27 @@
 //! complete or absent.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs::File,
     io::{self, BufWriter},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use arrow_array::{
-    Array, BinaryArray, Float64Array, ListArray, RecordBatch, StructArray, cast::AsArray,
-};
+use arrow_array::{RecordBatch, cast::AsArray};
 use arrow_schema::SchemaRef;
 use parquet::{
     arrow::{ArrowSchemaConverter, ArrowWriter, arrow_writer::ArrowWriterOptions},
     basic::{Compression, Encoding, Type as PhysicalType, ZstdLevel},
-    file::{
-        metadata::KeyValue,
-        properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
-    },
+    file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
     schema::types::ColumnPath,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::{
     disk::{Stop, folder_of},
     schema,
+    summary::{Summary, tiles_before},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -38,9 +32,9 @@ use crate::{
 
 /// Items of a row group. A look-up by id reads the ids of one group; smaller groups mean a larger footer, which every
 /// open reads.
-const GROUP_ROWS: usize = 8192;
+pub(super) const GROUP_ROWS: usize = 8192;
 /// Bytes of a row group: a group is buffered in memory until it is complete.
-const GROUP_BYTES: usize = 64 << 20;
+pub(super) const GROUP_BYTES: usize = 64 << 20;
 /// Rows of a page of most columns: an entry costs one page of each column.
 const PAGE_ROWS: usize = 1024;
 const PAGE_BYTES: usize = 64 << 10;
@@ -51,34 +45,13 @@ const DISTINCT_BYTES: usize = 32 << 10;
 /// A row with more tiles than this has pages of its own.
 const LARGE_TILES: usize = 4096;
 
-/// The value of `rss:index` in the file's metadata, as JSON.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Said {
-    pub(super) version: u32,
-    #[serde(default)]
-    pub(super) assets: BTreeMap<String, Count>,
-    /// True if the bbox of an item crosses the antimeridian: its west is larger than its east.
-    #[serde(default)]
-    pub(super) crosses_antimeridian: bool,
-}
-
-/// The number of files and tiles of one asset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Count {
-    #[serde(default)]
-    pub(super) files: u64,
-    #[serde(default)]
-    pub(super) tiles: u64,
-}
-
 /// Writes a temporary file beside the output, and renames it when it is complete.
 pub(super) struct Writer {
     writer: ArrowWriter<BufWriter<File>>,
+    columns: SchemaRef,
     temp: NamedTempFile,
     output: PathBuf,
-    said: Said,
-    geometries: BTreeSet<String>,
-    bbox: Option<[f64; 4]>,
+    summary: Summary,
     stop: Stop,
 }
 
@@ -92,31 +65,27 @@ impl Writer {
         let wrong = |err: io::Error| of_io(&err).at(output.display());
         let temp = temporary(output)?;
         let file = temp.as_file().try_clone().map_err(wrong)?;
-        let said = Said {
-            version: schema::VERSION,
-            assets: columns
-                .fields()
-                .iter()
-                .filter_map(|field| field.name().strip_prefix(schema::PREFIX))
-                .map(|asset| (asset.to_owned(), Count::default()))
-                .collect(),
-            ..Said::default()
-        };
         let options = ArrowWriterOptions::new()
             .with_properties(properties(&columns)?)
             // Parquet's logical types suffice. An embedded Arrow schema would make the footer larger.
             .with_skip_arrow_metadata(true);
         let file = BufWriter::with_capacity(1 << 20, file);
-        let writer = ArrowWriter::try_new_with_options(file, columns, options).map_err(fault)?;
+        let summary = Summary::of(&columns);
+        let all = Arc::clone(&columns);
+        let writer = ArrowWriter::try_new_with_options(file, all, options).map_err(fault)?;
         Ok(Self {
             writer,
+            columns,
             temp,
             output: output.to_owned(),
-            said,
-            geometries: BTreeSet::new(),
-            bbox: None,
+            summary,
             stop: stop.clone(),
         })
+    }
+
+    /// Returns the columns that rows must have.
+    pub(super) fn columns(&self) -> SchemaRef {
+        Arc::clone(&self.columns)
     }
 
     /// Appends rows.
@@ -126,7 +95,7 @@ impl Writer {
     /// Errors of the file system; [`ErrorKind::Unavailable`] if the write was cancelled.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.stop.check()?;
-        self.count(batch);
+        self.summary.count(batch);
         let mut from = 0;
         // The Parquet writer may end a page only between calls, so a row with very many tiles is written in a call of
         // its own: a reader of its neighbours need not decode its tiles.
@@ -146,56 +115,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Counts files and tiles, and collects geometry types and bbox for the file's metadata.
-    fn count(&mut self, batch: &RecordBatch) {
-        for (asset, count) in &mut self.said.assets {
-            let column = batch.column_by_name(&schema::column_of(asset));
-            let Some(column) = column.and_then(|column| column.as_struct_opt()) else {
-                continue;
-            };
-            count.files += (column.len() - column.null_count()) as u64;
-            count.tiles += tiles_before(column)
-                .and_then(|ends| Some(ends.last()? - ends.first()?))
-                .unwrap_or(0) as u64;
-        }
-        if let Some(column) = batch.column_by_name("geometry")
-            && let Some(column) = column.as_any().downcast_ref::<BinaryArray>()
-        {
-            let names = column.iter().flatten().filter_map(super::wkb::name);
-            self.geometries.extend(names);
-        }
-        let edges = batch.column_by_name("bbox").and_then(|column| {
-            let column = column.as_struct_opt()?;
-            let edge = |name| column.column_by_name(name)?.as_any().downcast_ref();
-            let edges: [&Float64Array; 4] =
-                [edge("xmin")?, edge("ymin")?, edge("xmax")?, edge("ymax")?];
-            Some(edges)
-        });
-        let Some(edges) = edges else { return };
-        for row in 0..batch.num_rows() {
-            if edges.iter().any(|edge| edge.is_null(row)) {
-                continue;
-            }
-            let [west, south, east, north] = edges.map(|edge| edge.value(row));
-            // GeoJSON: a bbox across the antimeridian has its west larger than its east. The union of such boxes with
-            // others is taken as all longitudes.
-            let crosses = west > east;
-            self.said.crosses_antimeridian |= crosses;
-            let (west, east) = if crosses {
-                (-180.0, 180.0)
-            } else {
-                (west, east)
-            };
-            let all = self.bbox.get_or_insert([west, south, east, north]);
-            *all = [
-                all[0].min(west),
-                all[1].min(south),
-                all[2].max(east),
-                all[3].max(north),
-            ];
-        }
-    }
-
     /// Finishes the file and renames it to the output; returns its size in bytes.
     ///
     /// # Errors
@@ -203,42 +122,7 @@ impl Writer {
     /// Errors of the file system; [`ErrorKind::Unavailable`] if the write was cancelled. The temporary file is
     /// removed then.
     pub(super) fn finish(mut self) -> Result<u64> {
-        let geo = json!({
-            "version": "1.1.0",
-            "primary_column": "geometry",
-            "columns": { "geometry": {
-                "encoding": "WKB",
-                "geometry_types": self.geometries,
-                "bbox": self.bbox,
-                "covering": { "bbox": {
-                    "xmin": ["bbox", "xmin"],
-                    "ymin": ["bbox", "ymin"],
-                    "xmax": ["bbox", "xmax"],
-                    "ymax": ["bbox", "ymax"],
-                }},
-            }},
-        });
-        let mut geo = geo;
-        if self.bbox.is_none()
-            && let Some(column) = geo.pointer_mut("/columns/geometry")
-            && let Some(column) = column.as_object_mut()
-        {
-            column.remove("bbox");
-        }
-        let said = serde_json::to_string(&self.said).map_err(|err| {
-            Error::new(
-                ErrorKind::InvalidInput,
-                "the index's metadata cannot be written as JSON",
-            )
-            .with_source(err)
-        })?;
-        let stac = json!({ "version": "1.0.0" });
-        for (key, value) in [
-            (schema::INDEX_KEY, said),
-            ("geo", geo.to_string()),
-            ("stac-geoparquet", stac.to_string()),
-        ] {
-            let pair = KeyValue::new(key.to_owned(), value);
+        for pair in self.summary.pairs()? {
             self.writer.append_key_value_metadata(pair);
         }
         self.writer.finish().map_err(fault)?;
@@ -283,24 +167,8 @@ pub(super) fn keep(temp: NamedTempFile, output: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-fn fault(err: parquet::errors::ParquetError) -> Error {
+pub(super) fn fault(err: parquet::errors::ParquetError) -> Error {
     Error::new(ErrorKind::Unavailable, "the index cannot be written").with_source(err)
-}
-
-/// Returns the offsets of the rows' tiles in the list of all tiles of a column: one more than there are rows.
-fn tiles_before(column: &StructArray) -> Option<Vec<usize>> {
-    let levels: &ListArray = column.column_by_name("levels")?.as_list_opt()?;
-    let images = levels.values().as_struct_opt()?;
-    let tiles: &ListArray = images.column_by_name("byte_counts")?.as_list_opt()?;
-    let ends = tiles.value_offsets();
-    levels
-        .value_offsets()
-        .iter()
-        .map(|&image| {
-            let image = usize::try_from(image).ok()?;
-            usize::try_from(*ends.get(image)?).ok()
-        })
-        .collect()
 }
 
 /// Returns the rows with very many tiles in one of their files.
@@ -321,7 +189,7 @@ fn large_rows(batch: &RecordBatch) -> BTreeSet<usize> {
 }
 
 /// Returns the encoding and compression of each column.
-fn properties(columns: &SchemaRef) -> Result<WriterProperties> {
+pub(super) fn properties(columns: &SchemaRef) -> Result<WriterProperties> {
     let parquet = ArrowSchemaConverter::new()
         .convert(columns)
         .map_err(|err| {

@@ -1,7 +1,7 @@
 //! Merging indexes: of an item in several indexes the last one wins, asset by asset.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::Path,
     sync::Arc,
 };
@@ -15,12 +15,14 @@ use sha2::{Digest, Sha256};
 
 use super::{
     disk::{Stop, on_disk},
-    file::{Writer, schema_of},
+    file::{Writer, keep, schema_of, temporary},
     inputs::ROWS_AT_ONCE,
     journal::Name,
     open::{Index, Info},
     pack,
     schema::{ASSETS, PREFIX, column_of},
+    splice::{self, Splice},
+    summary::Summary,
     unite,
 };
 use crate::{
@@ -88,39 +90,118 @@ pub(super) fn merge_indexes(inputs: &[&Path], output: &Path, stop: &Stop) -> Res
     let columns = schema_of(fields);
     // Two passes: which row of an item wins is known only when all inputs were read.
     let items = items(&indexes, stop)?;
-    let mut writer = Writer::create(output, Arc::clone(&columns), stop)?;
-    for (input, index) in indexes.iter().enumerate() {
-        let mask = ProjectionMask::all();
-        for group in 0..index.table().groups() {
-            let mut row = 0;
-            for batch in index.table().read(group, &mask, None, ROWS_AT_ONCE)? {
-                let batch = batch?;
-                let names = names(&batch);
-                let mut retained: Vec<(usize, &[RowAddress])> = Vec::new();
-                for (at, name) in names.iter().enumerate() {
-                    let here = RowAddress {
-                        input,
-                        group,
-                        row: row + at,
-                    };
-                    if let Some(found) = items.get(name)
-                        && found.last == here
-                    {
-                        retained.push((at, &found.older));
-                    }
+    let copied = copied(&indexes, &items, &columns);
+    if copied.iter().all(BTreeSet::is_empty) {
+        let mut writer = Writer::create(output, Arc::clone(&columns), stop)?;
+        for input in 0..indexes.len() {
+            write_rows(&indexes, input, &items, &BTreeSet::new(), &mut writer)?;
+        }
+        // Close the inputs first: one of them may be the file that the output replaces.
+        drop(indexes);
+        writer.finish()?;
+        return Ok(Index::open(output)?.info());
+    }
+    // All other rows become row groups of a file of their own, which are copied behind the others.
+    let rest = temporary(output)?;
+    let mut writer = Writer::create(rest.path(), Arc::clone(&columns), stop)?;
+    let mut summary = Summary::of(&columns);
+    for (input, copied) in copied.iter().enumerate() {
+        let written = write_rows(&indexes, input, &items, copied, &mut writer)?;
+        if let Some(index) = indexes.get(input)
+            && !copied.is_empty()
+            && let Some(mut stated) = Summary::stated(index.table())
+        {
+            stated.take(&written);
+            summary.add(&stated);
+        }
+    }
+    writer.finish()?;
+    let others = Index::open(rest.path())?;
+    if let Some(stated) = Summary::stated(others.table()) {
+        summary.add(&stated);
+    }
+    let mut splice = Splice::create(output, &columns, stop)?;
+    for (index, copied) in indexes.iter().zip(&copied) {
+        for group in copied {
+            splice.copy(index.table(), *group)?;
+        }
+    }
+    for group in 0..others.table().groups() {
+        splice.copy(others.table(), group)?;
+    }
+    let done = splice.finish(&summary)?;
+    drop((indexes, others));
+    keep(done, output)?;
+    Ok(Index::open(output)?.info())
+}
+
+/// Returns the row groups of each input that are copied by their bytes: large ones of the same columns, of which each row is
+/// the only one of its item.
+fn copied(
+    indexes: &[Index],
+    items: &HashMap<Name, Versions>,
+    columns: &SchemaRef,
+) -> Vec<BTreeSet<usize>> {
+    let several = items.values().filter(|item| !item.older.is_empty());
+    let changed: HashSet<(usize, usize)> = several
+        .flat_map(|item| item.older.iter().chain([&item.last]))
+        .map(|row| (row.input, row.group))
+        .collect();
+    let copied = indexes.iter().enumerate().map(|(input, index)| {
+        let table = index.table();
+        if !splice::is_alike(table, columns) || Summary::stated(table).is_none() {
+            return BTreeSet::new();
+        }
+        (0..table.groups())
+            .filter(|group| !changed.contains(&(input, *group)) && splice::is_large(table, *group))
+            .collect()
+    });
+    copied.collect()
+}
+
+/// Writes the rows of an input that win, but for those of some row groups. Returns the summary of all rows that were read.
+fn write_rows(
+    indexes: &[Index],
+    input: usize,
+    items: &HashMap<Name, Versions>,
+    without: &BTreeSet<usize>,
+    writer: &mut Writer,
+) -> Result<Summary> {
+    let columns = writer.columns();
+    let mut read = Summary::of(&columns);
+    let Some(index) = indexes.get(input) else {
+        return Ok(read);
+    };
+    let mask = ProjectionMask::all();
+    for group in (0..index.table().groups()).filter(|group| !without.contains(group)) {
+        let mut row = 0;
+        for batch in index.table().read(group, &mask, None, ROWS_AT_ONCE)? {
+            let batch = batch?;
+            if !without.is_empty() {
+                read.count(&batch);
+            }
+            let names = names(&batch);
+            let mut retained: Vec<(usize, &[RowAddress])> = Vec::new();
+            for (at, name) in names.iter().enumerate() {
+                let here = RowAddress {
+                    input,
+                    group,
+                    row: row + at,
+                };
+                if let Some(found) = items.get(name)
+                    && found.last == here
+                {
+                    retained.push((at, &found.older));
                 }
-                row += batch.num_rows();
-                if !retained.is_empty() {
-                    let batch = fitted(&batch, &columns)?;
-                    writer.write(&joined(&batch, &retained, &indexes, &columns)?)?;
-                }
+            }
+            row += batch.num_rows();
+            if !retained.is_empty() {
+                let batch = fitted(&batch, &columns)?;
+                writer.write(&joined(&batch, &retained, indexes, &columns)?)?;
             }
         }
     }
-    // Close the inputs first: one of them may be the file that the output replaces.
-    drop(indexes);
-    writer.finish()?;
-    Ok(Index::open(output)?.info())
+    Ok(read)
 }
 
 /// Finds the rows of each item.

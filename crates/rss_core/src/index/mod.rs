@@ -26,6 +26,8 @@ mod pack;
 mod schema;
 mod select;
 mod source;
+mod splice;
+mod summary;
 mod table;
 mod unite;
 mod unpack;

@@ -11,10 +11,10 @@ use arrow_array::{Array, RecordBatch, StringArray, StructArray, cast::AsArray};
 use chrono::{DateTime, Utc};
 
 use super::{
-    file::Said,
     journal::Name,
     schema::{self, ASSETS, column_of},
     select::{Matches, Select},
+    summary::Said,
     table::ParquetTable,
     unpack::{self, Column},
 };

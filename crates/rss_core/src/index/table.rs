@@ -27,11 +27,12 @@ use parquet::{
     },
     basic::{LogicalType, TimeUnit},
     bloom_filter::Sbbf,
+    column::writer::ColumnCloseResult,
     errors::{ParquetError, Result as ParquetResult},
     file::{
         metadata::{
-            PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataReader,
-            page_index::PageIndexProvider,
+            ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder,
+            ParquetMetaDataReader, page_index::PageIndexProvider,
         },
         page_index::{
             column_index::ColumnIndexMetaData,
@@ -133,7 +134,47 @@ impl ParquetTable {
         rows.map_or(0, |group| usize::try_from(group.num_rows()).unwrap_or(0))
     }
 
-    fn columns(&self) -> &SchemaDescriptor {
+    /// Returns the bytes of a row group in the file.
+    pub(super) fn group_bytes(&self, group: usize) -> usize {
+        let group = self.meta.row_groups().get(group);
+        let bytes = group.map_or(0, |group| group.compressed_size());
+        usize::try_from(bytes).unwrap_or(0)
+    }
+
+    /// Returns the columns of a row group as they are: what another file needs to take them over by their bytes.
+    pub(super) fn encoded(&self, group: usize) -> Result<Vec<ColumnCloseResult>> {
+        guarded(&self.path, || {
+            let meta = self.meta.row_group(group);
+            let rows = u64::try_from(meta.num_rows()).unwrap_or(0);
+            let encoded = |column: &ColumnChunkMetaData| {
+                let offset_index = match column.offset_index_range() {
+                    Some(Range { start, end }) => {
+                        let length =
+                            usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+                        Some(decode_offset_index(&self.source.get_bytes(start, length)?)?)
+                    }
+                    None => None,
+                };
+                Ok(ColumnCloseResult {
+                    bytes_written: u64::try_from(column.compressed_size()).unwrap_or(0),
+                    rows_written: rows,
+                    metadata: column.clone(),
+                    bloom_filter: Sbbf::read_from_column_chunk(column, &self.source)?,
+                    // An index has none.
+                    column_index: None,
+                    offset_index,
+                })
+            };
+            meta.columns().iter().map(encoded).collect()
+        })
+    }
+
+    /// Returns where the bytes of [`ParquetTable::encoded`] are.
+    pub(super) fn source(&self) -> &Shared {
+        &self.source
+    }
+
+    pub(super) fn columns(&self) -> &SchemaDescriptor {
         self.meta.file_metadata().schema_descr()
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 #[cfg(feature = "gdal")]
 use rss_core::{Backend, ReadRequest};
-use rss_core::{Delivery, ErrorKind, GetOptions, Location, Origin, Session};
+use rss_core::{Delivery, ErrorKind, Existing, GetOptions, Location, Origin, Session};
 use rss_testbed::{BUCKET, Band, Fault, Rule, Scenes, Testbed};
 use serde::{Deserialize, Serialize};
 
@@ -593,6 +593,45 @@ async fn what_a_user_does_to_a_file_reaches_nobody_else() {
     for i in 1..4 {
         assert!(fs::read(own(i)).unwrap() == noise(1000), "{i}");
     }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_of_the_user_is_kept_like_a_file() {
+    let bed = Testbed::builder().start().unwrap();
+    let (cache, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    bed.put("bucket", "a.tif", noise(1000));
+    let own = dir.path().join("x/a.tif");
+    fs::create_dir(dir.path().join("x")).unwrap();
+    let get = async |options: &GetOptions| {
+        let wanted = of_hrefs(&["s3://bucket/a.tif"]);
+        let session = session(&bed, cache.path());
+        session
+            .get_async(&wanted, &[], &Origin::default(), dir.path(), options)
+            .await
+    };
+    // Also one that leads nowhere now: another disk may not be mounted.
+    std::os::unix::fs::symlink("/elsewhere/mine.tif", &own).unwrap();
+    for options in [copying(), copying().with_delivery(Delivery::Link)] {
+        let err = get(&options).await.unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::InvalidInput, "{err}");
+        assert_eq!(
+            fs::read_link(&own).unwrap(),
+            Path::new("/elsewhere/mine.tif")
+        );
+    }
+    assert!(bed.requests(rss_testbed::Service::S3).is_empty());
+    let replacing = copying().with_existing(Existing::Overwrite);
+    get(&replacing).await.unwrap();
+    assert!(fs::read(&own).unwrap() == noise(1000));
+
+    // A link into another cache is one that an earlier call made.
+    let other = tempfile::tempdir().unwrap();
+    let old = format!("entries/ab/{}.tif", "ab".repeat(32));
+    fs::remove_file(&own).unwrap();
+    std::os::unix::fs::symlink(other.path().join(old), &own).unwrap();
+    get(&copying()).await.unwrap();
+    assert!(fs::read(&own).unwrap() == noise(1000));
 }
 
 #[tokio::test(flavor = "multi_thread")]

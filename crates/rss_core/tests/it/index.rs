@@ -8,6 +8,7 @@ mod damage;
 mod export;
 mod files;
 mod lazy;
+mod splice;
 
 use std::path::Path;
 

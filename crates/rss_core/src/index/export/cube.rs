@@ -3,16 +3,13 @@
 //! Files share an array if their Zarr metadata is equal: size, dtype, compression, nodata, scale
 //! and geotransform. Each asset has its own array, so that no array has a time step without a file.
 
-use std::{
-    collections::HashMap,
-    io::{self, Write},
-};
+use std::{collections::HashMap, io};
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::{
-    Exported, Failed, Out,
+    Exported, Failed,
     references::References,
     unsupported,
     zarr::{self, FileArrays, LevelArray},
@@ -40,7 +37,7 @@ struct Slice {
 
 pub(super) fn write(
     files: impl Iterator<Item = Result<Indexed>>,
-    out: &mut Out<'_>,
+    refs: &mut dyn References,
 ) -> Result<Exported, Failed> {
     let mut exported = Exported::default();
     let mut cubes: Vec<Cube> = Vec::new();
@@ -72,7 +69,6 @@ pub(super) fn write(
             cube.files.push(slice);
         }
     }
-    let mut refs = References::new(out)?;
     refs.json(".zgroup", &zarr::zgroup())?;
     let mut grids: HashMap<&str, usize> = HashMap::new();
     for cube in &mut cubes {
@@ -92,9 +88,8 @@ pub(super) fn write(
             &format!("{group}/.zattrs"),
             &json!({"asset": cube.asset, "items": cube.files.len()}),
         )?;
-        write_cube(&mut refs, &group, cube)?;
+        write_cube(refs, &group, cube)?;
     }
-    refs.finish()?;
     Ok(exported)
 }
 
@@ -139,7 +134,7 @@ fn key(asset: &str, levels: &[LevelArray]) -> String {
     json!([asset, said.collect::<Value>()]).to_string()
 }
 
-fn write_cube<W: Write>(refs: &mut References<W>, group: &str, cube: &Cube) -> io::Result<()> {
+fn write_cube(refs: &mut dyn References, group: &str, cube: &Cube) -> io::Result<()> {
     let Some(first) = cube.files.first() else {
         return Ok(());
     };
@@ -165,8 +160,8 @@ fn write_cube<W: Write>(refs: &mut References<W>, group: &str, cube: &Cube) -> i
 
 /// Writes the coordinates: `time`, `item` along it, and `x` and `y`, the centres of pixels, if the grid
 /// is not rotated and not larger than real images.
-fn write_axes<W: Write>(
-    refs: &mut References<W>,
+fn write_axes(
+    refs: &mut dyn References,
     group: &str,
     cube: &Cube,
     level: &LevelArray,
@@ -225,8 +220,8 @@ fn write_axes<W: Write>(
     Ok(())
 }
 
-fn write_axis<W: Write>(
-    refs: &mut References<W>,
+fn write_axis(
+    refs: &mut dyn References,
     group: &str,
     name: &str,
     dtype: &str,

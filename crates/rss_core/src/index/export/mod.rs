@@ -1,4 +1,4 @@
-//! Exporting an index as Zarr references or as a GDAL virtual raster. No pixel is read or copied: an export refers to
+//! Exporting an index as Zarr references, or as a virtual raster or tile index of GDAL. No pixel is read or copied: an export refers to
 //! byte ranges of the files.
 //!
 //! A file that a format cannot represent exactly is left out, with the reason: readers of an export never get other
@@ -7,26 +7,31 @@
 mod address;
 mod cube;
 mod encoding;
+mod gti;
+mod mosaic;
+mod records;
 mod references;
 mod vrt;
 mod zarr;
 
 use std::{
     fmt,
-    fs::File,
+    fs::{self, File},
     io::{self, BufWriter, Write},
     path::Path,
     str::FromStr,
 };
 
+use self::{records::Records, references::Document};
 use super::{
     Index, Indexed, Select,
-    disk::{Stop, on_disk},
+    disk::{Stop, folder_of, on_disk},
     file::{keep, temporary},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     location::Location,
+    raster::sync_folder,
     store::of_io,
 };
 
@@ -40,20 +45,31 @@ pub enum ExportFormat {
     /// The same with a time axis: a group `<asset>/<grid>/<level>` for the files of an asset that share
     /// grid, type and compression; grids are numbered from 0 in the order of the index.
     KerchunkCube,
+    /// [`ExportFormat::Kerchunk`] as a folder of Parquet files, of which a reader reads what it needs: one file and more for
+    /// each level of each file of the index.
+    KerchunkParquet,
+    /// [`ExportFormat::KerchunkCube`] as a folder of Parquet files, each of 100,000 chunks at most.
+    KerchunkCubeParquet,
     /// A [GDAL virtual raster](https://gdal.org/en/stable/drivers/raster/vrt.html): one mosaic for each
     /// asset and band, the newest item on top.
     Vrt,
     /// The same with a band for each item, asset and band, the oldest item first.
     VrtStack,
+    /// A [GDAL raster tile index](https://gdal.org/en/stable/drivers/raster/gti.html): the mosaic of one asset, the newest item
+    /// on top. For GDAL 3.9 and later.
+    Gti,
 }
 
 impl ExportFormat {
     /// All formats.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 7] = [
         Self::Kerchunk,
         Self::KerchunkCube,
+        Self::KerchunkParquet,
+        Self::KerchunkCubeParquet,
         Self::Vrt,
         Self::VrtStack,
+        Self::Gti,
     ];
 
     /// Returns the name that the command line uses.
@@ -61,8 +77,11 @@ impl ExportFormat {
         match self {
             Self::Kerchunk => "kerchunk",
             Self::KerchunkCube => "kerchunk-cube",
+            Self::KerchunkParquet => "kerchunk-parquet",
+            Self::KerchunkCubeParquet => "kerchunk-cube-parquet",
             Self::Vrt => "vrt",
             Self::VrtStack => "vrt-stack",
+            Self::Gti => "gti",
         }
     }
 }
@@ -126,10 +145,11 @@ impl Exported {
     }
 }
 
-/// Writes files of an index in a format; `output` is replaced completely or not at all.
+/// Writes files of an index in a format; `output` is replaced completely or not at all. A folder, which formats of Parquet
+/// write, must not be there before, or be empty.
 ///
-/// References of [`ExportFormat::Kerchunk`] are written as the files come; the other formats hold all headers
-/// in memory.
+/// References of [`ExportFormat::Kerchunk`] and [`ExportFormat::KerchunkParquet`] are written as the files come; the other
+/// formats hold all headers in memory.
 ///
 /// ```
 /// use rss_core::{DataType, Entry, Location, Size, index, reader::{Header, Image, Tiles, Version}};
@@ -161,7 +181,8 @@ impl Exported {
 /// # Errors
 ///
 /// [`ErrorKind::NotFound`] if there is no file; [`ErrorKind::Unsupported`] if none can be written, with
-/// the first reason; those of `files`; errors of the file system.
+/// the first reason; [`ErrorKind::InvalidInput`] for files of several assets in a format of one, and for an output that is
+/// there and cannot be replaced; those of `files`; errors of the file system.
 pub fn export(
     files: impl IntoIterator<Item = Result<Indexed>>,
     format: ExportFormat,
@@ -192,42 +213,148 @@ fn write(
     output: &Path,
     stop: &Stop,
 ) -> Result<Exported> {
-    let wrong = |err: std::io::Error| of_io(&err).at(output.display());
+    let files = files.into_iter().map(|file| {
+        stop.check()?;
+        file
+    });
+    let written = match format {
+        ExportFormat::KerchunkParquet => {
+            write_folder(output, stop, |refs| zarr::write(files, refs))
+        }
+        ExportFormat::KerchunkCubeParquet => {
+            write_folder(output, stop, |refs| cube::write(files, refs))
+        }
+        ExportFormat::Kerchunk => write_file(output, stop, |out| {
+            let mut refs = Document::new(out)?;
+            let exported = zarr::write(files, &mut refs)?;
+            refs.finish()?;
+            Ok(exported)
+        }),
+        ExportFormat::KerchunkCube => write_file(output, stop, |out| {
+            let mut refs = Document::new(out)?;
+            let exported = cube::write(files, &mut refs)?;
+            refs.finish()?;
+            Ok(exported)
+        }),
+        ExportFormat::Vrt => write_file(output, stop, |out| {
+            vrt::write(files, mosaic::Bands::Mosaic, out)
+        }),
+        ExportFormat::VrtStack => write_file(output, stop, |out| {
+            vrt::write(files, mosaic::Bands::Stack, out)
+        }),
+        ExportFormat::Gti => write_file(output, stop, |out| gti::write(files, out)),
+    };
+    written.map_err(|err| match err {
+        Failed::Write(err) => of_io(&err).at(output.display()),
+        Failed::Read(err) => err,
+    })
+}
+
+/// Writes a file beside the output, and renames it to the output when it is complete.
+fn write_file(
+    output: &Path,
+    stop: &Stop,
+    write: impl FnOnce(&mut Out<'_>) -> Result<Exported, Failed>,
+) -> Result<Exported, Failed> {
     let temp = temporary(output)?;
     let file = Stoppable {
         file: temp.as_file(),
         stop,
     };
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    let files = files.into_iter().map(|file| {
-        stop.check()?;
-        file
-    });
-    let exported = match format {
-        ExportFormat::Kerchunk => zarr::write(files, &mut out),
-        ExportFormat::KerchunkCube => cube::write(files, &mut out),
-        ExportFormat::Vrt => vrt::write(files, vrt::Bands::Mosaic, &mut out),
-        ExportFormat::VrtStack => vrt::write(files, vrt::Bands::Stack, &mut out),
-    };
-    let exported = exported.map_err(|err| match err {
-        Failed::Write(err) => wrong(err),
-        Failed::Read(err) => err,
-    })?;
-    out.flush().map_err(wrong)?;
+    let exported = write(&mut out)?;
+    out.flush()?;
     drop(out);
-    if exported.written == 0 {
-        let first = exported.left_out.first();
-        return Err(match first.map(|one| one.error.message()) {
-            Some(reason) => unsupported(format!(
-                "none of {} files can be exported: {reason}",
-                exported.left_out.len()
-            )),
-            None => Error::new(ErrorKind::NotFound, "no file to export"),
-        });
-    }
+    check(&exported)?;
     stop.check()?;
     keep(temp, output)?;
     Ok(exported)
+}
+
+/// Writes a folder beside the output, and renames it to the output when it is complete.
+fn write_folder(
+    output: &Path,
+    stop: &Stop,
+    write: impl FnOnce(&mut Records<'_>) -> Result<Exported, Failed>,
+) -> Result<Exported, Failed> {
+    let is_free = match fs::read_dir(output) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(err) => err.kind() == io::ErrorKind::NotFound,
+    };
+    let taken = || {
+        let message = "is there already, expected no file and no folder, or an empty one";
+        Error::new(ErrorKind::InvalidInput, message).at(output.display())
+    };
+    if !is_free {
+        return Err(taken().into());
+    }
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // What the umask leaves of it.
+        builder.permissions(fs::Permissions::from_mode(0o777));
+    }
+    let beside = folder_of(output);
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    let temp = builder
+        .prefix(&format!(".{name}."))
+        .suffix(".tmp")
+        .tempdir_in(beside)?;
+    let stopped = || stop.check().map_err(io::Error::other);
+    let mut refs = Records::new(temp.path(), &stopped)?;
+    let exported = write(&mut refs)?;
+    refs.finish()?;
+    check(&exported)?;
+    stop.check()?;
+    sync_all(temp.path())?;
+    fs::rename(temp.path(), output).map_err(|err| match err.kind() {
+        // It came meanwhile.
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory => Failed::from(taken()),
+        _ => err.into(),
+    })?;
+    let _ = temp.keep();
+    sync_folder(beside);
+    Ok(exported)
+}
+
+/// Checks that an export holds something.
+fn check(exported: &Exported) -> Result<()> {
+    if exported.written > 0 {
+        return Ok(());
+    }
+    Err(match exported.left_out.first() {
+        Some(first) => unsupported(format!(
+            "none of {} files can be exported: {}",
+            exported.left_out.len(),
+            first.error.message()
+        )),
+        None => Error::new(ErrorKind::NotFound, "no file to export"),
+    })
+}
+
+/// Has all files of a folder on the disk: there may be very many of them.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn sync_all(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(folder)?)?)
+}
+
+/// Has all files of a folder on the disk.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn sync_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_all(&entry.path())?;
+        } else {
+            fs::OpenOptions::new()
+                .write(true)
+                .open(entry.path())?
+                .sync_all()?;
+        }
+    }
+    sync_folder(folder);
+    Ok(())
 }
 
 /// The error of an export: of reading the index, or of writing the output.
@@ -320,6 +447,9 @@ mod tests {
             (ExportFormat::Kerchunk, 5),
             (ExportFormat::KerchunkCube, 5),
             (ExportFormat::KerchunkCube, 10),
+            (ExportFormat::KerchunkParquet, 5),
+            (ExportFormat::KerchunkParquet, 10),
+            (ExportFormat::Gti, 5),
         ] {
             let stop = Stop::default();
             let mut numbers = 0..10;
@@ -341,5 +471,29 @@ mod tests {
         )
         .unwrap();
         assert!(out.is_file());
+    }
+
+    #[test]
+    fn a_folder_is_as_readable_as_any_and_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
+        fs::create_dir(&plain).unwrap();
+        let write = |out: &Path| export([Ok(file(0))], ExportFormat::KerchunkParquet, out);
+        write(&out).unwrap();
+        assert!(out.join("0/data/0/data/refs.0.parq").is_file());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| path.metadata().unwrap().permissions().mode();
+            assert_eq!(mode(&out), mode(&plain));
+        }
+        // Empty: it may be taken.
+        write(&plain).unwrap();
+        fs::write(folder.path().join("file"), "mine").unwrap();
+        for taken in ["out", "file"] {
+            let err = write(&folder.path().join(taken)).unwrap_err();
+            assert_eq!(err.kind(), ErrorKind::InvalidInput, "{err}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
     }
 }

@@ -1,48 +1,35 @@
-//! The JSON of kerchunk references, written key by key.
+//! Kerchunk references, written key by key; and the JSON of them.
 
 use std::io::{self, Write};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
-/// References that are being written: version 1 of the
-/// [reference specification](https://fsspec.github.io/kerchunk/spec.html).
-pub(super) struct References<W: Write> {
+/// References to chunks that are being written, array by array: the `.zarray` of each, then its chunks in the order of rows.
+pub(super) trait References {
+    /// Writes a key whose value is JSON.
+    fn json(&mut self, key: &str, value: &Value) -> io::Result<()>;
+
+    /// Writes a key whose value is bytes.
+    fn bytes(&mut self, key: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// Writes a key whose value is a byte range of a file.
+    fn range(&mut self, key: &str, url: &str, offset: u64, length: u64) -> io::Result<()>;
+}
+
+/// Version 1 of the [reference specification](https://fsspec.github.io/kerchunk/spec.html), as one document.
+pub(super) struct Document<W: Write> {
     out: W,
     is_first: bool,
 }
 
-impl<W: Write> References<W> {
+impl<W: Write> Document<W> {
     pub(super) fn new(mut out: W) -> io::Result<Self> {
         out.write_all(br#"{"version":1,"refs":{"#)?;
         Ok(Self {
             out,
             is_first: true,
         })
-    }
-
-    /// Writes a key whose value is JSON.
-    pub(super) fn json(&mut self, key: &str, value: &Value) -> io::Result<()> {
-        self.text(key, &value.to_string())
-    }
-
-    /// Writes a key whose value is bytes.
-    pub(super) fn bytes(&mut self, key: &str, bytes: &[u8]) -> io::Result<()> {
-        self.text(key, &format!("base64:{}", BASE64_STANDARD.encode(bytes)))
-    }
-
-    /// Writes a key whose value is a byte range of a file.
-    pub(super) fn range(
-        &mut self,
-        key: &str,
-        url: &str,
-        offset: u64,
-        length: u64,
-    ) -> io::Result<()> {
-        self.key(key)?;
-        self.out.write_all(b"[")?;
-        serde_json::to_writer(&mut self.out, url)?;
-        write!(self.out, ",{offset},{length}]")
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {
@@ -63,6 +50,23 @@ impl<W: Write> References<W> {
     }
 }
 
+impl<W: Write> References for Document<W> {
+    fn json(&mut self, key: &str, value: &Value) -> io::Result<()> {
+        self.text(key, &value.to_string())
+    }
+
+    fn bytes(&mut self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        self.text(key, &format!("base64:{}", BASE64_STANDARD.encode(bytes)))
+    }
+
+    fn range(&mut self, key: &str, url: &str, offset: u64, length: u64) -> io::Result<()> {
+        self.key(key)?;
+        self.out.write_all(b"[")?;
+        serde_json::to_writer(&mut self.out, url)?;
+        write!(self.out, ",{offset},{length}]")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,7 +74,7 @@ mod tests {
     #[test]
     fn keys_and_addresses_are_quoted() {
         let mut out = Vec::new();
-        let mut refs = References::new(&mut out).unwrap();
+        let mut refs = Document::new(&mut out).unwrap();
         refs.json(".zgroup", &serde_json::json!({"zarr_format": 2}))
             .unwrap();
         refs.range("a\"b/0.0", "s3://b/\"", 1, 2).unwrap();

@@ -4,16 +4,12 @@
 //! Attributes are those of the [CF conventions](https://cfconventions.org) that xarray and rioxarray
 //! read: `scale_factor`, `add_offset`, `units`, `grid_mapping`.
 
-use std::{
-    collections::HashSet,
-    fmt::Write as _,
-    io::{self, Write},
-};
+use std::{collections::HashSet, fmt::Write as _, io};
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Exported, Failed, Out, address,
+    Exported, Failed, address,
     encoding::{Bands, Chunk, Encoding},
     references::References,
     unsupported,
@@ -31,9 +27,8 @@ const GRID: &str = "spatial_ref";
 
 pub(super) fn write(
     files: impl Iterator<Item = Result<Indexed>>,
-    out: &mut Out<'_>,
+    refs: &mut dyn References,
 ) -> Result<Exported, Failed> {
-    let mut refs = References::new(out)?;
     let mut exported = Exported::default();
     let mut groups = HashSet::new();
     refs.json(".zgroup", &zgroup())?;
@@ -60,7 +55,7 @@ pub(super) fn write(
         refs.json(&format!("{group}/.zattrs"), &attributes(&file))?;
         for level in &arrays.levels {
             match level {
-                Ok(level) => write_level(&mut refs, &group, &file.asset, &arrays.url, level)?,
+                Ok(level) => write_level(refs, &group, &file.asset, &arrays.url, level)?,
                 Err(_) => continue,
             }
         }
@@ -70,12 +65,11 @@ pub(super) fn write(
             exported.leave_out(&file, Some(number), err);
         }
     }
-    refs.finish()?;
     Ok(exported)
 }
 
-fn write_level<W: Write>(
-    refs: &mut References<W>,
+fn write_level(
+    refs: &mut dyn References,
     group: &str,
     asset: &str,
     url: &str,
@@ -91,8 +85,8 @@ fn write_level<W: Write>(
 }
 
 /// Writes the grid mapping variable of a group.
-pub(super) fn write_grid<W: Write>(
-    refs: &mut References<W>,
+pub(super) fn write_grid(
+    refs: &mut dyn References,
     group: &str,
     level: &LevelArray,
 ) -> io::Result<()> {
@@ -107,8 +101,8 @@ pub(super) fn write_grid<W: Write>(
     refs.bytes(&format!("{group}/{GRID}/0"), &[0; 8])
 }
 
-pub(super) fn write_chunks<W: Write>(
-    refs: &mut References<W>,
+pub(super) fn write_chunks(
+    refs: &mut dyn References,
     prefix: &str,
     url: &str,
     level: &LevelArray,

@@ -110,11 +110,19 @@ impl EntryPaths {
 
     /// Gives the data a second name at `path`, and returns true; false if it has one already, so that files of two folders
     /// are never one. The record is replaced if the data is what it says: the second name changes the ctime.
-    pub(super) fn hard_link(&self, path: &Path, scratch: Option<&Path>) -> io::Result<bool> {
+    ///
+    /// The record must be what the data is before: without a ctime that it knows, nobody would notice what is written through
+    /// the second name.
+    pub(super) fn hard_link(&self, path: &Path, scratch: &Path) -> io::Result<bool> {
         let before = fs::symlink_metadata(&self.data)?;
-        if names(&before) != 1 {
+        let record = Record::read(&self.record).filter(|record| {
+            record.bytes == before.len()
+                && record.changed_ns.is_some()
+                && record.is_unchanged(&before)
+        });
+        let Some(mut record) = record.filter(|_| names(&before) == 1) else {
             return Ok(false);
-        }
+        };
         fs::hard_link(&self.data, path)?;
         let after = fs::symlink_metadata(&self.data)?;
         if names(&after) > 2 {
@@ -122,15 +130,9 @@ impl EntryPaths {
             fs::remove_file(path)?;
             return Ok(false);
         }
-        if let Some(scratch) = scratch
-            && let Some(mut record) = Record::read(&self.record)
-            && record.bytes == before.len()
-            && record.is_unchanged(&before)
-        {
-            record.stamp(&after);
-            // If this fails, the next look computes the checksum.
-            let _ = self.write_record(scratch, &record);
-        }
+        record.stamp(&after);
+        // If this fails, the next look computes the checksum.
+        let _ = self.write_record(scratch, &record);
         Ok(true)
     }
 
@@ -145,12 +147,19 @@ impl EntryPaths {
 
     /// Publishes a finished file: data first, its record last, each by a rename. A process that
     /// dies in between leaves data without a record, which counts as missing.
-    pub(super) fn publish(&self, made: &Path, scratch: &Path, record: &Record) -> io::Result<()> {
+    pub(super) fn publish(
+        &self,
+        made: &Path,
+        scratch: &Path,
+        record: &mut Record,
+    ) -> io::Result<()> {
         let dir = self.data.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(dir)?;
         // The old record goes first: it must never stand beside the new data.
         remove(&self.record)?;
         fs::rename(made, &self.data)?;
+        // Some systems count the rename as a change.
+        record.changed_ns = changed_ns(&fs::symlink_metadata(&self.data)?);
         self.write_record(scratch, record)?;
         sync_dir(dir)
     }
@@ -207,7 +216,7 @@ impl Record {
             bytes: meta.len(),
             sha256,
             modified_ns: nanoseconds(meta.modified().ok()),
-            // It gets its name by a rename, which some systems count as a change: known from the first look on.
+            // Known when it has its name.
             changed_ns: None,
             created_s: seconds(SystemTime::now()),
             etag,

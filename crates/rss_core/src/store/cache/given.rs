@@ -137,19 +137,21 @@ pub(super) fn linked(root: &Path, entries: &Path) -> HashSet<String> {
         .collect()
 }
 
-/// Removes the records of files and links that are gone.
-pub(super) fn sweep(root: &Path, entries: &Path) {
-    for record in records(&root.join(FILES)) {
-        // A folder that is not mounted now looks like one that is gone: then a later `get` says that the file is not its own.
-        if Given::read(&record).is_none_or(|given| fs::symlink_metadata(&given.path).is_err()) {
-            let _ = fs::remove_file(record);
+/// Removes the records of files and links that are gone. Those of entries in use stay: what is delivered now is recorded
+/// before it is there. The caller holds the cache's lock alone, so that no record is half written.
+pub(super) fn sweep(root: &Path, entries: &Path, in_use: &HashSet<String>) {
+    let sweep = |folder: &str, is_there: fn(&Given, &Path) -> bool| {
+        for record in records(&root.join(folder)) {
+            let given = Given::read(&record);
+            let keep = |given: &Given| in_use.contains(&given.digest) || is_there(given, entries);
+            if !given.as_ref().is_some_and(keep) {
+                let _ = fs::remove_file(record);
+            }
         }
-    }
-    for record in records(&root.join(LINKS)) {
-        if Given::read(&record).is_none_or(|given| !given.is_link_into(entries)) {
-            let _ = fs::remove_file(record);
-        }
-    }
+    };
+    // A folder that is not mounted now looks like one that is gone: then a later `get` says that the file is not its own.
+    sweep(FILES, |given, _| fs::symlink_metadata(&given.path).is_ok());
+    sweep(LINKS, Given::is_link_into);
 }
 
 fn records(folder: &Path) -> impl Iterator<Item = PathBuf> {
@@ -185,8 +187,28 @@ mod tests {
         ] {
             fs::write(&record, bytes).unwrap();
             assert_eq!(read(), None, "{bytes:?}");
-            sweep(root.path(), root.path());
+            sweep(root.path(), root.path(), &HashSet::new());
             assert!(!record.exists(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_before_it_is_there_is_not_swept() {
+        let root = tempfile::tempdir().unwrap();
+        let given = |name: &str| Given {
+            digest: name.to_owned(),
+            sha256: String::new(),
+            stamp: (1, 2),
+            path: root.path().join("out").join(name),
+        };
+        let (now, gone) = (given("now"), given("gone"));
+        for kind in [GivenAs::File, GivenAs::Link] {
+            now.record(root.path(), kind).unwrap();
+            gone.record(root.path(), kind).unwrap();
+            let in_use = HashSet::from(["now".to_owned()]);
+            sweep(root.path(), root.path(), &in_use);
+            let of = |given: &Given| Given::of_path(root.path(), kind, &given.path);
+            assert_eq!((of(&now), of(&gone)), (Some(now.clone()), None));
         }
     }
 }

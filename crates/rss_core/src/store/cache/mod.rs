@@ -20,16 +20,18 @@
 mod entry;
 mod given;
 mod key;
+mod make_lock;
+mod removal;
 mod scratch;
 
 use std::{
     collections::HashMap,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     future::Future,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use self::given::Given;
@@ -38,8 +40,11 @@ pub use self::key::Mode;
 #[cfg(feature = "index")]
 pub(crate) use self::key::is_secret;
 pub(crate) use self::key::{CacheKey, hex};
+pub(crate) use self::make_lock::is_same;
+pub use self::removal::{CacheStats, Removed};
 use self::{
     entry::{EntryPaths, Found, RECORD_ENDING, Record},
+    make_lock::{MakeLock, supported},
     scratch::{Desk, Pin, Scratch, sessions},
 };
 use super::{StoreOptions, bucket, fault::of_io};
@@ -48,10 +53,6 @@ use crate::{
     geo::Crop,
     location::Location,
 };
-
-// Pauses between two attempts to take a lock that another process holds.
-const FIRST_POLL: Duration = Duration::from_millis(10);
-const SLOWEST_POLL: Duration = Duration::from_millis(200);
 
 /// How long an unfinished copy waits to be gone on with.
 const PARTIAL_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -99,40 +100,6 @@ struct Flight {
 struct Failures {
     count: u64,
     last: Option<(ErrorKind, String, Option<String>)>,
-}
-
-/// The counts that [`FileCache::stats`] returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CacheStats {
-    /// Finished files.
-    pub entries: u64,
-    /// Bytes of finished files.
-    pub bytes: u64,
-    /// Finished files past their TTL.
-    pub expired: u64,
-    /// Files that dead processes left unfinished.
-    pub leftovers: u64,
-    /// Bytes of the leftovers.
-    pub leftover_bytes: u64,
-}
-
-/// Counts of removed files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Removed {
-    /// Finished files removed.
-    pub entries: u64,
-    /// Bytes freed, those of leftovers included.
-    pub bytes: u64,
-    /// Files that dead processes left: unfinished ones, and those without a record.
-    pub leftovers: u64,
-    /// Files that stay because a running call uses them.
-    pub in_use: u64,
-    /// Files that stay because symbolic links of users point to them.
-    pub linked: u64,
-    /// Bytes by which the cache is larger than its bound all the same; 0 where it has none.
-    pub over_bytes: u64,
 }
 
 /// A request to write one file of the cache.
@@ -319,10 +286,10 @@ impl FileCache {
                         },
                         _,
                     ) => {
-                        let record = Record::of_made(key, &path, sha256, etag, checked)
+                        let mut record = Record::of_made(key, &path, sha256, etag, checked)
                             .map_err(|err| cache.io_error(&err))?;
                         paths
-                            .publish(&path, desk.path(), &record)
+                            .publish(&path, desk.path(), &mut record)
                             .map_err(|err| cache.io_error(&err))?;
                         cache.count(record.bytes);
                         record
@@ -413,13 +380,16 @@ impl FileCache {
                 .with_file_name(format!("{digest}.{RECORD_ENDING}")),
             data: file.path.clone(),
         };
-        let lock = self
-            .root()
+        // Both are for the record. Without them the user gets a copy.
+        let locks = self.root().map(|root| root.join("locks"));
+        let lock = locks
             .ok()
-            .and_then(|root| MakeLock::try_take(&root.join("locks"), digest));
+            .and_then(|locks| MakeLock::try_take(&locks, digest));
         let desk = self.scratch().ok().and_then(|scratch| scratch.desk().ok());
-        let scratch = desk.as_ref().filter(|_| lock.is_some()).map(Desk::path);
-        match paths.hard_link(path, scratch) {
+        let (Some(_lock), Some(desk)) = (lock, desk) else {
+            return Ok(false);
+        };
+        match paths.hard_link(path, desk.path()) {
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Err(err),
             // Another file system, one without such links, or too many of them.
             Err(_) => Ok(false),
@@ -436,6 +406,8 @@ impl FileCache {
             stamp: given::stamp(&meta),
             path: path.to_owned(),
         };
+        // A sweep, which holds the lock alone, takes what is half written for damaged.
+        let _using = self.lock_shared()?;
         record
             .record(self.root()?, given)
             .map_err(|err| self.io_error(&err))
@@ -465,99 +437,6 @@ impl FileCache {
         }
     }
 
-    /// Counts the files of the cache. Reads the folder; sends no request.
-    ///
-    /// # Errors
-    ///
-    /// As [`FileCache::clear`].
-    pub fn stats(&self) -> Result<CacheStats> {
-        let mut stats = CacheStats::default();
-        if !self.exists()? {
-            return Ok(stats);
-        }
-        let _using = self.lock_shared()?;
-        for entry in self.entries()? {
-            stats.entries += 1;
-            stats.bytes += entry.record.bytes;
-            stats.expired += u64::from(self.is_expired(&entry.record));
-        }
-        let found = sessions(&self.tmp()?).map_err(|err| self.io_error(&err))?;
-        for dead in found.dead {
-            let (files, bytes) = weigh(&dead);
-            stats.leftovers += files;
-            stats.leftover_bytes += bytes;
-        }
-        for path in abandoned(&self.partial()?) {
-            stats.leftovers += 1;
-            stats.leftover_bytes += path.metadata().map_or(0, |meta| meta.len());
-        }
-        Ok(stats)
-    }
-
-    /// Removes every file of `location`, whatever its crop and mode.
-    ///
-    /// # Errors
-    ///
-    /// As [`FileCache::clear`].
-    pub fn invalidate(&self, location: &Location) -> Result<Removed> {
-        let authority = bucket::authority(location, &self.0.options);
-        let source = key::source_digest(location, authority.as_deref());
-        self.remove_if(|entry| entry.record.source == source, false)
-    }
-
-    /// Removes the file of one key.
-    pub(crate) fn forget(&self, key: &CacheKey) -> Result<()> {
-        self.remove_if(|entry| entry.record.key == key.digest(), true)
-            .map(|_| ())
-    }
-
-    /// Removes expired and damaged files, what dead processes left, and the least recently used files past the bound. Files
-    /// that a running call uses stay, and files that symbolic links point to.
-    ///
-    /// # Errors
-    ///
-    /// As [`FileCache::clear`].
-    pub fn cleanup(&self) -> Result<Removed> {
-        let mut removed = self.remove_if(|entry| self.is_expired(&entry.record), false)?;
-        let swept = self.sweep()?;
-        removed.bytes += swept.bytes;
-        removed.leftovers += swept.leftovers;
-        let fitted = self.fit()?;
-        removed.entries += fitted.entries;
-        removed.bytes += fitted.bytes;
-        removed.in_use = removed.in_use.max(fitted.in_use);
-        removed.linked = removed.linked.max(fitted.linked);
-        removed.over_bytes = fitted.over_bytes;
-        Ok(removed)
-    }
-
-    /// Counts the cache, and evicts the least recently used files past its bound; nothing where it has none. Every call that
-    /// fetches files ends with it, when nothing of its own is in use any more.
-    ///
-    /// # Errors
-    ///
-    /// As [`FileCache::clear`].
-    pub fn fit(&self) -> Result<Removed> {
-        match self.0.settings.max_bytes {
-            Some(most) if self.exists()? => self.evict(most),
-            _ => Ok(Removed::default()),
-        }
-    }
-
-    /// Removes all files except those that a running call uses, and those that symbolic links point to.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Denied`], [`ErrorKind::InvalidInput`], [`ErrorKind::Unavailable`] if the
-    /// folder cannot be read or changed.
-    pub fn clear(&self) -> Result<Removed> {
-        let mut removed = self.remove_if(|_| true, false)?;
-        let swept = self.sweep()?;
-        removed.bytes += swept.bytes;
-        removed.leftovers += swept.leftovers;
-        Ok(removed)
-    }
-
     fn exists(&self) -> Result<bool> {
         match fs::metadata(self.root()?.join("entries")) {
             Ok(found) => Ok(found.is_dir()),
@@ -570,210 +449,14 @@ impl FileCache {
         Ok(self.root()?.join("partial"))
     }
 
-    /// Removes unfinished copies that nobody works on and that are older than `age`. Returns files and bytes.
-    fn drop_partial(&self, age: Duration) -> Result<(u64, u64)> {
-        let (mut files, mut bytes) = (0, 0);
-        for path in abandoned(&self.partial()?) {
-            let meta = path.metadata().ok();
-            let is_old = meta.as_ref().is_some_and(|meta| {
-                let changed = meta.modified().ok();
-                changed
-                    .and_then(|time| time.elapsed().ok())
-                    .is_none_or(|past| past >= age)
-            });
-            // The lock is taken again: a copy may have begun since.
-            let file = File::open(&path)
-                .ok()
-                .filter(|file| is_old && file.try_lock().is_ok());
-            if file.is_some() && fs::remove_file(&path).is_ok() {
-                let mut record = path.into_os_string();
-                record.push(".json");
-                let _ = fs::remove_file(record);
-                files += 1;
-                bytes += meta.map_or(0, |meta| meta.len());
-            }
-        }
-        Ok((files, bytes))
-    }
-
     fn tmp(&self) -> Result<PathBuf> {
         Ok(self.root()?.join("tmp"))
-    }
-
-    fn is_expired(&self, record: &Record) -> bool {
-        self.0
-            .settings
-            .ttl
-            .is_some_and(|ttl| record.is_expired(ttl, SystemTime::now()))
-    }
-
-    /// Removes the entries that `unwanted` picks and no session pins (with `pinned`: pinned ones too).
-    /// Files without a record are not entries: [`FileCache::sweep`] removes them.
-    fn remove_if(&self, unwanted: impl Fn(&FolderEntry) -> bool, pinned: bool) -> Result<Removed> {
-        let mut removed = Removed::default();
-        if !self.exists()? {
-            return Ok(removed);
-        }
-        let _alone = self.lock_alone()?;
-        let in_use = sessions(&self.tmp()?)
-            .map_err(|err| self.io_error(&err))?
-            .pinned;
-        let linked = given::linked(self.root()?, &self.0.entries_dir());
-        for entry in self.entries()? {
-            if !unwanted(&entry) {
-                continue;
-            }
-            if !pinned && linked.contains(&entry.record.key) {
-                removed.linked += 1;
-                continue;
-            }
-            if !pinned && in_use.contains(&entry.record.key) {
-                removed.in_use += 1;
-                continue;
-            }
-            entry.paths.remove().map_err(|err| self.io_error(&err))?;
-            removed.entries += 1;
-            removed.bytes += entry.record.bytes;
-        }
-        // The next eviction counts again.
-        *lock(&self.0.used) = None;
-        Ok(removed)
-    }
-
-    /// Removes what dead processes left: their folders, and data without a record.
-    fn sweep(&self) -> Result<Removed> {
-        let mut removed = Removed::default();
-        if !self.exists()? {
-            return Ok(removed);
-        }
-        let _alone = self.lock_alone()?;
-        let found = sessions(&self.tmp()?).map_err(|err| self.io_error(&err))?;
-        for dead in found.dead {
-            let (files, bytes) = weigh(&dead);
-            fs::remove_dir_all(&dead).map_err(|err| self.io_error(&err))?;
-            removed.leftovers += files;
-            removed.bytes += bytes;
-        }
-        let (files, bytes) = self.drop_partial(Duration::ZERO)?;
-        removed.leftovers += files;
-        removed.bytes += bytes;
-        given::sweep(self.root()?, &self.0.entries_dir());
-        for path in self.files()? {
-            let digest = path.file_stem().and_then(|stem| stem.to_str());
-            // A live session that pins the key may be between the two renames of `publish`.
-            let Some(digest) = digest.filter(|digest| !found.pinned.contains(*digest)) else {
-                continue;
-            };
-            // Data and record belong together by key, name and length; neither counts alone.
-            let is_whole =
-                Record::read(&path.with_extension(RECORD_ENDING)).is_some_and(|record| {
-                    let paths = EntryPaths::new(&self.0.entries_dir(), digest, &record.file);
-                    fs::metadata(&paths.data).is_ok_and(|meta| meta.len() == record.bytes)
-                        && (path == paths.data || path == paths.record)
-                });
-            if !is_whole {
-                removed.bytes += path.metadata().map_or(0, |meta| meta.len());
-                removed.leftovers += 1;
-                entry::remove(&path).map_err(|err| self.io_error(&err))?;
-            }
-        }
-        Ok(removed)
-    }
-
-    fn files(&self) -> Result<Vec<PathBuf>> {
-        let list = |dir: &Path| -> io::Result<Vec<PathBuf>> {
-            match fs::read_dir(dir) {
-                Ok(found) => found.map(|entry| Ok(entry?.path())).collect(),
-                Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-                Err(err) => Err(err),
-            }
-        };
-        let mut files = Vec::new();
-        for dir in list(&self.0.entries_dir()).map_err(|err| self.io_error(&err))? {
-            files.extend(list(&dir).map_err(|err| self.io_error(&err))?);
-        }
-        Ok(files)
-    }
-
-    fn entries(&self) -> Result<Vec<FolderEntry>> {
-        let entries = self.0.entries_dir();
-        Ok(self
-            .files()?
-            .into_iter()
-            .filter(|path| {
-                path.extension()
-                    .is_some_and(|ending| ending == RECORD_ENDING)
-            })
-            .filter_map(|path| {
-                let record = Record::read(&path)?;
-                let used = path.metadata().and_then(|meta| meta.modified()).ok()?;
-                let paths = EntryPaths::new(&entries, &record.key, &record.file);
-                let data = fs::symlink_metadata(&paths.data).ok()?;
-                // Another length means that the record describes something else: it is no entry, and its number counts for
-                // nothing.
-                let is_whole = paths.record == path && data.is_file() && data.len() == record.bytes;
-                is_whole.then_some(FolderEntry {
-                    paths,
-                    record,
-                    used,
-                })
-            })
-            .collect())
     }
 
     fn count(&self, bytes: u64) {
         if let Some(used) = lock(&self.0.used).as_mut() {
             *used = used.saturating_add(bytes);
         }
-    }
-
-    /// Evicts the least recently used files until the rest fits. Pinned files, those that links point to, and files that
-    /// cannot be removed, stay.
-    fn evict_to_fit(&self) {
-        let Some(most) = self.0.settings.max_bytes else {
-            return;
-        };
-        if lock(&self.0.used).is_some_and(|used| used <= most) {
-            return;
-        }
-        // A failed eviction must not fail the call: its file is complete.
-        let _ = self.evict(most);
-    }
-
-    fn evict(&self, most: u64) -> Result<Removed> {
-        let mut removed = Removed::default();
-        // Alone from the read of the pins to the last removal: nobody can pin an entry in between.
-        let _alone = self.lock_alone()?;
-        let mut entries = self.entries()?;
-        let total = |entries: &[FolderEntry]| -> u64 {
-            let bytes = entries.iter().map(|entry| entry.record.bytes);
-            bytes.fold(0, u64::saturating_add)
-        };
-        let mut used = total(&entries);
-        if used > most {
-            let in_use = sessions(&self.tmp()?)
-                .map_err(|err| self.io_error(&err))?
-                .pinned;
-            let linked = given::linked(self.root()?, &self.0.entries_dir());
-            entries.sort_by_key(|entry| entry.used);
-            for entry in entries {
-                if used <= most {
-                    break;
-                }
-                if linked.contains(&entry.record.key) {
-                    removed.linked += 1;
-                } else if in_use.contains(&entry.record.key) {
-                    removed.in_use += 1;
-                } else if entry.paths.remove().is_ok() {
-                    removed.entries += 1;
-                    removed.bytes += entry.record.bytes;
-                    used = used.saturating_sub(entry.record.bytes);
-                }
-            }
-        }
-        removed.over_bytes = used.saturating_sub(most);
-        *lock(&self.0.used) = Some(used);
-        Ok(removed)
     }
 
     /// Returns this session's folder for unfinished files. The first use creates it, and removes the
@@ -904,124 +587,12 @@ impl Flight {
     }
 }
 
-/// One entry of the folder.
-struct FolderEntry {
-    paths: EntryPaths,
-    record: Record,
-    used: SystemTime,
-}
-
-/// The lock of one key, among all processes: its holder writes the file.
-#[derive(Debug)]
-struct MakeLock {
-    path: PathBuf,
-    _file: File,
-}
-
-impl MakeLock {
-    /// Takes the lock if nobody has it.
-    fn try_take(dir: &Path, digest: &str) -> Option<Self> {
-        let path = dir.join(digest);
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true);
-        let file = options.open(&path).ok()?;
-        let is_taken = file.try_lock().is_ok() && is_same(&file, &path);
-        is_taken.then_some(Self { path, _file: file })
-    }
-
-    /// Waits for the lock. Polls: a blocking `lock` would go on in its thread after the future is
-    /// dropped.
-    async fn take(dir: &Path, digest: &str) -> Result<Self> {
-        let path = dir.join(digest);
-        let mut pause = FIRST_POLL;
-        loop {
-            let io_error = |err: &io::Error| of_io(err).at(path.display());
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&path)
-                .map_err(|err| io_error(&err))?;
-            match file.try_lock() {
-                // The previous holder may have removed the file after this `open`: then the lock is on
-                // a file without a name, and another process can lock a new one.
-                Ok(()) if is_same(&file, &path) => return Ok(Self { path, _file: file }),
-                Ok(()) => continue,
-                Err(TryLockError::Error(err)) if err.kind() == io::ErrorKind::Unsupported => {
-                    return Ok(Self { path, _file: file });
-                }
-                Err(TryLockError::Error(err)) => return Err(io_error(&err)),
-                Err(TryLockError::WouldBlock) => {}
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(SLOWEST_POLL);
-        }
-    }
-}
-
-impl Drop for MakeLock {
-    fn drop(&mut self) {
-        // Removed before it is unlocked (fields drop after this). Windows refuses to remove an open file.
-        if cfg!(unix) {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// Returns true if a path leads into a folder by name, without `..`.
 fn is_inside(path: &Path, folder: &Path) -> bool {
     let mut parts = path.components();
     parts.all(|part| part != std::path::Component::ParentDir) && path.starts_with(folder)
 }
 
-/// Returns the unfinished copies that nobody works on.
-fn abandoned(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_none())
-        .filter(|path| File::open(path).is_ok_and(|file| file.try_lock().is_ok()))
-        .collect()
-}
-
-#[cfg(unix)]
-pub(crate) fn is_same(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
-        _ => false,
-    }
-}
-
-#[cfg(not(unix))]
-pub(crate) fn is_same(_: &File, _: &Path) -> bool {
-    true
-}
-
-/// Accepts a file system without locks: processes that share a cache there are not protected from
-/// each other (docs/decisions/004-file-cache.md, "File systems without locks").
-fn supported(locked: io::Result<()>) -> io::Result<()> {
-    match locked {
-        Err(err) if err.kind() == io::ErrorKind::Unsupported => Ok(()),
-        locked => locked,
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Counts the unfinished files in a session's folder, and their bytes.
-fn weigh(dir: &Path) -> (u64, u64) {
-    let (mut files, mut bytes) = (0, 0);
-    for desk in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if desk.file_name().to_string_lossy().starts_with('d') {
-            for file in fs::read_dir(desk.path()).into_iter().flatten().flatten() {
-                files += 1;
-                bytes += file.metadata().map_or(0, |meta| meta.len());
-            }
-        }
-    }
-    (files, bytes)
 }

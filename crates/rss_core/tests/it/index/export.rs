@@ -37,6 +37,13 @@ fn changed(id: &str, change: impl FnOnce(&mut rss_core::reader::Header)) -> Entr
     Entry::new(entry.location, entry.version, header)
 }
 
+/// Returns an entry whose grid begins so many metres further east.
+fn moved(id: &str, by: f64) -> Entry {
+    changed(id, |header| {
+        header.transform = Some(GeoTransform([1.0 + by, 10.0, 0.0, 2.0, 0.0, -10.0]));
+    })
+}
+
 fn compressed(header: &mut rss_core::reader::Header) {
     header.levels[0].compression = 8;
     header.levels[0].predictor = 2;
@@ -138,11 +145,6 @@ fn files_on_one_grid_are_a_cube_in_the_order_of_time() {
 #[test]
 fn a_mosaic_takes_files_of_one_grid_and_says_why_not_the_others() {
     let dir = tempfile::tempdir().unwrap();
-    let moved = |id: &str, by: f64| {
-        changed(id, |header| {
-            header.transform = Some(GeoTransform([1.0 + by, 10.0, 0.0, 2.0, 0.0, -10.0]));
-        })
-    };
     let index = index_of(
         &dir.path().join("i.parquet"),
         &[
@@ -211,6 +213,81 @@ fn a_mosaic_takes_files_of_one_grid_and_says_why_not_the_others() {
     assert_eq!(done.written, 2);
     assert!(text.contains("<Description>old</Description>"), "{text}");
     assert_eq!(text.matches("<VRTRasterBand ").count(), 2);
+}
+
+#[test]
+fn a_tile_index_lists_the_files_of_one_asset() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = index_of(
+        &dir.path().join("i.parquet"),
+        &[
+            ("a&b", "2021-03-01T00:00:00Z", moved("a&b", -160.0)),
+            ("old", "2021-01-01T00:00:00Z", moved("old", 0.0)),
+            ("half", "2021-01-02T00:00:00Z", moved("half", 5.0)),
+        ],
+    );
+    let out = dir.path().join("out.gti");
+    let (done, text) = exported(&index, ExportFormat::Gti, &out);
+    assert_eq!((done.written, done.left_out.len()), (2, 1));
+    for part in [
+        "<MinX>-159</MinX>",
+        "<MinY>-157.99</MinY>",
+        "<MaxX>480.99</MaxX>",
+        "<MaxY>2</MaxY>",
+        "<ResX>10</ResX>",
+        "<ResY>10</ResY>",
+        "<SRS>EPSG:32756</SRS>",
+        r#"<Band band="1" dataType="UInt16">"#,
+        "<SortField>number</SortField>",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (_, table) = text.split_once("<IndexDataset>").unwrap();
+    let (table, _) = table.split_once("</IndexDataset>").unwrap();
+    assert!(!table.contains('<'), "{table}");
+    let plain = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&amp;", "&"),
+    ];
+    let plain = plain
+        .iter()
+        .fold(table.to_owned(), |text, (from, to)| text.replace(from, to));
+    let table: Value = serde_json::from_str(&plain).unwrap();
+    let tile = |number: usize| &table["features"][number];
+    assert_eq!(
+        tile(1)["properties"],
+        json!({"location": "/vsis3/bucket/a&b/red.tif", "number": 1}),
+        "the newest on top"
+    );
+    assert_eq!(
+        tile(0)["geometry"]["coordinates"][0],
+        json!([
+            [1.0, -158.0],
+            [481.0, -158.0],
+            [481.0, 2.0],
+            [1.0, 2.0],
+            [1.0, -158.0]
+        ])
+    );
+
+    let two = dir.path().join("two.parquet");
+    let like = item("a", &["nir", "red"]);
+    let mut writer = index::Writer::create(&two, [&like], ["nir", "red"]).unwrap();
+    let bands = [entry("a", "nir", 3), entry("a", "red", 3)];
+    writer
+        .push(&like, &[("nir", &bands[0]), ("red", &bands[1])])
+        .unwrap();
+    writer.finish().unwrap();
+    let files = Index::open(&two).unwrap();
+    let files = files.entries(&Select::all()).unwrap();
+    let err = index::export(files, ExportFormat::Gti, &out).unwrap_err();
+    assert_eq!(err.kind(), rss_core::ErrorKind::InvalidInput);
+    assert_eq!(
+        err.message(),
+        "a tile index is of one asset; choose one of nir, red"
+    );
 }
 
 #[test]
