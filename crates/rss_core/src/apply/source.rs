@@ -203,7 +203,7 @@ impl BandSource {
 
     /// Returns the grid of an open file, and notes where the catalogue states another: the file's is taken.
     pub(super) fn whole(&self, profile: &Profile) -> Result<GeoBox> {
-        let whole = profile.level_geobox(0)?;
+        let whole = profile.placed_geobox(0)?;
         if let Some(stated) = self.stated.as_ref().filter(|stated| !agree(stated, &whole)) {
             let note = format!(
                 "asset {}: the item states {}, the file {}: the file's grid is taken",
@@ -218,7 +218,7 @@ impl BandSource {
 
     /// Returns the grid of the file's full resolution, from its header.
     pub(super) async fn grid(&self, session: &Session) -> Result<GeoBox> {
-        self.reader(session).await?.profile().level_geobox(0)
+        self.reader(session).await?.profile().placed_geobox(0)
     }
 
     /// Opens the file, and chooses the level to read and the warp for a grid.

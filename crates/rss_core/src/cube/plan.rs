@@ -538,7 +538,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
             Error::new(ErrorKind::InvalidInput, message).at(reader.location())
         })?;
     let facts = Facts {
-        grid: profile.level_geobox(0)?,
+        grid: profile.placed_geobox(0)?,
         band: CubeBand {
             name: name.to_owned(),
             dtype: profile.dtype,

@@ -105,7 +105,7 @@ impl Request {
                 }
             }
             Region::Bbox(bbox) => {
-                let grid = profile.level_geobox(level)?;
+                let grid = profile.placed_geobox(level)?;
                 grid.window_of(&bbox)?.ok_or_else(|| {
                     Error::new(
                         ErrorKind::InvalidInput,
@@ -213,7 +213,7 @@ fn filled<T: Sample>(shape: (usize, usize, usize), fill: Number) -> Array3<T> {
 
 /// Returns the pixel of a level that holds a point.
 fn pixel(profile: &Profile, level: usize, lon: f64, lat: f64) -> Result<Window> {
-    let grid = profile.level_geobox(level)?;
+    let grid = profile.placed_geobox(level)?;
     grid.pixel_at(lon, lat)?.ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidInput,

@@ -116,6 +116,37 @@ fn a_pixel_is_found_at_whichever_turn_of_longitude_it_lies() {
     }
 }
 
+/// A datum shift moves positions by some 100 m, far less than a pixel.
+#[test]
+fn a_map_of_an_old_datum_goes_round_the_globe_too() {
+    for west in [0.0, -180.0, -181.0] {
+        let from = GeoBox {
+            crs: Some(Crs::Epsg(4289)),
+            ..globe(west)
+        };
+        let pixels = numbers(from.size);
+        for (zone, middle) in [(32601, -177.0), (32630, -3.0), (32631, 3.0), (32660, 177.0)] {
+            let to = grid(zone, [400_000.0, 5_000_000.0, 600_000.0, 5_100_000.0], 50_000.0);
+            let out = warped(&pixels, &from, &to, Resampling::Nearest, 64);
+            for ((_, x), &found) in out.indexed_iter() {
+                // A degree is 78 km there.
+                let lon: f64 = middle + (x as f64 - 1.5) * 50.0 / 78.0;
+                let col = ((lon - west).rem_euclid(360.0) / 2.0).floor();
+                assert_eq!(found.rem_euclid(1000.0), col, "{west} {zone}: {lon}");
+            }
+        }
+        for bounds in [[-20.0, -20.0, 20.0, 0.0], [170.0, -20.0, 190.0, 0.0]] {
+            let to = grid(4326, bounds, 0.4);
+            let out = warped(&pixels, &from, &to, Resampling::Nearest, 64);
+            for ((_, x), &found) in out.indexed_iter() {
+                let lon = bounds[0] + (x as f64 + 0.5) * 0.4;
+                let col = ((lon - west).rem_euclid(360.0) / 2.0).floor();
+                assert_eq!(found.rem_euclid(1000.0), col, "{west}: {lon}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_same_pixels_a_turn_apart_are_copied() {
     let to = grid(4326, [-100.0, -20.0, -60.0, 0.0], 2.0);
