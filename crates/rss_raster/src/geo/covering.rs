@@ -9,7 +9,7 @@ use super::{
     grid::snapped,
     outline::near,
     projection::Projection,
-    turn::{neighbours, within},
+    turn::within,
     utm::LonLat,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +34,7 @@ impl GeoBox {
         anchor: [f64; 2],
     ) -> Result<Self> {
         let resolution = resolution.into().check()?;
-        let moved = neighbours(grids);
+        let moved = Self::side_by_side(grids);
         let grids = moved.as_deref().unwrap_or(grids);
         let mut all: Option<[f64; 4]> = None;
         let projection = grids

@@ -415,7 +415,11 @@ mod tests {
         }
         let err = Projection::of(&Crs::Wkt("PROJCS[\"Albers\"]".into())).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Unsupported);
-        assert!(err.to_string().contains("PROJCS[\"Albers\"]; PROJ may know it"), "{err}");
+        assert!(
+            err.to_string()
+                .contains("PROJCS[\"Albers\"]; PROJ may know it"),
+            "{err}"
+        );
     }
 
     #[test]
