@@ -33,6 +33,7 @@ mod run;
 pub mod sample;
 mod source;
 mod source_mask;
+pub(crate) mod stated;
 pub mod time;
 mod typed;
 
@@ -56,6 +57,7 @@ pub use self::{
 #[cfg(feature = "zarr")]
 pub(crate) use self::{
     bands::{is_class, of_choice},
+    notes::Notes,
     part::Stored,
     provenance::{SOFTWARE, SourceItem, sources_json, time_json},
     source::{CHANGED, described},
