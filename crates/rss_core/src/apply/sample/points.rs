@@ -85,7 +85,7 @@ impl Points {
         }
     }
 
-    fn none(crs: Crs) -> Self {
+    pub(super) fn none(crs: Crs) -> Self {
         Self {
             named: Vec::new(),
             places: Vec::new(),
@@ -93,7 +93,7 @@ impl Points {
         }
     }
 
-    fn push(&mut self, id: String, name: Option<String>, place: [f64; 2]) {
+    pub(super) fn push(&mut self, id: String, name: Option<String>, place: [f64; 2]) {
         self.named.push(Named {
             id,
             name,
