@@ -252,8 +252,9 @@ fn a_point_just_off_the_images_finds_those_within_the_distance() {
     let seed: Vec<&str> = seed
         .filter(|arg| !["--scene", "56jns"].contains(arg))
         .collect();
-    let [x, y] = centre(0, 5);
-    let point = format!("{},{y}", x - 100.0);
+    // North of the scenes, and east of those of the next tile.
+    let [x, y] = centre(1199, 0);
+    let point = format!("{},{}", x + 500.0, y + 2000.0);
     let how = [
         "--canonical",
         "red",
@@ -267,13 +268,13 @@ fn a_point_just_off_the_images_finds_those_within_the_distance() {
         let more = ["--nearest", metres, "--json"];
         stage.run(&[&["sample", &url], &seed[..], &how, &more].concat())
     };
-    let said = run("400").json();
+    let said = run("2100").json();
     assert_eq!(said["rows"].as_array().unwrap().len(), 4);
     assert!(
-        said["rows"][0]["distance"].as_f64().unwrap() > 99.0,
+        said["rows"][0]["distance"].as_f64().unwrap() > 2050.0,
         "{said}"
     );
-    run("50").nothing();
+    run("1000").nothing();
 }
 
 #[test]
