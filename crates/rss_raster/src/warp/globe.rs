@@ -228,6 +228,40 @@ fn what_lies_far_from_the_seam_of_a_map_does_not_bleed_into_it() {
     }
 }
 
+/// Each pixel of the target holds two columns of the source, as on any other part of the map.
+#[test]
+fn areas_that_end_at_the_seam_of_a_map_are_whole() {
+    for west in [0.0, -180.0] {
+        let from = globe(west);
+        let shape = (ROWS as usize, COLS as usize);
+        let pixels = Array2::from_shape_fn(shape, |(_, x)| x as f64);
+        for left in [west - 20.0, west + 340.0] {
+            let to = grid(4326, [left, -20.0, left + 40.0, 0.0], 4.0);
+            for (resampling, of_two) in [
+                (Resampling::Average, 0.5),
+                (Resampling::Max, 1.0),
+                (Resampling::Min, 0.0),
+            ] {
+                for block in [2, 1024] {
+                    let out = warped(&pixels, &from, &to, resampling, block);
+                    for ((y, x), &found) in out.indexed_iter() {
+                        let first = (170.0 + 2.0 * x as f64).rem_euclid(180.0);
+                        assert_eq!(found, first + of_two, "{west} {left} {resampling}: {y} {x}");
+                    }
+                }
+            }
+            let out = warped(&pixels, &from, &to, Resampling::Sum, 2);
+            for ((_, x), &found) in out.indexed_iter() {
+                let first = (170.0 + 2.0 * x as f64).rem_euclid(180.0);
+                assert!(
+                    (found - (4.0 * first + 2.0)).abs() < 1e-6,
+                    "{west} {left}: {found}"
+                );
+            }
+        }
+    }
+}
+
 /// A sum has each pixel of a source once at most.
 #[test]
 fn a_sum_across_the_seam_of_a_map_is_of_what_a_pixel_covers() {
