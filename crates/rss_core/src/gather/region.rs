@@ -106,12 +106,20 @@ impl Request {
             }
             Region::Bbox(bbox) => {
                 let grid = profile.placed_geobox(level)?;
-                grid.window_of(&bbox)?.ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::InvalidInput,
-                        format!("bbox {bbox} is outside the image"),
-                    )
-                })?
+                let invalid = |why: &str| {
+                    let message = format!("bbox {bbox} {why}");
+                    Error::new(ErrorKind::InvalidInput, message)
+                };
+                let window = grid.window_of(&bbox)?;
+                let window = window.ok_or_else(|| invalid("is outside the image"))?;
+                // A window cannot go past the end of a map, and what lies between its ends was not asked for.
+                if grid
+                    .crop(&bbox)?
+                    .is_some_and(|part| part.size.width < window.width)
+                {
+                    return Err(invalid("lies at both ends of the image: ask for each part"));
+                }
+                window
             }
         };
         let mut request = ReadRequest::new().with_level(level).with_window(window);

@@ -186,6 +186,15 @@ impl Columns {
                 })?
             }
         };
+        for column in [x, y] {
+            let name = header.get(column).map_or("", |name| name.trim());
+            if header.iter().filter(|other| other.trim() == name).count() > 1 {
+                let name = name.escape_debug();
+                return Err(wrong(format!(
+                    "two columns are named `{name}`: expected one of the coordinates"
+                )));
+            }
+        }
         Ok(Self {
             x,
             y,
@@ -311,6 +320,7 @@ mod tests {
         for (text, expected) in [
             ("", "CSV without a header"),
             ("lon,lat\n", "CSV without points"),
+            ("lon,lat,lat\n1,2,3\n", "two columns are named `lat`"),
             (
                 "a,b\n1,2\n",
                 "no columns lon and lat, or x and y, among a, b: name those of the coordinates",
