@@ -39,7 +39,8 @@ pub enum Region {
         /// Width and height in pixels.
         size: Size,
     },
-    /// The pixels in a bounding box in degrees of WGS 84, clipped to the image.
+    /// The pixels in a bounding box in degrees of WGS 84, clipped to the image. One whose parts lie at both ends of a map of
+    /// the globe is an error.
     Bbox(Bbox),
 }
 

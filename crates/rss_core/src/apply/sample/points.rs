@@ -124,7 +124,8 @@ impl Points {
     /// [`ErrorKind::Unsupported`] naming a CRS that cannot be transformed to degrees; [`ErrorKind::InvalidInput`]
     /// if a point is outside of its domain.
     pub fn bbox(&self) -> Result<Bbox> {
-        let bbox = degrees_round(&self.crs, self.places.iter().copied())?;
+        let places = self.places.iter().copied();
+        let bbox = degrees_round(&self.crs, places.map(std::iter::once))?;
         bbox.ok_or_else(|| {
             let message = format!("a point is outside of the domain of {}", self.crs);
             Error::new(ErrorKind::InvalidInput, message)
