@@ -15,14 +15,19 @@ pub(crate) struct SampleArgs {
     #[cfg(feature = "index")]
     #[arg(long, value_name = "INDEX")]
     pub(crate) index: Option<PathBuf>,
-    /// GeoJSON of Points and MultiPoints.
+    /// GeoJSON of Points and MultiPoints, or CSV with a header: longitude and latitude, or x and y in the CRS of
+    /// --crs.
     #[arg(long, value_name = "FILE")]
     pub(crate) points: Option<PathBuf>,
+    /// The columns of the coordinates in CSV of --points. Default: lon,lat, longitude,latitude, x,y or easting,northing.
+    #[arg(long, value_name = "X,Y", requires = "points")]
+    pub(crate) columns: Option<String>,
     /// A point. May be repeated.
     #[arg(long, value_name = "LON,LAT", allow_hyphen_values = true)]
     pub(crate) point: Vec<String>,
     /// Where the pixel at a point has no data, is masked or lies outside of the image, take the nearest valid pixel whose
-    /// centre lies within this distance on the ground. The column `distance` tells it; 0 is the point's own pixel.
+    /// centre lies within this distance on the ground. The column `distance` tells it; 0 is the point's own pixel. The search
+    /// is for images within the distance too.
     #[arg(
         long,
         value_name = "METRES",
@@ -36,7 +41,7 @@ pub(crate) struct SampleArgs {
     /// The CRS of the coordinates: an EPSG code, ESRI:CODE, a PROJ string, WKT, PROJJSON, or a file with one. Default: that of the file's `crs` member, else EPSG:4326.
     #[arg(long, value_name = "EPSG")]
     pub(crate) crs: Option<String>,
-    /// The property to write as the column `name`, beside the ids.
+    /// The property, of CSV the column, to write as the column `name`, beside the ids.
     #[arg(long, value_name = "PROPERTY", conflicts_with = "point")]
     pub(crate) name: Option<String>,
     /// Statistics of zones: count, mean, min, max, std, sum, median, or p and a percentile: p90.

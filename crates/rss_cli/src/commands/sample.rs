@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    ffi::OsStr,
     fs,
     io::IsTerminal,
     path::{Path, PathBuf},
@@ -15,8 +16,8 @@ use rss_core::{
     apply::{
         OnFailure,
         sample::{
-            self, Coverage, GeoJsonOptions, Outside, Points, SampleOptions, SampleReport,
-            Statistics, Table, TableFormat, Zones,
+            self, Coverage, CsvOptions, GeoJsonOptions, Outside, Points, SampleOptions,
+            SampleReport, Statistics, Table, TableFormat, Zones,
         },
     },
     mask::Cleanup,
@@ -135,7 +136,18 @@ impl Shapes {
             text.with_context(|| format!("{what} {}", path.display()))
         };
         if let Some(path) = &args.points {
-            let points = Points::from_geojson(&read(path, "--points")?, &reading);
+            let text = read(path, "--points")?;
+            let points = match is_csv(path, &text) {
+                true => Points::from_csv(&text, &of_csv(args, crs)?),
+                false => {
+                    ensure!(
+                        args.columns.is_none(),
+                        "--columns is for CSV: --points {} is GeoJSON",
+                        path.display()
+                    );
+                    Points::from_geojson(&text, &reading)
+                }
+            };
             return Ok(Self::Points(
                 points.with_context(|| format!("--points {}", path.display()))?,
             ));
@@ -174,9 +186,10 @@ impl Shapes {
         Ok(Self::Points(points.context("--point")?))
     }
 
-    fn bbox(&self) -> rss_core::Result<Bbox> {
+    /// Returns the bounding box in degrees in which images are searched: all that is within a distance of points.
+    fn bbox(&self, nearest: Option<f64>) -> rss_core::Result<Bbox> {
         match self {
-            Self::Points(points) => points.bbox(),
+            Self::Points(points) => Ok(points.bbox()?.within(nearest.unwrap_or(0.0))),
             Self::Zones(zones, _) => zones.bbox(),
         }
     }
@@ -191,6 +204,37 @@ impl Shapes {
             Self::Zones(zones, wanted) => sample::zones(found, zones, &wanted, options).await,
         }
     }
+}
+
+/// Returns true if a file of points is to be read as CSV: GeoJSON is an object, and is named so.
+fn is_csv(path: &Path, text: &str) -> bool {
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    let named = ["json", "geojson"];
+    let is_json = named
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(extension));
+    !is_json
+        && !text
+            .trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n'])
+            .starts_with('{')
+}
+
+fn of_csv(args: &SampleArgs, crs: Option<Crs>) -> Result<CsvOptions> {
+    let mut options = CsvOptions::new();
+    if let Some(crs) = crs {
+        options = options.with_crs(crs);
+    }
+    if let Some(name) = &args.name {
+        options = options.with_name(name);
+    }
+    if let Some(text) = &args.columns {
+        let columns = text.split_once(',').map(|(x, y)| (x.trim(), y.trim()));
+        let (x, y) = columns
+            .filter(|(_, y)| !y.contains(','))
+            .with_context(|| format!("--columns `{text}` is not two names X,Y"))?;
+        options = options.with_columns(x, y);
+    }
+    Ok(options)
 }
 
 /// Returns the file to write; none for stdout.
@@ -218,7 +262,7 @@ async fn items(session: &Session, args: &SampleArgs, shapes: &Shapes) -> Result<
         return found::items(session, &args.items).await;
     }
     let mut around = args.items.clone();
-    around.selection.bbox = Some(shapes.bbox()?.to_string());
+    around.selection.bbox = Some(shapes.bbox(args.nearest)?.to_string());
     found::items(session, &around).await
 }
 

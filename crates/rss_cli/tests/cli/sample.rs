@@ -245,6 +245,82 @@ fn a_point_beside_an_image_takes_its_nearest_pixel() {
 }
 
 #[test]
+fn a_point_just_off_the_images_finds_those_within_the_distance() {
+    let stage = Stage::new();
+    let url = stage.bed.stac_url();
+    let seed = SEED.iter().copied();
+    let seed: Vec<&str> = seed
+        .filter(|arg| !["--scene", "56jns"].contains(arg))
+        .collect();
+    // North of the scenes, and east of those of the next tile.
+    let [x, y] = centre(1199, 0);
+    let point = format!("{},{}", x + 500.0, y + 2000.0);
+    let how = [
+        "--canonical",
+        "red",
+        "--crs",
+        "32756",
+        "--raw",
+        "--point",
+        &point,
+    ];
+    let run = |metres: &str| {
+        let more = ["--nearest", metres, "--json"];
+        stage.run(&[&["sample", &url], &seed[..], &how, &more].concat())
+    };
+    let said = run("2100").json();
+    assert_eq!(said["rows"].as_array().unwrap().len(), 4);
+    assert!(
+        said["rows"][0]["distance"].as_f64().unwrap() > 2050.0,
+        "{said}"
+    );
+    run("1000").nothing();
+}
+
+#[test]
+fn points_of_csv_are_those_of_geojson() {
+    let stage = Stage::new();
+    stage.write("plots.json", points(&PLACES));
+    let lines = PLACES.iter().enumerate().map(|(number, &(col, row))| {
+        let [x, y] = centre(col, row);
+        format!("plot {number};{x};{y};\"wheat, \"\"hard\"\"\"\n")
+    });
+    let table = format!("id;E;N;crop\n{}", lines.collect::<String>());
+    stage.write("plots.csv", &table);
+    let run = |file: &str, more: &[&str]| {
+        let how = [
+            "--canonical",
+            "red",
+            "--crs",
+            "32756",
+            "--name",
+            "crop",
+            "--points",
+            file,
+        ];
+        stage.seed("sample", &[&how[..], more].concat())
+    };
+    let expected = run("plots.json", &[]).text().to_owned();
+    assert_eq!(run("plots.csv", &["--columns", "E,N"]).text(), expected);
+    let error = run("plots.csv", &[]).error().to_owned();
+    assert!(
+        error.contains("no columns lon and lat, or x and y, among id, E, N, crop"),
+        "{error}"
+    );
+    stage.write("broken.csv", table.replace(";7", ";7x"));
+    let error = run("broken.csv", &["--columns", "E,N"]).error().to_owned();
+    assert!(
+        error.contains("--points broken.csv: line 2, column N: `7x"),
+        "{error}"
+    );
+    let error = run("plots.json", &["--columns", "E,N"]).error().to_owned();
+    assert!(
+        error.contains("--columns is for CSV: --points plots.json is GeoJSON"),
+        "{error}"
+    );
+}
+
+#[test]
 fn without_an_area_the_search_is_around_the_shapes() {
     let stage = Stage::new();
     let url = stage.bed.stac_url();

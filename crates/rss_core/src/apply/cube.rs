@@ -18,12 +18,13 @@ use super::{
     provenance::SourceItem,
     report::{MissingInput, named},
     sample::Cover,
-    source::{BandSource, Said, agree},
+    source::{BandSource, Said},
+    stated::{StatedGrids, agree},
     time::{self, GroupOptions, Grouped, LeftOut},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoBox, GeoTransform, Size, Window},
+    geo::{GeoBox, Size, Window},
     mask::{BandMask, MaskClasses},
     products::{BandValues, Kind, Manifest},
     query::{QueryResult, recorded_version},
@@ -300,7 +301,7 @@ impl Images {
             files,
             resamplings,
             masks: BTreeMap::new(),
-            definitions: BTreeMap::new(),
+            stated_grids: StatedGrids::default(),
             notes: Arc::default(),
             is_builtin,
         };
@@ -348,8 +349,7 @@ struct ImageBuilder<'a> {
     resamplings: Vec<Option<Resampling>>,
     /// By source, product and platform: many items share them.
     masks: BTreeMap<[String; 3], Vec<BandMask>>,
-    /// CRSs that items state by a definition, which many of them share; none if it cannot be read.
-    definitions: BTreeMap<String, Option<Crs>>,
+    stated_grids: StatedGrids,
 }
 
 impl ImageBuilder<'_> {
@@ -503,32 +503,6 @@ impl ImageBuilder<'_> {
         Ok(masks)
     }
 
-    /// Returns the grid that the catalogue states, if it has all of the projection extension's shape, CRS and transform.
-    fn stated_grid(&mut self, item: &Item, asset: &Asset) -> Option<GeoBox> {
-        let projection = stac::projection(item, asset);
-        let [rows, cols] = projection.shape?;
-        let transform = GeoTransform(projection.transform?);
-        let crs = match projection.epsg {
-            Some(code) => Crs::Epsg(code),
-            None => {
-                let text = projection.definition?;
-                let read = |text: &String| Crs::parse(text).ok();
-                let known = self.definitions.get(&text).cloned();
-                let crs = known.unwrap_or_else(|| read(&text));
-                self.definitions.insert(text, crs.clone());
-                crs?
-            }
-        };
-        Some(GeoBox {
-            size: Size {
-                width: u32::try_from(cols).ok().filter(|&cols| cols > 0)?,
-                height: u32::try_from(rows).ok().filter(|&rows| rows > 0)?,
-            },
-            crs: Some(crs),
-            transform: Some(transform),
-        })
-    }
-
     fn source(
         &mut self,
         (index, item): (usize, &Item),
@@ -551,7 +525,7 @@ impl ImageBuilder<'_> {
             nodata: None,
             overrides: false,
             is_known: false,
-            stated: self.stated_grid(item, asset),
+            stated: self.stated_grids.of(item, asset),
             notes: Arc::clone(&self.notes),
             values: self.options.values,
             resampling,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 use super::options::{Grid, ImageCubeOptions};
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Bbox, Crs, GeoBox, Resolution, Window},
+    geo::{Bbox, Crs, GeoBox, Lattice, Resolution, Window},
 };
 
 /// Where the edges of pixels lie in a grid whose resolution is chosen.
@@ -136,18 +136,18 @@ pub(super) fn chosen(
         let message = format!("{what} does not touch the images' grid, {whole}");
         Error::new(ErrorKind::InvalidInput, message)
     };
-    let window = match part {
-        None => return Ok(whole),
+    match part {
+        None => Ok(whole),
         Some(Part::Degrees(bbox)) => whole
-            .window_of(&bbox)?
-            .ok_or_else(|| missed(format!("bbox {bbox}")))?,
+            .crop(&bbox)?
+            .ok_or_else(|| missed(format!("bbox {bbox}"))),
         Some(Part::Extent(extent)) => {
             let [left, bottom, right, top] = extent;
-            window_of(&whole, extent)?
-                .ok_or_else(|| missed(format!("extent {left},{bottom},{right},{top}")))?
+            windows_of(&whole, extent)
+                .map(|windows| whole.around(&windows))?
+                .ok_or_else(|| missed(format!("extent {left},{bottom},{right},{top}")))
         }
-    };
-    Ok(whole.of_window(&window))
+    }
 }
 
 /// Returns a grid of a CRS and a resolution.
@@ -248,6 +248,20 @@ fn one_crs(grids: &[GeoBox]) -> Result<()> {
 fn bbox_of(grids: &[GeoBox]) -> Result<Bbox> {
     let boxes = grids.iter().map(GeoBox::bbox).collect::<Result<Vec<_>>>()?;
     Bbox::around(&boxes).ok_or_else(|| invalid("the images have no grid".to_owned()))
+}
+
+/// Returns the pixels of a grid that bounds in its CRS touch: on a map of the globe at each turn of longitude.
+fn windows_of(grid: &GeoBox, extent: [f64; 4]) -> Result<Vec<Window>> {
+    let pixel = grid.resolution().map_or(0.0, |pixel| pixel.x);
+    let turn = Lattice::of(grid).ok().and_then(|lattice| lattice.turn());
+    #[expect(clippy::cast_precision_loss, reason = "columns are within 32 bits")]
+    let turn = turn.map(|columns| columns as f64 * pixel);
+    let [left, bottom, right, top] = extent;
+    let turns = turn.map_or(vec![0.0], |turn| vec![0.0, -turn, turn]);
+    let windows = turns
+        .into_iter()
+        .map(|turn| window_of(grid, [left + turn, bottom, right + turn, top]));
+    windows.filter_map(Result::transpose).collect()
 }
 
 /// Returns the pixels of a grid that bounds in its CRS touch; none if they touch none.
@@ -403,6 +417,40 @@ mod tests {
         for text in ["middle", "1", "1,x", "nan,0"] {
             assert!(text.parse::<Anchor>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_part_across_the_end_of_a_map_goes_past_it() {
+        let globe = |west: f64| GeoBox {
+            size: Size {
+                width: 720,
+                height: 360,
+            },
+            crs: Some(Crs::Epsg(4326)),
+            transform: Some(GeoTransform([west, 0.5, 0.0, 90.0, 0.0, -0.5])),
+        };
+        let bounds = |west: f64, options: ImageCubeOptions| {
+            let part = part_of(&options).unwrap();
+            let grid = chosen(&options, part, &[globe(west)]).unwrap();
+            grid.bounds().unwrap()
+        };
+        let bbox = |text: &str| ImageCubeOptions::new().with_bbox(text.parse().unwrap());
+        let extent = |extent| ImageCubeOptions::new().with_extent(extent);
+        let fiji = [177.0, -19.0, 182.0, -16.0];
+        assert_eq!(bounds(-180.0, bbox("177,-19,-178,-16")), fiji);
+        assert_eq!(bounds(0.0, bbox("177,-19,-178,-16")), fiji);
+        assert_eq!(bounds(-180.0, extent(fiji)), fiji);
+        let greenwich = [359.0, 50.0, 361.0, 51.0];
+        assert_eq!(bounds(0.0, bbox("-1,50,1,51")), greenwich);
+        assert_eq!(bounds(0.0, extent([-1.0, 50.0, 1.0, 51.0])), greenwich);
+        assert_eq!(
+            bounds(0.0, extent([-20.0, 0.0, -10.0, 1.0])),
+            [340.0, 0.0, 350.0, 1.0]
+        );
+        assert_eq!(
+            bounds(-180.0, bbox("-180,-90,180,90")),
+            [-180.0, -90.0, 180.0, 90.0]
+        );
     }
 
     #[test]

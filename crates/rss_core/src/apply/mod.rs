@@ -34,6 +34,7 @@ mod run;
 pub mod sample;
 mod source;
 mod source_mask;
+pub(crate) mod stated;
 pub mod time;
 mod typed;
 
@@ -57,6 +58,7 @@ pub use self::{
 #[cfg(feature = "zarr")]
 pub(crate) use self::{
     bands::{is_class, of_choice},
+    notes::Notes,
     part::Stored,
     provenance::{SOFTWARE, SourceItem, sources_json, time_json},
     source::{CHANGED, described},

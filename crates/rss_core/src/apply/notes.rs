@@ -7,11 +7,11 @@ use std::{
 
 /// Notes on the inputs of a cube, each once however many files it is about.
 #[derive(Debug, Default)]
-pub(super) struct Notes(Mutex<BTreeMap<String, (String, usize)>>);
+pub(crate) struct Notes(Mutex<BTreeMap<String, (String, usize)>>);
 
 impl Notes {
     /// Adds a note about a file of an item.
-    pub(super) fn add(&self, note: String, item: &str) {
+    pub(crate) fn add(&self, note: String, item: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, count) = all.entry(note).or_insert_with(|| (item.to_owned(), 0));
         *count += 1;
@@ -22,7 +22,7 @@ impl Notes {
     }
 
     /// Returns the notes in alphabetical order, each with the first of its items by id.
-    pub(super) fn all(&self) -> Vec<String> {
+    pub(crate) fn all(&self) -> Vec<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter()
             .map(|(note, (item, count))| match count {

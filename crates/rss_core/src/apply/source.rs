@@ -12,10 +12,11 @@ use super::{
     notes::Notes,
     options::{Overviews, Values},
     report::said_again,
+    stated::{self, note_of_dtype, note_of_grid, note_of_scaling},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::{Crs, GeoBox, GeoTransform, Window},
+    geo::{GeoBox, Window},
     location::Location,
     mask::{BandMask, Verdict},
     products::{BandValues, Scaling, ScalingOrigin},
@@ -85,49 +86,6 @@ impl Said {
                 said.or(all.last())?.as_ref()
             }
         }
-    }
-}
-
-/// Returns true if two grids are the same within a thousandth of a pixel.
-pub(super) fn agree(stated: &GeoBox, real: &GeoBox) -> bool {
-    let known = |crs: &Crs| match crs {
-        Crs::Wkt(wkt) => Crs::of_wkt(wkt.clone()),
-        code @ Crs::Epsg(_) => code.clone(),
-    };
-    let same_crs = match (stated.crs.as_ref().map(known), real.crs.as_ref().map(known)) {
-        (Some(Crs::Epsg(one)), Some(Crs::Epsg(two))) => one == two,
-        (Some(one @ Crs::Wkt(_)), Some(two @ Crs::Wkt(_))) => {
-            one.is_same(&two) || !one.is_known() || !two.is_known()
-        }
-        // A definition may be that of the code.
-        _ => true,
-    };
-    let same_place = match (&stated.transform, &real.transform) {
-        (Some(one), Some(two)) => {
-            let pixel = two.0[1].hypot(two.0[4]).max(two.0[2].hypot(two.0[5]));
-            let (width, height) = (f64::from(real.size.width), f64::from(real.size.height));
-            let corner = |t: &GeoTransform, col: f64, row: f64| {
-                let x = t.0[0] + col * t.0[1] + row * t.0[2];
-                let y = t.0[3] + col * t.0[4] + row * t.0[5];
-                (x, y)
-            };
-            [(0.0, 0.0), (width, 0.0), (0.0, height)]
-                .into_iter()
-                .all(|(col, row)| {
-                    let ((x1, y1), (x2, y2)) = (corner(one, col, row), corner(two, col, row));
-                    (x1 - x2).hypot(y1 - y2) <= pixel * 1e-3
-                })
-        }
-        _ => true,
-    };
-    stated.size == real.size && same_crs && same_place
-}
-
-/// Returns the text of a grid with its origin, so that shifted grids differ.
-fn placed(grid: &GeoBox) -> String {
-    match &grid.transform {
-        Some(transform) => format!("{grid} from {}, {}", transform.0[0], transform.0[3]),
-        None => grid.to_string(),
     }
 }
 
@@ -203,14 +161,9 @@ impl BandSource {
 
     /// Returns the grid of an open file, and notes where the catalogue states another: the file's is taken.
     pub(super) fn whole(&self, profile: &Profile) -> Result<GeoBox> {
-        let whole = profile.level_geobox(0)?;
-        if let Some(stated) = self.stated.as_ref().filter(|stated| !agree(stated, &whole)) {
-            let note = format!(
-                "asset {}: the item states {}, the file {}: the file's grid is taken",
-                self.asset,
-                placed(stated),
-                placed(&whole)
-            );
+        let whole = profile.placed_geobox(0)?;
+        let stated = self.stated.as_ref();
+        if let Some(note) = stated.and_then(|stated| note_of_grid(&self.asset, stated, &whole)) {
             self.notes.add(note, &self.item);
         }
         Ok(whole)
@@ -218,7 +171,7 @@ impl BandSource {
 
     /// Returns the grid of the file's full resolution, from its header.
     pub(super) async fn grid(&self, session: &Session) -> Result<GeoBox> {
-        self.reader(session).await?.profile().level_geobox(0)
+        self.reader(session).await?.profile().placed_geobox(0)
     }
 
     /// Opens the file, and chooses the level to read and the warp for a grid.
@@ -298,15 +251,16 @@ impl BandSource {
     /// the file. Integers without a scale in either are refused as physical values: whether a DN is a reflectance is a
     /// guess.
     pub(super) fn meaning(&self, profile: &Profile, band: usize) -> Result<Meaning> {
-        let stated = band
+        let of_file = band
             .checked_sub(1)
             .and_then(|index| profile.bands.get(index));
         let said = self.said.of(band);
+        let mut noted = None;
         let scaling = match (said, self.values) {
             (None, _) | (_, Values::Raw) => Scaling::IDENTITY,
             (Some(said), Values::Physical) if said.origin == ScalingOrigin::Unknown => {
-                let scale = stated.and_then(|band| band.scale);
-                let offset = stated.and_then(|band| band.offset);
+                let scale = of_file.and_then(|band| band.scale);
+                let offset = of_file.and_then(|band| band.offset);
                 if scale.or(offset).is_none() && !profile.dtype.is_float() {
                     let message = format!(
                         "no item, manifest or file states the scale of {} samples: give a manifest, or load raw ones",
@@ -319,31 +273,33 @@ impl BandSource {
                     offset: offset.unwrap_or(0.0),
                 }
             }
-            (Some(said), Values::Physical) => said.scaling,
+            (Some(said), Values::Physical) => {
+                noted = of_file.and_then(|band| {
+                    note_of_scaling(&self.asset, band.scale, band.offset, said.scaling)
+                });
+                said.scaling
+            }
         };
-        // The file knows what its writer marked missing pixels with; the catalogue may be of another version of it.
-        // Catalogues state values such as -9999 for uint8 bands, which no sample can equal: such a value is ignored.
-        let holds = |nodata: &Number| profile.dtype.holds(*nodata);
         let of_catalogue = match &self.said {
             Said::OfEach(_) => said.and_then(|said| said.nodata),
             Said::Of(_) => self.nodata,
         };
-        let (of_file, of_catalogue) = (profile.nodata.filter(holds), of_catalogue.filter(holds));
-        let nodata = match (of_file, of_catalogue) {
-            (Some(own), Some(other)) if own != other && !(own.is_nan() && other.is_nan()) => {
-                let (taken, whose) = match self.overrides {
-                    true => (other, "the manifest's"),
-                    false => (own, "the file's"),
-                };
-                let note = format!(
-                    "asset {}: the file states nodata {own}, the catalogue {other}: {whose} is taken",
-                    self.asset
-                );
-                self.notes.add(note, &self.item);
-                Some(taken)
-            }
-            (own, other) => own.or(other),
-        };
+        let (nodata, note) = stated::nodata_of(
+            &self.asset,
+            profile.dtype,
+            profile.nodata,
+            of_catalogue,
+            self.overrides,
+        );
+        let dtype = said.and_then(|said| said.dtype);
+        let notes = [
+            note,
+            dtype.and_then(|dtype| note_of_dtype(&self.asset, dtype, profile.dtype)),
+            noted,
+        ];
+        for note in notes.into_iter().flatten() {
+            self.notes.add(note, &self.item);
+        }
         Ok(Meaning { scaling, nodata })
     }
 }

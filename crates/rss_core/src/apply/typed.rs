@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    geo::GeoBox,
+    geo::{GeoBox, Lattice},
     location::Location,
     raster::{DataType, Number, Raster, Resampling},
 };
@@ -578,9 +578,11 @@ fn covers(opened: &Opened, grid: &GeoBox) -> bool {
         (Some(own), Some(crs)) => own.is_same(crs),
         (own, crs) => own == crs,
     };
+    // A map that goes round the globe has each longitude.
+    let turn = Lattice::of(&file).ok().and_then(|lattice| lattice.turn());
+    let is_round = turn.is_some_and(|turn| i64::from(file.size.width) >= turn);
     same_crs
-        && inner[0] >= outer[0]
+        && (is_round || inner[0] >= outer[0] && inner[2] <= outer[2])
         && inner[1] >= outer[1]
-        && inner[2] <= outer[2]
         && inner[3] <= outer[3]
 }

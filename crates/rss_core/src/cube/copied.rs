@@ -63,7 +63,8 @@ impl Samples for CubePlan {
     fn notes(&self) -> Vec<String> {
         let all = self.bands.iter().enumerate();
         let of_bands = all.filter_map(|(index, band)| self.note_of(index, band));
-        of_bands.chain(self.changes()).collect()
+        let of_files = self.of_files.iter().cloned();
+        of_bands.chain(of_files).chain(self.changes()).collect()
     }
 
     fn together(&self) -> Together {
@@ -175,10 +176,8 @@ impl CubePlan {
                 height: size.height,
             };
             let covers = |image: &Bands| {
-                let part = self.part(image, index, &whole);
-                part.is_some_and(|(_, part, _)| {
-                    (part.width, part.height) == (size.width, size.height)
-                })
+                let mut parts = self.parts(image, index, &whole);
+                parts.any(|(_, part, _)| (part.width, part.height) == (size.width, size.height))
             };
             let is_whole = self.steps.iter().all(|step| step.images.iter().any(covers));
             return (!is_whole).then(|| {
@@ -219,7 +218,7 @@ impl CubePlan {
         for (time, step) in steps.iter().enumerate() {
             let touches = |image: &&Bands| {
                 let mut bands = all.iter();
-                bands.any(|&band| self.part(image, band, &part.window).is_some())
+                bands.any(|&band| self.parts(image, band, &part.window).next().is_some())
             };
             // A single image gives each pixel, whole or not.
             let is_whole = self.fills_pixels() && step.images.iter().filter(touches).count() > 1;
@@ -229,11 +228,11 @@ impl CubePlan {
             };
             for (number, image) in step.images.iter().enumerate() {
                 let first = reads.len();
-                for &band in bands {
-                    let Some((source, window, position)) = self.part(image, band, &part.window)
-                    else {
-                        continue;
-                    };
+                let parts = bands.iter().flat_map(|&band| {
+                    let parts = self.parts(image, band, &part.window);
+                    parts.map(move |part| (band, part))
+                });
+                for (band, (source, window, position)) in parts {
                     let shared = reads.iter_mut().skip(first).find(|read| {
                         read.part == window
                             && read.position == position

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::{
-    apply::{TimeBounds, is_class, time::duplicates},
+    apply::{TimeBounds, is_class, stated::StatedGrids, time::duplicates},
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     location::Location,
     products::{BandValues, Manifest, Scaling, ScalingOrigin},
     query::{QueryResult, recorded_version},
-    raster::Raster,
+    raster::{DataType, Number, Raster},
     reader::RasterReader,
     stac::{self, BandNames},
     store::Version,
@@ -39,6 +39,27 @@ pub struct CubeImage {
     pub classes: Vec<String>,
     /// The versions of the files of its bands by name, as a record states them.
     pub(super) recorded: Vec<(String, Version)>,
+    /// What the catalogue states of the files of its bands, by name.
+    pub(super) stated: Vec<(String, StatedFile)>,
+}
+
+/// What the catalogue states of the file of a band.
+#[derive(Clone, Debug)]
+pub(super) struct StatedFile {
+    /// The asset's key, with the band where it has several.
+    pub(super) asset: String,
+    pub(super) grid: Option<Arc<GeoBox>>,
+    pub(super) of_band: StatedBand,
+}
+
+/// What the catalogue states of one band of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StatedBand {
+    pub(super) scaling: Option<Scaling>,
+    pub(super) dtype: Option<DataType>,
+    pub(super) nodata: Option<Number>,
+    /// True if the manifest says that its nodata value replaces the file's.
+    pub(super) overrides: bool,
 }
 
 /// Why an image is a duplicate.
@@ -78,8 +99,10 @@ pub struct ImageAsset {
     pub(super) choice: Option<String>,
     /// The bands that the item states.
     pub(super) stated: Vec<BandNames>,
-    /// The scaling of each band, as item or manifest state it.
-    pub(super) scaling: Vec<Option<Scaling>>,
+    /// What item or manifest state of each band, and last of any other.
+    pub(super) of_bands: Vec<StatedBand>,
+    /// The grid that the item states.
+    pub(super) grid: Option<Arc<GeoBox>>,
     /// Whether its samples are classes or flags.
     pub(super) is_class: bool,
     /// The version of its file that a record states.
@@ -87,13 +110,35 @@ pub struct ImageAsset {
 }
 
 impl ImageAsset {
-    /// Returns the stated scaling of a band of the file, counted from 1, under a name of the cube.
-    pub(super) fn scaling_of(&self, name: &str, number: usize) -> Option<(String, Scaling)> {
+    /// Adds a band of its open file, counted from 1, to an image, under a name of the cube. `asset` is its name in notes.
+    pub(super) fn add_to(
+        &self,
+        image: &mut CubeImage,
+        name: String,
+        asset: String,
+        (reader, number): (&Arc<dyn RasterReader>, usize),
+    ) {
         let of_band = number
             .checked_sub(1)
-            .and_then(|index| self.scaling.get(index));
-        let scaling = of_band.or(self.scaling.last())?;
-        Some((name.to_owned(), (*scaling)?))
+            .and_then(|index| self.of_bands.get(index));
+        let of_band = of_band.or(self.of_bands.last()).copied();
+        let of_band = of_band.unwrap_or_default();
+        let of_name = |scaling| (name.clone(), scaling);
+        image.scaling.extend(of_band.scaling.map(of_name));
+        image.classes.extend(self.is_class.then(|| name.clone()));
+        let recorded = self.recorded.clone();
+        image
+            .recorded
+            .extend(recorded.map(|then| (name.clone(), then)));
+        let stated = StatedFile {
+            asset,
+            grid: self.grid.clone(),
+            of_band,
+        };
+        image.stated.push((name.clone(), stated));
+        image
+            .bands
+            .push((name, ImagePixels::Open(Arc::clone(reader), number)));
     }
 }
 
@@ -121,6 +166,7 @@ impl CubeImage {
             bounds: None,
             classes: Vec::new(),
             recorded: Vec::new(),
+            stated: Vec::new(),
             duplicate: None,
         }
     }
@@ -159,6 +205,7 @@ impl CubeImage {
         found.check_guess()?;
         let stores = found.session().stores();
         let mut images: Vec<Self> = Vec::with_capacity(found.len());
+        let mut grids = StatedGrids::default();
         for item in &found.items().items {
             let taken =
                 stac::datetime(item).or_else(|| stac::interval(item).map(|(start, _)| start));
@@ -176,15 +223,27 @@ impl CubeImage {
                 let named = Location::parse_from(&asset.href, found.trust)?;
                 let manifest = found.manifest.as_ref().or_else(|| Manifest::of_item(item));
                 let stated = stac::band_names(item, asset);
-                let scaling = |band: usize| {
+                let of_band = |band: usize| {
+                    let names = stated.get(band);
+                    let def = manifest.and_then(|all| all.band_at(choice.key, band + 1, names));
                     // Raw samples need no scale, so one that cannot be told is left out.
-                    let said = BandValues::of(item, choice.key, band, manifest).ok()?;
-                    (said.origin != ScalingOrigin::Unknown).then_some(said.scaling)
+                    let said = BandValues::of(item, choice.key, band, manifest).ok();
+                    let is_known = |said: &&BandValues| said.origin != ScalingOrigin::Unknown;
+                    StatedBand {
+                        scaling: said.as_ref().filter(is_known).map(|said| said.scaling),
+                        dtype: said.as_ref().and_then(|said| said.dtype),
+                        nodata: match &said {
+                            Some(said) => said.nodata,
+                            None => def.and_then(|def| def.nodata),
+                        },
+                        overrides: def.is_some_and(|def| def.nodata_overrides),
+                    }
                 };
                 let of_asset = ImageAsset {
                     is_class: is_class(&choice, manifest),
                     recorded: recorded_version(asset),
-                    scaling: (0..stated.len().max(1)).map(scaling).collect(),
+                    of_bands: (0..=stated.len()).map(of_band).collect(),
+                    grid: grids.of(item, asset).map(Arc::new),
                     location: stores.reach(item, asset, named, found.trust, None),
                     header_bytes: stac::header_bytes(asset),
                     key: choice.key.to_owned(),

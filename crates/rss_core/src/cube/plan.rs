@@ -7,14 +7,15 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     describe::{self, CubeBand, TimeStep},
-    images::{CubeImage, ImageAsset, ImagePixels, array_name},
+    images::{CubeImage, ImageAsset, ImagePixels, StatedFile, array_name},
     options::CubeOptions,
 };
 use crate::{
     apply::{
-        SourceItem, TimeBounds, described,
+        Notes, SourceItem, TimeBounds, described,
         mosaic::Fill,
         of_choice,
+        stated::{self, note_of_dtype, note_of_grid, note_of_scaling},
         time::{Clock, Grouping},
     },
     error::{Error, ErrorKind, Result},
@@ -34,8 +35,12 @@ pub(super) struct CubePlan {
     pub(super) steps: Vec<Step>,
     /// What fills the gaps of an image from the next of its time step.
     pub(super) fill: Fill,
+    /// Where catalogue and files differ.
+    pub(super) of_files: Vec<String>,
     lattice: Lattice,
     pub(super) extent: Extent,
+    /// The columns after which the map repeats itself, if images may lie a turn of longitude from the cube.
+    turn: Option<i64>,
 }
 
 /// One time step with its images.
@@ -114,6 +119,46 @@ struct Facts {
     band: CubeBand,
     /// True if item or manifest state the scaling, and not the file.
     is_stated: bool,
+    /// The nodata value that the catalogue states, for a file that states none.
+    nodata_of_catalogue: Option<Number>,
+}
+
+impl Facts {
+    /// Notes where the catalogue states other things of the file than it does itself, in the words of `apply`.
+    fn compare(&mut self, stated: &StatedFile, item: &str, notes: &Notes) {
+        let StatedFile {
+            asset,
+            grid,
+            of_band,
+        } = stated;
+        let CubeBand {
+            dtype,
+            nodata,
+            scale,
+            offset,
+            ..
+        } = self.band;
+        let (taken, of_nodata) =
+            stated::nodata_of(asset, dtype, nodata, of_band.nodata, of_band.overrides);
+        match nodata.filter(|&nodata| dtype.holds(nodata)) {
+            Some(_) => self.band.nodata = taken,
+            None => self.nodata_of_catalogue = taken,
+        }
+        let grid = grid.as_deref();
+        let differ = [
+            grid.and_then(|grid| note_of_grid(asset, grid, &self.grid)),
+            of_band
+                .dtype
+                .and_then(|stated| note_of_dtype(asset, stated, dtype)),
+            of_band
+                .scaling
+                .and_then(|taken| note_of_scaling(asset, scale, offset, taken)),
+            of_nodata,
+        ];
+        for note in differ.into_iter().flatten() {
+            notes.add(note, item);
+        }
+    }
 }
 
 /// For each band of the cube, an image's open file and its facts.
@@ -138,8 +183,9 @@ impl CubePlan {
         let names = names_of(&images, existing.map(|(_, bands)| bands))?;
         check_names(&names)?;
         let at_once = session.settings().requests_per_host.clamp(1, 64);
-        let opened: Vec<(CubeImage, Files)> = stream::iter(images)
-            .map(|image| open(session, image, &names))
+        let notes = Notes::default();
+        let mut opened: Vec<(CubeImage, Files)> = stream::iter(images)
+            .map(|image| open(session, image, &names, &notes))
             .buffered(at_once)
             .try_collect()
             .await?;
@@ -157,12 +203,15 @@ impl CubePlan {
             _ => None,
         };
         let is_fixed = extent.is_some();
+        if !is_fixed {
+            put_side_by_side(&mut opened);
+        }
         let mut placed = Vec::with_capacity(opened.len());
         for (image, files) in opened {
             let mut sources = Vec::with_capacity(files.len());
             let mut grid = None;
             for (number, file) in files.into_iter().enumerate() {
-                let Some((pixels, facts)) = file else {
+                let Some((pixels, mut facts)) = file else {
                     sources.push(None);
                     continue;
                 };
@@ -180,7 +229,14 @@ impl CubePlan {
                     }
                     // Cubes of before have no scaling that only a catalogue states, and stay so.
                     let follows = existing.is_some() && facts.is_stated;
-                    agree(&mut bands[number], &facts.band, follows, options)?;
+                    let known = &mut bands[number];
+                    // That of the catalogue is of files that state none, unless the user or the cube knows better.
+                    let knows_better = options.nodata.is_some()
+                        || existing.is_some()
+                            && known.as_ref().is_some_and(|band| band.nodata.is_none());
+                    let of_catalogue = facts.nodata_of_catalogue.filter(|_| !knows_better);
+                    facts.band.nodata = facts.band.nodata.or(of_catalogue);
+                    agree(known, &facts.band, follows, options)?;
                     Ok(lies)
                 })();
                 let lies = fits.map_err(|err: Error| {
@@ -225,12 +281,22 @@ impl CubePlan {
                 })
             })
             .collect::<Result<_>>()?;
+        let extents = placed
+            .iter()
+            .flat_map(|(_, sources, _)| sources.iter().flatten());
+        let widest = extents.map(|source| source.extent.width).max();
+        // One that is wider than a turn would lie on itself.
+        let turn = lattice
+            .turn()
+            .filter(|&turn| widest.is_some_and(|widest| i64::from(widest) <= turn));
         Ok(Self {
             bands,
             steps: steps(placed, options.grouping, options.clock)?,
             fill: options.fill,
+            of_files: notes.all(),
             lattice,
             extent,
+            turn,
         })
     }
 
@@ -295,17 +361,20 @@ impl CubePlan {
         self.steps.iter().map(of_step).collect()
     }
 
-    /// Returns the part of a window in which an image has a band: the source, its window, and the offset of that in the
-    /// requested window (row, column).
-    pub(super) fn part<'a>(
-        &self,
+    /// Returns the parts of a window in which an image has a band: the source, its window, and the offset of that in the
+    /// requested window (row, column). One, but for an image that lies at both ends of the window, a turn of longitude
+    /// apart.
+    pub(super) fn parts<'a>(
+        &'a self,
         image: &'a Bands,
         band: usize,
-        window: &Window,
-    ) -> Option<(&'a ImageBand, Window, [usize; 2])> {
-        let source = image.get(band)?.as_ref()?;
-        let (part, lies) = self.extent.part(window, &source.extent)?;
-        Some((source, part, lies))
+        window: &'a Window,
+    ) -> impl Iterator<Item = (&'a ImageBand, Window, [usize; 2])> {
+        let source = image.get(band).and_then(Option::as_ref);
+        source.into_iter().flat_map(move |source| {
+            let parts = self.extent.parts(window, &source.extent, self.turn);
+            parts.map(move |(part, lies)| (source, part, lies))
+        })
     }
 
     /// Returns true if all bands of a pixel must come from one image, and several images could give one.
@@ -316,6 +385,27 @@ impl CubePlan {
     /// Returns true if images of one time step may give different bands of a pixel.
     pub(super) fn has_choice(&self) -> bool {
         self.bands.len() > 1 && self.steps.iter().any(|step| step.images.len() > 1)
+    }
+}
+
+/// Moves the grids of images that lie either side of the end of a map of the globe to lie side by side, if they are
+/// aligned there.
+fn put_side_by_side(opened: &mut [(CubeImage, Files)]) {
+    let files = opened.iter().flat_map(|(_, files)| files.iter().flatten());
+    let grids: Vec<GeoBox> = files.map(|(_, facts)| facts.grid.clone()).collect();
+    let Some(moved) = GeoBox::side_by_side(&grids) else {
+        return;
+    };
+    let Some(Ok(lattice)) = moved.first().map(Lattice::of) else {
+        return;
+    };
+    if moved.iter().all(|grid| lattice.extent(grid).is_ok()) {
+        let files = opened
+            .iter_mut()
+            .flat_map(|(_, files)| files.iter_mut().flatten());
+        for ((_, facts), grid) in files.zip(moved) {
+            facts.grid = grid;
+        }
     }
 }
 
@@ -377,7 +467,12 @@ pub(super) fn check_names(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-async fn open(session: &Session, image: CubeImage, names: &[String]) -> Result<(CubeImage, Files)> {
+async fn open(
+    session: &Session,
+    image: CubeImage,
+    names: &[String],
+    notes: &Notes,
+) -> Result<(CubeImage, Files)> {
     let mut files = Vec::with_capacity(names.len());
     for name in names {
         let found = image.bands.iter().find(|(band, _)| band == name);
@@ -388,6 +483,9 @@ async fn open(session: &Session, image: CubeImage, names: &[String]) -> Result<(
                     Some(_) => err,
                     None => err.at(&image.id),
                 })?;
+                if let Some((_, stated)) = image.stated.iter().find(|(band, _)| band == name) {
+                    facts.compare(stated, &image.id, notes);
+                }
                 if let Some((_, scaling)) = image.scaling.iter().find(|(band, _)| band == name) {
                     let stated = Some(*scaling).filter(|scaling| !scaling.is_identity());
                     facts.band.scale = stated.map(|scaling| scaling.scale);
@@ -440,20 +538,17 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
     let mut counts: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let mut images = Vec::with_capacity(opened.len());
     for (mut image, files) in opened {
-        let mut bands = Vec::with_capacity(image.bands.len());
-        let mut scaling = std::mem::take(&mut image.scaling);
-        let mut classes = std::mem::take(&mut image.classes);
-        let mut recorded = std::mem::take(&mut image.recorded);
         for (name, pixels) in std::mem::take(&mut image.bands) {
             let ImagePixels::Asset(asset) = &pixels else {
-                bands.push((name, pixels));
+                image.bands.push((name, pixels));
                 continue;
             };
             let Some(reader) = files.get(&asset.key) else {
                 continue;
             };
+            let id = image.id.clone();
             let invalid = |why: &str| {
-                let message = format!("image {}, asset {}: {why}", image.id, asset.key);
+                let message = format!("image {id}, asset {}: {why}", asset.key);
                 Error::new(ErrorKind::InvalidInput, message).at(&asset.location)
             };
             let profile = reader.profile();
@@ -461,15 +556,13 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                 let number =
                     of_choice(choice, &asset.stated).and_then(|band| band.in_file(profile));
                 let number = number.map_err(|err| invalid(err.message()))?;
-                scaling.extend(asset.scaling_of(&name, number));
-                classes.extend(asset.is_class.then(|| name.clone()));
-                recorded.extend(asset.recorded.clone().map(|then| (name.clone(), then)));
-                bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
+                let shown = format!("{}:{choice}", asset.key);
+                asset.add_to(&mut image, name, shown, (reader, number));
                 continue;
             }
             let known = counts
                 .entry(asset.key.clone())
-                .or_insert_with(|| (profile.count, image.id.clone()));
+                .or_insert_with(|| (profile.count, id.clone()));
             if known.0 != profile.count {
                 return Err(invalid(&format!(
                     "its file has {} bands, that of image {} has {}: choose bands, as `{}:1`",
@@ -477,26 +570,19 @@ async fn expanded(session: &Session, images: Vec<CubeImage>) -> Result<Vec<CubeI
                 )));
             }
             if profile.count == 1 {
-                scaling.extend(asset.scaling_of(&name, 1));
-                classes.extend(asset.is_class.then(|| name.clone()));
-                recorded.extend(asset.recorded.clone().map(|then| (name.clone(), then)));
-                bands.push((name, ImagePixels::Open(Arc::clone(reader), 1)));
+                asset.add_to(&mut image, name, asset.key.clone(), (reader, 1));
                 continue;
             }
             let labels = stac::labels(&asset.stated, &described(profile));
             for (label, number) in labels.into_iter().zip(1..) {
                 let name = array_name(&asset.key, Some(&label));
                 // `visual,visual:2` names band 2 twice.
-                if bands.iter().all(|(known, _)| *known != name) {
-                    scaling.extend(asset.scaling_of(&name, number));
-                    classes.extend(asset.is_class.then(|| name.clone()));
-                    recorded.extend(asset.recorded.clone().map(|then| (name.clone(), then)));
-                    bands.push((name, ImagePixels::Open(Arc::clone(reader), number)));
+                if image.bands.iter().all(|(known, _)| *known != name) {
+                    let shown = format!("{}:{label}", asset.key);
+                    asset.add_to(&mut image, name, shown, (reader, number));
                 }
             }
         }
-        (image.bands, image.scaling) = (bands, scaling);
-        (image.classes, image.recorded) = (classes, recorded);
         images.push(image);
     }
     Ok(images)
@@ -525,6 +611,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
                 grid: raster.geobox.clone(),
                 band,
                 is_stated: false,
+                nodata_of_catalogue: None,
             };
             return Ok((Open::Memory(Arc::clone(raster)), facts));
         }
@@ -538,7 +625,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
             Error::new(ErrorKind::InvalidInput, message).at(reader.location())
         })?;
     let facts = Facts {
-        grid: profile.level_geobox(0)?,
+        grid: profile.placed_geobox(0)?,
         band: CubeBand {
             name: name.to_owned(),
             dtype: profile.dtype,
@@ -549,6 +636,7 @@ async fn open_band(session: &Session, name: &str, pixels: &ImagePixels) -> Resul
             is_class: false,
         },
         is_stated: false,
+        nodata_of_catalogue: None,
     };
     let pixels = Open::File {
         reader,

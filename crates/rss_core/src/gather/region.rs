@@ -39,7 +39,8 @@ pub enum Region {
         /// Width and height in pixels.
         size: Size,
     },
-    /// The pixels in a bounding box in degrees of WGS 84, clipped to the image.
+    /// The pixels in a bounding box in degrees of WGS 84, clipped to the image. One whose parts lie at both ends of a map of
+    /// the globe is an error.
     Bbox(Bbox),
 }
 
@@ -105,13 +106,21 @@ impl Request {
                 }
             }
             Region::Bbox(bbox) => {
-                let grid = profile.level_geobox(level)?;
-                grid.window_of(&bbox)?.ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::InvalidInput,
-                        format!("bbox {bbox} is outside the image"),
-                    )
-                })?
+                let grid = profile.placed_geobox(level)?;
+                let invalid = |why: &str| {
+                    let message = format!("bbox {bbox} {why}");
+                    Error::new(ErrorKind::InvalidInput, message)
+                };
+                let window = grid.window_of(&bbox)?;
+                let window = window.ok_or_else(|| invalid("is outside the image"))?;
+                // A window cannot go past the end of a map, and what lies between its ends was not asked for.
+                if grid
+                    .crop(&bbox)?
+                    .is_some_and(|part| part.size.width < window.width)
+                {
+                    return Err(invalid("lies at both ends of the image: ask for each part"));
+                }
+                window
             }
         };
         let mut request = ReadRequest::new().with_level(level).with_window(window);
@@ -213,7 +222,7 @@ fn filled<T: Sample>(shape: (usize, usize, usize), fill: Number) -> Array3<T> {
 
 /// Returns the pixel of a level that holds a point.
 fn pixel(profile: &Profile, level: usize, lon: f64, lat: f64) -> Result<Window> {
-    let grid = profile.level_geobox(level)?;
+    let grid = profile.placed_geobox(level)?;
     grid.pixel_at(lon, lat)?.ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidInput,

@@ -10,7 +10,7 @@ use stac::Item;
 use super::{BandDef, Kind, Manifest};
 use crate::{
     error::{Error, ErrorKind, Result},
-    raster::{Number, Sample, nodata_sample},
+    raster::{DataType, Number, Sample, nodata_sample},
     stac as facts,
 };
 
@@ -166,6 +166,8 @@ pub struct BandValues {
     pub scaling: Scaling,
     /// The nodata value: that of the item, else of the manifest. May be NaN.
     pub nodata: Option<Number>,
+    /// The dtype of the samples that the item states; that of the file may be another.
+    pub dtype: Option<DataType>,
     /// The unit of the values, if it is known: `1` for reflectance, `K` for temperature.
     pub unit: Option<&'static str>,
     /// The origin of the scaling.
@@ -211,6 +213,7 @@ impl BandValues {
             nodata: facts_of_item
                 .nodata
                 .or_else(|| def.and_then(|def| def.nodata)),
+            dtype: facts_of_item.dtype,
             unit: match kind {
                 Some(Kind::Reflectance) => Some("1"),
                 Some(Kind::Temperature) => Some("K"),

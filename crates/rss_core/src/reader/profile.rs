@@ -6,6 +6,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     geo::{Crs, GeoBox, GeoTransform, Size, TileIndex, Window},
     raster::{DataType, Number},
+    reader::cog,
 };
 
 /// The properties of a file, from its header.
@@ -164,6 +165,25 @@ impl Profile {
         Ok(self.geobox(size, &Window::whole(size)))
     }
 
+    /// Returns the grid of a level, for work that needs its position.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`level_geobox`](Self::level_geobox); [`ErrorKind::Unsupported`] if the file states a CRS that is not known.
+    pub(crate) fn placed_geobox(&self, level: usize) -> Result<GeoBox> {
+        match cog::unknown_crs(self) {
+            None => self.level_geobox(level),
+            Some(err) if cfg!(feature = "gdal") => Err(err),
+            Some(err) => Err(Error::new(
+                err.kind(),
+                format!(
+                    "{}; PROJ may know it, which the feature gdal brings",
+                    err.message()
+                ),
+            )),
+        }
+    }
+
     /// Returns the grid of a window of a level.
     pub(crate) fn geobox(&self, level_size: Size, window: &Window) -> GeoBox {
         GeoBox {
@@ -308,6 +328,21 @@ mod tests {
             gcps: 0,
             notes: Vec::new(),
         }
+    }
+
+    #[test]
+    #[cfg(feature = "cog")]
+    fn a_file_with_a_crs_that_is_not_known_has_no_position_and_the_error_names_it() {
+        let mut profile = profile();
+        profile.placed_geobox(0).unwrap();
+        let note = "it states a CRS that the COG reader does not know: the projection method 3";
+        profile.notes.push(note.to_owned());
+        let err = profile.placed_geobox(0).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::Unsupported);
+        assert!(err.message().starts_with(note), "{err}");
+        let has_hint = err.message().ends_with("which the feature gdal brings");
+        assert_eq!(has_hint, !cfg!(feature = "gdal"));
+        profile.level_geobox(0).unwrap();
     }
 
     #[test]

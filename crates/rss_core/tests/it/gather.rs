@@ -11,8 +11,10 @@ use std::{
 };
 
 use futures::StreamExt;
+use ndarray::Array3;
 use rss_core::{
-    Backend, DataType, Entry, ErrorKind, Location, Session, Size, TileIndex,
+    Backend, Crs, DataType, Entry, ErrorKind, GeoBox, GeoTransform, Location, Pixels, Raster,
+    Session, Size, TileIndex,
     gather::{self, Concurrency, OnChange, Options, Region, Request, Row, RowOrder},
     reader::{self, Header, Image, ReadRequest, Tiles, Version},
 };
@@ -563,4 +565,41 @@ async fn a_window_around_a_point_at_an_edge_is_padded_with_nodata() {
         corner[3],
         of_file[3] + f64::from(i32::try_from(top).unwrap()) * of_file[5]
     );
+}
+
+#[tokio::test]
+async fn a_bbox_at_both_ends_of_a_map_is_refused_and_its_parts_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("globe.tif");
+    let columns = Array3::from_shape_fn((1, 20, 360), |(.., col)| u16::try_from(col).unwrap());
+    let globe = Raster {
+        pixels: Pixels::U16(columns),
+        geobox: GeoBox {
+            size: Size {
+                width: 360,
+                height: 20,
+            },
+            crs: Some(Crs::Epsg(4326)),
+            transform: Some(GeoTransform([-180.0, 1.0, 0.0, 0.0, 0.0, -1.0])),
+        },
+        nodata: None,
+        sparse: Vec::new(),
+    };
+    globe.save(&path).unwrap();
+    let session = Session::builder().cpu_threads(1).build().unwrap();
+    let boxes = ["177,-19,-178,-16", "177,-19,180,-16", "-180,-19,-178,-16"];
+    let requests = boxes.map(|bbox| {
+        let region = Region::Bbox(bbox.parse().unwrap());
+        Request::new(Location::Local(path.clone())).with_region(region)
+    });
+    let rows = gather::gather(&session, requests, Options::new()).unwrap();
+    let rows: Vec<Row> = rows.collect().await;
+    let first = |row: &Row| {
+        let tile = row.tile.as_ref();
+        tile.map(|tile| tile.pixels.to_f64()[0])
+            .map_err(|err| err.message().to_owned())
+    };
+    let refused = "bbox 177,-19,-178,-16 lies at both ends of the image: ask for each part";
+    assert!(first(&rows[0]).unwrap_err().ends_with(refused));
+    assert_eq!([first(&rows[1]), first(&rows[2])], [Ok(357.0), Ok(0.0)]);
 }

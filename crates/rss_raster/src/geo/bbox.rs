@@ -16,6 +16,9 @@ pub struct Bbox {
     north: f64,
 }
 
+/// Less than a degree of latitude anywhere on the ellipsoid of WGS 84, in metres.
+const SHORTEST_DEGREE: f64 = 110_500.0;
+
 /// In degrees; it never crosses the antimeridian.
 impl TryFrom<geo::Rect<f64>> for Bbox {
     type Error = Error;
@@ -116,6 +119,41 @@ impl Bbox {
         }
     }
 
+    /// Returns the bbox of all places within a distance on the ground, and a little more.
+    ///
+    /// ```
+    /// use rss_raster::Bbox;
+    ///
+    /// let fiji: Bbox = "179.999,-17,179.999,-17".parse()?;
+    /// let around = fiji.within(1000.0);
+    /// assert!(around.crosses_antimeridian() && around.south() < -17.009);
+    /// # Ok::<_, rss_raster::Error>(())
+    /// ```
+    #[must_use]
+    pub fn within(&self, metres: f64) -> Self {
+        // A degree of latitude is the shortest at the equator.
+        let along = metres.max(0.0) / SHORTEST_DEGREE;
+        let (south, north) = (self.south - along, self.north + along);
+        let highest = south.abs().max(north.abs());
+        let across = along / highest.to_radians().cos();
+        let width: f64 = self.split().iter().map(|part| part.east - part.west).sum();
+        let is_round = highest >= 90.0 || width + 2.0 * across >= 360.0;
+        let wrapped = |lon: f64| match (-180.0..=180.0).contains(&lon) {
+            true => lon,
+            false => (lon + 180.0).rem_euclid(360.0) - 180.0,
+        };
+        let (west, east) = match is_round {
+            true => (-180.0, 180.0),
+            false => (wrapped(self.west - across), wrapped(self.east + across)),
+        };
+        Self {
+            west,
+            south: south.max(-90.0),
+            east,
+            north: north.min(90.0),
+        }
+    }
+
     /// Returns true if the two bboxes share a point.
     pub fn intersects(&self, other: &Self) -> bool {
         self.split().iter().any(|a| {
@@ -185,5 +223,25 @@ mod tests {
         assert!(fiji.intersects(&Bbox::new(-179.0, -18.0, -178.5, -17.0).unwrap()));
         assert!(fiji.intersects(&Bbox::new(178.0, -18.0, 179.0, -17.0).unwrap()));
         assert!(!fiji.intersects(&Bbox::new(0.0, -18.0, 1.0, -17.0).unwrap()));
+    }
+
+    #[test]
+    fn a_bbox_grows_by_metres_on_the_ground() {
+        let of = |text: &str, metres: f64| text.parse::<Bbox>().unwrap().within(metres);
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-3 * b.abs().max(1.0), "{a} {b}");
+        let [west, south, east, north] = of("10,60,11,60", 11_050.0).edges();
+        // Half as long as at the equator.
+        near(10.0 - west, 0.2 / 0.9969);
+        near(east - 11.0, 0.2 / 0.9969);
+        near(60.0 - south, 0.1);
+        near(north - 60.0, 0.1);
+        assert_eq!(of("10,60,11,61", 0.0), "10,60,11,61".parse().unwrap());
+        let [west, _, east, _] = of("179,0,-179,0", 110_500.0).edges();
+        near(west, 178.0);
+        near(east, -178.0);
+        // Around a pole, and round the globe.
+        assert_eq!(of("10,89.99,11,89.99", 2000.0).edges()[0], -180.0);
+        let all = of("-179.9,-10,179.9,10", 20_000.0);
+        assert_eq!([all.west(), all.east()], [-180.0, 180.0]);
     }
 }

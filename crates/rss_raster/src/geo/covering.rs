@@ -9,7 +9,7 @@ use super::{
     grid::snapped,
     outline::near,
     projection::Projection,
-    turn::{neighbours, within},
+    turn::within,
     utm::LonLat,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +34,7 @@ impl GeoBox {
         anchor: [f64; 2],
     ) -> Result<Self> {
         let resolution = resolution.into().check()?;
-        let moved = neighbours(grids);
+        let moved = Self::side_by_side(grids);
         let grids = moved.as_deref().unwrap_or(grids);
         let mut all: Option<[f64; 4]> = None;
         let projection = grids
@@ -76,24 +76,32 @@ impl Bbox {
         let south = boxes.iter().map(Self::south).fold(first.south(), f64::min);
         let north = boxes.iter().map(Self::north).fold(first.north(), f64::max);
         // Each as a start and a width; the box around them begins at one of the starts.
-        let arcs: Vec<[f64; 2]> = boxes
+        let mut arcs: Vec<[f64; 2]> = boxes
             .iter()
             .map(|bbox| match bbox.crosses_antimeridian() {
                 true => [bbox.west(), bbox.east() + 360.0 - bbox.west()],
                 false => [bbox.west(), bbox.east() - bbox.west()],
             })
             .collect();
-        let width = |start: f64| {
-            let ends = arcs.iter().map(|[west, width]| {
-                let west = (west - start).rem_euclid(360.0);
-                west + width
-            });
-            ends.fold(0.0, f64::max)
-        };
-        let (west, width) = arcs
-            .iter()
-            .map(|[west, _]| (*west, width(*west)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        arcs.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        // The furthest end of an arc and those after it.
+        let mut last = f64::NEG_INFINITY;
+        let mut ends: Vec<f64> = Vec::with_capacity(arcs.len());
+        for [west, width] in arcs.iter().rev() {
+            last = last.max(west + width);
+            ends.push(last);
+        }
+        // And of those before it, which are a turn further.
+        let mut before = f64::NEG_INFINITY;
+        let mut best: Option<(f64, f64)> = None;
+        for ([west, width], end) in arcs.iter().zip(ends.iter().rev()) {
+            let all = end.max(before) - west;
+            if best.is_none_or(|(_, narrowest)| all < narrowest) {
+                best = Some((*west, all));
+            }
+            before = before.max(west + width + 360.0);
+        }
+        let (west, width) = best?;
         let east = west + width;
         let (west, east) = match (width < 360.0, east > 180.0) {
             (false, _) => (-180.0, 180.0),

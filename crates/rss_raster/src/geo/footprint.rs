@@ -84,7 +84,8 @@ impl GeoBox {
     ///
     /// The window can be larger than the bbox, whose sides are curves in most projections. Where the parts of a bbox
     /// lie at both ends of a grid, as those of one across the antimeridian do on a global grid, the window spans
-    /// everything between: call this for each part of [`Bbox::split`] instead.
+    /// everything between: call this for each part of [`Bbox::split`] instead, or [`crop`](Self::crop), whose result goes
+    /// past an end of the grid.
     ///
     /// ```
     /// use rss_raster::{Crs, GeoBox, GeoTransform, Size, Window};
@@ -104,6 +105,39 @@ impl GeoBox {
     /// Those of [`pixel_at`](Self::pixel_at); also [`ErrorKind::Unsupported`] if both the grid and the bbox extend
     /// beyond the domain of the projection.
     pub fn window_of(&self, bbox: &Bbox) -> Result<Option<Window>> {
+        let covers = self.covers(bbox)?.into_iter();
+        let all = covers.reduce(|known, cover| known.with(&cover));
+        Ok(all.and_then(|cover| cover.window(self.size)))
+    }
+
+    /// Returns the part of the grid with all pixels that a bbox in degrees intersects, as [`window_of`](Self::window_of)
+    /// does; none if there are none. Where the parts of the bbox lie at both ends of a map of the globe, which meet, the
+    /// part goes past an end: in degrees past 180.
+    ///
+    /// ```
+    /// use rss_raster::{Crs, GeoBox, GeoTransform, Size};
+    ///
+    /// let globe = GeoBox {
+    ///     size: Size { width: 360, height: 180 },
+    ///     crs: Some(Crs::Epsg(4326)),
+    ///     transform: Some(GeoTransform([-180.0, 1.0, 0.0, 90.0, 0.0, -1.0])),
+    /// };
+    /// let fiji = globe.crop(&"177,-19,-178,-16".parse()?)?;
+    /// assert_eq!(fiji.and_then(|fiji| fiji.bounds()), Some([177.0, -19.0, 182.0, -16.0]));
+    /// # Ok::<_, rss_raster::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`window_of`](Self::window_of).
+    pub fn crop(&self, bbox: &Bbox) -> Result<Option<Self>> {
+        let covers = self.covers(bbox)?;
+        let windows = covers.iter().filter_map(|cover| cover.window(self.size));
+        Ok(self.around(&windows.collect::<Vec<_>>()))
+    }
+
+    /// Returns what the parts of a bbox in degrees that touch the grid cover of it.
+    fn covers(&self, bbox: &Bbox) -> Result<Vec<Cover>> {
         let grid = Grid::of(self)?;
         // Points far from the grid may be outside the domain of its projection, so the bbox is clipped to the
         // neighbourhood of the grid before it is projected.
@@ -113,16 +147,16 @@ impl GeoBox {
             Err(err) if err.kind() == ErrorKind::Unsupported => Reach::GLOBE,
             Err(err) => return Err(err),
         };
-        let mut found: Option<Cover> = None;
+        let mut found = Vec::new();
         for part in bbox.split() {
             for region in reach.parts(&part, &grid.projection) {
                 let cover = grid.cover(&region)?;
                 if cover.window(self.size).is_some() {
-                    found = Some(found.map_or(cover, |known| known.with(&cover)));
+                    found.push(cover);
                 }
             }
         }
-        Ok(found.and_then(|cover| cover.window(self.size)))
+        Ok(found)
     }
 
     /// Returns the footprint of the grid in degrees: a GeoJSON polygon, or a multipolygon where it is split at the

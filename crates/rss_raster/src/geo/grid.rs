@@ -8,7 +8,7 @@ use super::{
     lattice::{Lattice, SLACK},
     outline::{Cover, Reach, TURNS},
     projection::Projection,
-    turn::{neighbours, within},
+    turn::within,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -259,7 +259,7 @@ impl GeoBox {
     ///
     /// [`ErrorKind::InvalidInput`] if the union has more than 2147483647 columns or rows.
     pub fn united(grids: &[Self]) -> Result<Option<Self>> {
-        if let Some(moved) = neighbours(grids)
+        if let Some(moved) = Self::side_by_side(grids)
             && let Some(all) = Self::union(&moved)?
         {
             return Ok(Some(all));

@@ -1,6 +1,6 @@
 //! Grids that share their pixels: the lattice that rasters have in common, and the extent of each on it.
 
-use super::{Crs, GeoBox, GeoTransform, Size, Window};
+use super::{Crs, GeoBox, GeoTransform, Size, Window, projection};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The fraction of a pixel by which two grids may differ and still be aligned: the rounding error of coordinates that
@@ -95,6 +95,14 @@ impl Lattice {
             width: grid.size.width,
             height: grid.size.height,
         })
+    }
+
+    /// Returns the number of columns after which a map of the globe repeats itself; none where it ends, or a turn of
+    /// longitude is no whole number of pixels.
+    pub fn turn(&self) -> Option<i64> {
+        let columns = (projection::turn_of(&self.crs)? / self.transform.0[1]).abs();
+        let is_whole = (columns - columns.round()).abs() <= SLACK;
+        (is_whole && (1.0..f64::from(i32::MAX)).contains(&columns)).then(|| whole(columns))
     }
 
     /// Returns the grid of an extent.
@@ -194,6 +202,32 @@ impl Extent {
         ];
         Some((part, start))
     }
+
+    /// Returns the parts of a window of `self` that a raster covers, each as [`part`](Self::part) does, at all turns of a
+    /// map that repeats itself after `turn` columns. A raster wider than a turn would cover pixels twice.
+    pub fn parts<'a>(
+        &'a self,
+        window: &'a Window,
+        image: &'a Self,
+        turn: Option<i64>,
+    ) -> impl Iterator<Item = (Window, [usize; 2])> + 'a {
+        let (turn, count) = match turn {
+            Some(turn) => (turn.max(1), 1),
+            None => (1, 0),
+        };
+        let middle = |extent: &Self| extent.col + i64::from(extent.width) / 2;
+        let nearest = match count {
+            0 => 0,
+            _ => (middle(self) - middle(image) + turn / 2).div_euclid(turn),
+        };
+        (nearest - count..=nearest + count).filter_map(move |turns| {
+            let moved = Self {
+                col: image.col.saturating_add(turns.saturating_mul(turn)),
+                ..*image
+            };
+            self.part(window, &moved)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +282,45 @@ mod tests {
             )
             .is_none()
         );
+    }
+
+    #[test]
+    fn a_raster_is_found_at_each_turn_of_longitude() {
+        let world = grid(-180.0, 10.0, 0.5, 720, 20, 4326);
+        let lattice = Lattice::of(&world).unwrap();
+        let turn = lattice.turn();
+        assert_eq!(turn, Some(720));
+        let of = |grid: &GeoBox| lattice.extent(grid).unwrap();
+        let (all, pacific) = (of(&world), of(&grid(170.0, 10.0, 0.5, 40, 20, 4326)));
+        let parts = |cube: &Extent, image: &Extent, turn| {
+            let window = Window {
+                col: 0,
+                row: 0,
+                width: cube.width,
+                height: cube.height,
+            };
+            let parts = cube.parts(&window, image, turn);
+            let parts =
+                parts.map(|(part, [_, col])| [part.col, part.width, u32::try_from(col).unwrap()]);
+            parts.collect::<Vec<_>>()
+        };
+        // The column and width in the raster, and the column in the window.
+        assert_eq!(parts(&pacific, &all, turn), [[700, 20, 0], [0, 20, 20]]);
+        assert_eq!(parts(&pacific, &all, None), [[700, 20, 0]]);
+        let mut found = parts(&all, &pacific, turn);
+        found.sort_unstable();
+        assert_eq!(found, [[0, 20, 700], [20, 20, 0]]);
+        let fiji = of(&grid(-180.0, 10.0, 0.5, 10, 20, 4326));
+        assert_eq!(parts(&pacific, &fiji, turn), [[0, 10, 20]]);
+        let far = of(&grid(-900.0, 10.0, 0.5, 10, 20, 4326));
+        assert_eq!(parts(&pacific, &far, turn), [[0, 10, 20]]);
+        // A zone has one place, and 0.7 degrees are not in 360.
+        for other in [
+            grid(3e5, 7e6, 30.0, 9, 9, 32755),
+            grid(0.0, 0.0, 0.7, 9, 9, 4326),
+        ] {
+            assert_eq!(Lattice::of(&other).unwrap().turn(), None);
+        }
     }
 
     #[test]

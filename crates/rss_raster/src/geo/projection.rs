@@ -16,6 +16,7 @@ use super::{
     Crs,
     definition::Definition,
     engine::{self, ForeignProjection},
+    outline::near,
     parts::Parts,
     utm::LonLat,
 };
@@ -83,7 +84,7 @@ impl Projection {
                     Self::here(&text, shifted)
                 };
                 if engine::engine().is_none() {
-                    return here().map_err(|err| refused(crs, err.message()));
+                    return here().map_err(|err| with_hint(refused(crs, err.message())));
                 }
                 Self::foreign(crs, refused(crs, "PROJ cannot evaluate it")).or_else(|err| {
                     // What PROJ does not know either is tried here, and the first error told.
@@ -126,7 +127,7 @@ impl Projection {
     /// Returns the projection of a CRS by PROJ, or else the error.
     fn foreign(crs: &Crs, otherwise: Error) -> Result<Self> {
         let Some(engine) = engine::engine() else {
-            return Err(otherwise);
+            return Err(with_hint(otherwise));
         };
         match engine.projection(crs) {
             Ok(foreign) => Ok(Self::Map(Box::new(Map {
@@ -151,7 +152,7 @@ impl Projection {
     pub(super) fn is_endless(&self) -> bool {
         match self {
             Self::Degrees => true,
-            Self::Map(map) => map.endless,
+            Self::Map(map) => map.endless || map.is_degrees(),
         }
     }
 
@@ -231,6 +232,15 @@ pub(super) fn turn_of(crs: &Crs) -> Option<f64> {
     }
 }
 
+/// Says of a CRS that cannot be evaluated here what may know it.
+fn with_hint(err: Error) -> Error {
+    let message = format!(
+        "{}; PROJ may know it, which rss_core brings with the feature gdal",
+        err.message()
+    );
+    Error::new(err.kind(), message)
+}
+
 fn refused(crs: &Crs, why: &str) -> Error {
     let wkt: String = crs.to_string().chars().take(60).collect();
     Error::new(
@@ -280,6 +290,11 @@ impl Map {
             }
             Plane::Foreign(foreign) => foreign.to_crs([point.lon, point.lat])?,
         };
+        // A datum shift wraps longitudes to -180 to 180: they stay at the turn at which they were.
+        let coords = match self.is_degrees() {
+            true => [near(coords[0], point.lon), coords[1]],
+            false => coords,
+        };
         coords.iter().all(|part| part.is_finite()).then_some(coords)
     }
 
@@ -306,6 +321,10 @@ impl Map {
             lat.clamp(-90.0, 90.0)
         } else {
             lat
+        };
+        let lon = match self.is_degrees() {
+            true => near(lon, x),
+            false => lon,
         };
         let point = LonLat { lon, lat };
         on_globe(point).then_some(point)
@@ -388,12 +407,31 @@ mod tests {
             assert_eq!(err.kind(), ErrorKind::Unsupported);
             assert_eq!(
                 err.to_string(),
-                format!("EPSG:{code} cannot be converted to degrees: {why}")
+                format!(
+                    "EPSG:{code} cannot be converted to degrees: {why}; PROJ may know it, which rss_core brings with the \
+                     feature gdal"
+                )
             );
         }
         let err = Projection::of(&Crs::Wkt("PROJCS[\"Albers\"]".into())).unwrap_err();
         assert_eq!(err.kind(), ErrorKind::Unsupported);
-        assert!(err.to_string().ends_with("PROJCS[\"Albers\"]"));
+        assert!(
+            err.to_string()
+                .contains("PROJCS[\"Albers\"]; PROJ may know it"),
+            "{err}"
+        );
+    }
+
+    #[test]
+    fn degrees_of_an_old_datum_stay_at_their_turn() {
+        let amersfoort = Projection::of(&Crs::Epsg(4289)).unwrap();
+        assert!(amersfoort.is_endless());
+        for lon in [-181.0, -179.9, -3.0, 4.9, 179.9, 180.1, 357.0] {
+            let there = amersfoort.to_crs(LonLat { lon, lat: 52.0 }).unwrap();
+            assert!((there[0] - lon).abs() < 0.01, "{lon}: {there:?}");
+            let back = amersfoort.to_lon_lat(there).unwrap();
+            assert!((back.lon - lon).abs() < 1e-6, "{lon}: {back:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Turns of longitude on maps that go round the globe: two grids of one CRS may hold the same ground 360 degrees apart.
 
-use super::{GeoBox, projection};
+use super::{GeoBox, Lattice, Window, projection};
 
 /// The most turns of longitude that two grids may be apart: further off, coordinates are no longitudes.
 const MOST: f64 = 4.0;
@@ -69,57 +69,93 @@ impl Turns {
     }
 }
 
-/// Returns grids of one CRS that lie either side of the end of its map, side by side: moved by whole turns to where
-/// together they are the narrowest. None where nothing is to be moved: they are within half a turn as they are, or in
-/// no half of the globe.
-pub(super) fn neighbours(grids: &[GeoBox]) -> Option<Vec<GeoBox>> {
-    let crs = grids.first()?.crs.as_ref()?;
-    let mut spans = Vec::with_capacity(grids.len());
-    for grid in grids {
-        if grid.crs.as_ref().is_none_or(|own| !own.is_same(crs)) {
+impl GeoBox {
+    /// Returns the part of this grid that holds windows of it; none without a window. On a map of the globe, whose ends meet,
+    /// it goes past an end where it is narrower so.
+    pub fn around(&self, windows: &[Window]) -> Option<Self> {
+        let row = windows.iter().map(|window| window.row).min()?;
+        let bottom = windows
+            .iter()
+            .map(|window| i64::from(window.row) + i64::from(window.height));
+        let height = bottom.max()? - i64::from(row);
+        let col = windows.iter().map(|window| window.col).min()?;
+        let right = windows
+            .iter()
+            .map(|window| i64::from(window.col) + i64::from(window.width));
+        let plain = (col, right.max()? - i64::from(col));
+        let turn = Lattice::of(self).ok().and_then(|lattice| lattice.turn());
+        let past = |start: u32, turn: i64| {
+            let ends = windows.iter().map(|window| {
+                (i64::from(window.col) - i64::from(start)).rem_euclid(turn)
+                    + i64::from(window.width)
+            });
+            (start, ends.max().unwrap_or(0))
+        };
+        let all = turn.into_iter().flat_map(|turn| {
+            let starts = windows.iter().map(|window| window.col);
+            starts.map(move |start| past(start, turn))
+        });
+        let (col, width) = all.fold(plain, |best, one| if one.1 < best.1 { one } else { best });
+        Some(self.of_window(&Window {
+            col,
+            row,
+            width: u32::try_from(width).ok()?,
+            height: u32::try_from(height).ok()?,
+        }))
+    }
+
+    /// Returns grids of one CRS that lie either side of the end of its map, side by side: moved by whole turns of longitude
+    /// to where together they are the narrowest. None where nothing is to be moved: they are within half a turn as they are,
+    /// or in no half of the globe.
+    pub fn side_by_side(grids: &[Self]) -> Option<Vec<Self>> {
+        let crs = grids.first()?.crs.as_ref()?;
+        let mut spans = Vec::with_capacity(grids.len());
+        for grid in grids {
+            if grid.crs.as_ref().is_none_or(|own| !own.is_same(crs)) {
+                return None;
+            }
+            let [west, _, east, _] = grid.bounds()?;
+            spans.push([west, east]);
+        }
+        let west = spans
+            .iter()
+            .map(|span| span[0])
+            .fold(f64::INFINITY, f64::min);
+        let east = spans
+            .iter()
+            .map(|span| span[1])
+            .fold(f64::NEG_INFINITY, f64::max);
+        let turn = projection::turn_of(crs)?;
+        if east - west <= turn / 2.0 {
             return None;
         }
-        let [west, _, east, _] = grid.bounds()?;
-        spans.push([west, east]);
-    }
-    let west = spans
-        .iter()
-        .map(|span| span[0])
-        .fold(f64::INFINITY, f64::min);
-    let east = spans
-        .iter()
-        .map(|span| span[1])
-        .fold(f64::NEG_INFINITY, f64::max);
-    let turn = projection::turn_of(crs)?;
-    if east - west <= turn / 2.0 {
-        return None;
-    }
-    // What lies side by side begins where one of them begins.
-    let mut starts: Vec<f64> = spans.iter().map(|span| span[0]).collect();
-    starts.sort_by(f64::total_cmp);
-    starts.dedup();
-    let width = |start: f64| {
-        let ends = spans
+        // What lies side by side begins where one of them begins. Many images share a grid.
+        let mut distinct = spans.clone();
+        distinct.sort_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
+        distinct.dedup();
+        let width = |start: f64| {
+            let ends = distinct
+                .iter()
+                .map(|[west, east]| (west - start).rem_euclid(turn) + (east - west));
+            ends.fold(0.0, f64::max)
+        };
+        let (start, narrowest) = distinct
             .iter()
-            .map(|[west, east]| (west - start).rem_euclid(turn) + (east - west));
-        ends.fold(0.0, f64::max)
-    };
-    let (start, narrowest) = starts
-        .into_iter()
-        .map(|start| (start, width(start)))
-        .min_by(|a, b| a.1.total_cmp(&b.1))?;
-    if narrowest > turn / 2.0 {
-        return None;
-    }
-    let moved = grids.iter().zip(&spans).map(|(grid, [west, _])| {
-        let along = start + (west - start).rem_euclid(turn) - west;
-        let mut grid = grid.clone();
-        if let Some(transform) = &mut grid.transform {
-            transform.0[0] += (along / turn).round() * turn;
+            .map(|[start, _]| (*start, width(*start)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        if narrowest > turn / 2.0 {
+            return None;
         }
-        grid
-    });
-    Some(moved.collect())
+        let moved = grids.iter().zip(&spans).map(|(grid, [west, _])| {
+            let along = start + (west - start).rem_euclid(turn) - west;
+            let mut grid = grid.clone();
+            if let Some(transform) = &mut grid.transform {
+                transform.0[0] += (along / turn).round() * turn;
+            }
+            grid
+        });
+        Some(moved.collect())
+    }
 }
 
 /// Returns the equivalent of a coordinate that lies from half a turn below `middle`, included, to half a turn above it.
@@ -130,7 +166,7 @@ pub(super) fn within(x: f64, middle: f64, turn: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geo::Crs;
+    use crate::geo::{Crs, GeoTransform, Size};
 
     #[test]
     fn one_turn_is_taken_where_it_is_enough() {
@@ -172,6 +208,41 @@ mod tests {
             );
             assert_eq!(found, expected, "{target:?} {source:?}");
         }
+    }
+
+    #[test]
+    fn windows_at_both_ends_of_a_map_are_side_by_side() {
+        let globe = |crs: u32, west: f64, side: f64, width: u32| GeoBox {
+            size: Size { width, height: 10 },
+            crs: Some(Crs::Epsg(crs)),
+            transform: Some(GeoTransform([west, side, 0.0, 5.0, 0.0, -side])),
+        };
+        let window = |text: &str| text.parse::<Window>().unwrap();
+        let ends = [window("355,2,5,3"), window("0,4,10,2")];
+        let whole = globe(4326, 0.0, 1.0, 360);
+        for windows in [ends, [ends[1], ends[0]]] {
+            let both = whole.around(&windows).unwrap();
+            assert_eq!(both.bounds(), Some([355.0, -1.0, 370.0, 3.0]));
+        }
+        assert_eq!(whole.around(&ends[..1]), Some(whole.of_window(&ends[0])));
+        assert_eq!(whole.around(&[]), None);
+        // Side by side as they are, a turn that is no whole number of pixels, and a map that ends.
+        let near = [window("10,0,5,5"), window("20,0,5,5")];
+        let spans = whole.of_window(&window("10,0,15,5"));
+        assert_eq!(whole.around(&near), Some(spans));
+        for odd in [globe(4326, 0.0, 0.999, 360), globe(32755, 0.0, 1.0, 360)] {
+            let spans = odd.of_window(&window("0,2,360,4"));
+            assert_eq!(odd.around(&ends), Some(spans));
+        }
+        // A bbox across the seam of a map from 0 to 360, and across that of one from -180.
+        let greenwich = whole.crop(&"-3,-2,4,2".parse().unwrap()).unwrap().unwrap();
+        assert_eq!(greenwich.bounds(), Some([357.0, -2.0, 364.0, 2.0]));
+        let fiji = globe(4326, -180.0, 0.5, 720);
+        let fiji = fiji
+            .crop(&"177,0,-178,2".parse().unwrap())
+            .unwrap()
+            .unwrap();
+        assert_eq!(fiji.bounds(), Some([177.0, 0.0, 182.0, 2.0]));
     }
 
     #[test]

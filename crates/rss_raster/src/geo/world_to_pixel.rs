@@ -175,24 +175,46 @@ impl WorldToPixel {
     }
 }
 
-/// Returns the bounding box in degrees of points of a CRS, slightly enlarged; none without points, or if one of
-/// them cannot be unprojected.
+/// Returns the bounding box in degrees of shapes, each the points of one in a CRS, slightly enlarged, on the side of the globe
+/// where it is the narrowest; none without points, or if one of them cannot be unprojected.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Unsupported`] naming a CRS that cannot be converted to degrees.
-pub fn degrees_round(crs: &Crs, places: impl Iterator<Item = [f64; 2]>) -> Result<Option<Bbox>> {
+pub fn degrees_round(
+    crs: &Crs,
+    shapes: impl Iterator<Item = impl Iterator<Item = [f64; 2]>>,
+) -> Result<Option<Bbox>> {
     let to_degrees = Transformer::new(&plane_of(crs), &plane_of(&Crs::Epsg(DEGREES)))?;
-    let mut all: Option<[f64; 4]> = None;
-    for place in places {
-        let Some([lon, lat]) = to_degrees.place(place) else {
-            return Ok(None);
+    let is_given = is_degrees(crs);
+    let mut boxes = Vec::new();
+    for shape in shapes {
+        // As they are, and from 0 to 360: a map across the antimeridian has both of its sides.
+        let mut found: [Option<[f64; 4]>; 2] = [None; 2];
+        for place in shape {
+            let Some([lon, lat]) = to_degrees.place(place) else {
+                return Ok(None);
+            };
+            for (all, lon) in found.iter_mut().zip([lon, lon.rem_euclid(360.0)]) {
+                *all = Some(with(*all, [lon, lat]));
+            }
+        }
+        let [Some(own), Some(turned)] = found else {
+            continue;
         };
-        all = Some(with(all, [lon, lat]));
+        let is_narrower = turned[2] - turned[0] < own[2] - own[0];
+        // Degrees say by themselves which way a shape goes round.
+        boxes.push(enlarged(if is_narrower && !is_given {
+            turned
+        } else {
+            own
+        })?);
     }
-    let Some([west, south, east, north]) = all else {
-        return Ok(None);
-    };
+    Ok(Bbox::around(&boxes))
+}
+
+/// Returns the bbox of a shape's bounds in degrees, with room around it.
+fn enlarged([west, south, east, north]: [f64; 4]) -> Result<Bbox> {
     // Straight lines of another CRS are curves in degrees and may bulge past their ends; and servers expect a
     // bbox that is not a point.
     let room = |low: f64, high: f64| (high - low) * 1e-2 + 1e-5;
@@ -202,13 +224,12 @@ pub fn degrees_round(crs: &Crs, places: impl Iterator<Item = [f64; 2]>) -> Resul
         true => (on_globe(west), on_globe(east)),
         false => (-180.0, 180.0),
     };
-    let bbox = Bbox::new(
+    Bbox::new(
         west,
         (south - high).max(-90.0),
         east,
         (north + high).min(90.0),
-    );
-    bbox.map(Some)
+    )
 }
 
 const DEGREES: u32 = 4326;
@@ -223,7 +244,7 @@ fn on_globe(lon: f64) -> f64 {
 
 /// Returns true if coordinates of a CRS are longitudes and latitudes.
 pub fn is_degrees(crs: &Crs) -> bool {
-    matches!(Projection::of(crs), Ok(Projection::Degrees))
+    Projection::of(crs).is_ok_and(|projection| projection.unit() == "degrees")
 }
 
 /// Returns a grid whose pixel positions equal the coordinates of a CRS.
@@ -459,14 +480,37 @@ mod tests {
     }
 
     #[test]
+    fn the_box_round_places_takes_the_short_way() {
+        let of = |crs: u32, shapes: &[&[[f64; 2]]]| {
+            let shapes = shapes.iter().map(|shape| shape.iter().copied());
+            let bbox = degrees_round(&Crs::Epsg(crs), shapes).unwrap().unwrap();
+            let [west, _, east, _] = bbox.edges();
+            [west, east].map(|lon| (lon * 100.0).round() / 100.0)
+        };
+        // Points either side of longitude 180, and the same as one shape, whose degrees say that it goes round.
+        let (a, b) = ([179.5, -17.0], [-179.5, -17.0]);
+        assert_eq!(of(4326, &[&[a], &[b]]), [179.5, -179.5]);
+        assert_eq!(of(4326, &[&[a, b]])[0], -180.0);
+        assert_eq!(of(4326, &[&[a, [180.5, -17.0]]]), [179.49, -179.49]);
+        // Metres of UTM zone 60, from 179.5 to 180.5: gdaltransform -t_srs EPSG:32760.
+        let zone: &[[f64; 2]] = &[[766_178.6, 8_118_746.4], [872_744.8, 8_117_113.4]];
+        assert_eq!(of(32760, &[zone]), [179.49, -179.49]);
+        // Three around the globe: the widest gap is left out.
+        let three: [&[[f64; 2]]; 3] = [&[[-100.0, 0.0]], &[[10.0, 0.0]], &[[120.0, 0.0]]];
+        assert_eq!(of(4326, &three), [-100.0, 120.0]);
+        let three: [&[[f64; 2]]; 3] = [&[[-100.0, 0.0]], &[[40.0, 0.0]], &[[120.0, 0.0]]];
+        assert_eq!(of(4326, &three), [40.0, -100.0]);
+    }
+
+    #[test]
     fn the_box_round_places_is_in_degrees() {
         let places = [[500_000.0, 7_000_000.0], [510_000.0, 6_990_000.0]];
-        let bbox = degrees_round(&Crs::Epsg(32756), places.into_iter());
+        let bbox = degrees_round(&Crs::Epsg(32756), std::iter::once(places.into_iter()));
         let [west, south, east, north] = bbox.unwrap().unwrap().edges();
         assert!((152.99..153.0).contains(&west) && (153.1..153.11).contains(&east));
         assert!((-27.214..-27.2127).contains(&south) && (-27.1224..-27.121).contains(&north));
         assert_eq!(
-            degrees_round(&Crs::Epsg(4326), std::iter::empty()).unwrap(),
+            degrees_round(&Crs::Epsg(4326), std::iter::once(std::iter::empty())).unwrap(),
             None
         );
     }

@@ -116,6 +116,41 @@ fn a_pixel_is_found_at_whichever_turn_of_longitude_it_lies() {
     }
 }
 
+/// A datum shift moves positions by some 100 m, far less than a pixel.
+#[test]
+fn a_map_of_an_old_datum_goes_round_the_globe_too() {
+    for west in [0.0, -180.0, -181.0] {
+        let from = GeoBox {
+            crs: Some(Crs::Epsg(4289)),
+            ..globe(west)
+        };
+        let pixels = numbers(from.size);
+        for (zone, middle) in [(32601, -177.0), (32630, -3.0), (32631, 3.0), (32660, 177.0)] {
+            let to = grid(
+                zone,
+                [400_000.0, 5_000_000.0, 600_000.0, 5_100_000.0],
+                50_000.0,
+            );
+            let out = warped(&pixels, &from, &to, Resampling::Nearest, 64);
+            for ((_, x), &found) in out.indexed_iter() {
+                // A degree is 78 km there.
+                let lon: f64 = middle + (x as f64 - 1.5) * 50.0 / 78.0;
+                let col = ((lon - west).rem_euclid(360.0) / 2.0).floor();
+                assert_eq!(found.rem_euclid(1000.0), col, "{west} {zone}: {lon}");
+            }
+        }
+        for bounds in [[-20.1, -20.0, 19.9, 0.0], [170.1, -20.0, 190.1, 0.0]] {
+            let to = grid(4326, bounds, 0.4);
+            let out = warped(&pixels, &from, &to, Resampling::Nearest, 64);
+            for ((_, x), &found) in out.indexed_iter() {
+                let lon = bounds[0] + (x as f64 + 0.5) * 0.4;
+                let col = ((lon - west).rem_euclid(360.0) / 2.0).floor();
+                assert_eq!(found.rem_euclid(1000.0), col, "{west}: {lon}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_same_pixels_a_turn_apart_are_copied() {
     let to = grid(4326, [-100.0, -20.0, -60.0, 0.0], 2.0);
@@ -187,6 +222,40 @@ fn what_lies_far_from_the_seam_of_a_map_does_not_bleed_into_it() {
                 assert!(
                     (found - near).abs() <= 3.0 + degrees * 1.1,
                     "{to} {resampling}: {found} at {at:?}, {near}"
+                );
+            }
+        }
+    }
+}
+
+/// Each pixel of the target holds two columns of the source, as on any other part of the map.
+#[test]
+fn areas_that_end_at_the_seam_of_a_map_are_whole() {
+    for west in [0.0, -180.0] {
+        let from = globe(west);
+        let shape = (ROWS as usize, COLS as usize);
+        let pixels = Array2::from_shape_fn(shape, |(_, x)| x as f64);
+        for left in [west - 20.0, west + 340.0] {
+            let to = grid(4326, [left, -20.0, left + 40.0, 0.0], 4.0);
+            for (resampling, of_two) in [
+                (Resampling::Average, 0.5),
+                (Resampling::Max, 1.0),
+                (Resampling::Min, 0.0),
+            ] {
+                for block in [2, 1024] {
+                    let out = warped(&pixels, &from, &to, resampling, block);
+                    for ((y, x), &found) in out.indexed_iter() {
+                        let first = (170.0 + 2.0 * x as f64).rem_euclid(180.0);
+                        assert_eq!(found, first + of_two, "{west} {left} {resampling}: {y} {x}");
+                    }
+                }
+            }
+            let out = warped(&pixels, &from, &to, Resampling::Sum, 2);
+            for ((_, x), &found) in out.indexed_iter() {
+                let first = (170.0 + 2.0 * x as f64).rem_euclid(180.0);
+                assert!(
+                    (found - (4.0 * first + 2.0)).abs() < 1e-6,
+                    "{west} {left}: {found}"
                 );
             }
         }

@@ -154,6 +154,21 @@ impl Mesh {
                 [most[0].max(at[0]), most[1].max(at[1])],
             ]);
         };
+        if let (Shape::Exact, [_, _, ..]) = (patch.shape, offsets) {
+            let Window { col, row, .. } = patch.window;
+            let pixels = (0..patch.window.height)
+                .flat_map(|y| (0..patch.window.width).map(move |x| (col + x, row + y)));
+            let mut places = Vec::with_capacity(offsets.len());
+            for (x, y) in pixels {
+                let at = |[right, below]: [f64; 2]| [f64::from(x) + right, f64::from(y) + below];
+                places.clear();
+                places.extend(offsets.iter().map(|offset| self.there.place(at(*offset))));
+                // As a walk joins them: the right side of the last pixel before a seam is the end of the map, not its start.
+                self.there.join(&mut places, at([0.5; 2]));
+                places.iter().flatten().for_each(|place| add(*place));
+            }
+            return found;
+        }
         for &offset in offsets {
             // Interpolation between four corners is linear along rows and along columns, so a patch has its extremes
             // at the ends of its first and last rows.

@@ -30,6 +30,7 @@
 
 mod cells;
 mod cover;
+mod csv;
 mod features;
 mod fraction;
 mod masks;
@@ -47,6 +48,7 @@ use std::{fmt, sync::Arc};
 pub(super) use self::cover::Cover;
 pub use self::{
     cover::Coverage,
+    csv::CsvOptions,
     features::{GeoJsonOptions, Named},
     points::Points,
     save::TableFormat,

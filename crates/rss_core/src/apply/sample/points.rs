@@ -86,7 +86,7 @@ impl Points {
         }
     }
 
-    fn none(crs: Crs) -> Self {
+    pub(super) fn none(crs: Crs) -> Self {
         Self {
             named: Vec::new(),
             places: Vec::new(),
@@ -94,7 +94,7 @@ impl Points {
         }
     }
 
-    fn push(&mut self, id: String, name: Option<String>, place: [f64; 2]) {
+    pub(super) fn push(&mut self, id: String, name: Option<String>, place: [f64; 2]) {
         self.named.push(Named {
             id,
             name,
@@ -125,7 +125,8 @@ impl Points {
     /// [`ErrorKind::Unsupported`] naming a CRS that cannot be transformed to degrees; [`ErrorKind::InvalidInput`]
     /// if a point is outside of its domain.
     pub fn bbox(&self) -> Result<Bbox> {
-        let bbox = degrees_round(&self.crs, self.places.iter().copied())?;
+        let places = self.places.iter().copied();
+        let bbox = degrees_round(&self.crs, places.map(std::iter::once))?;
         bbox.ok_or_else(|| {
             let message = format!("a point is outside of the domain of {}", self.crs);
             Error::new(ErrorKind::InvalidInput, message)

@@ -227,8 +227,12 @@ impl Zones {
     /// [`ErrorKind::Unsupported`] naming a CRS that cannot be transformed to degrees; [`ErrorKind::InvalidInput`]
     /// if a corner of a zone is outside of its domain.
     pub fn bbox(&self) -> Result<Bbox> {
-        let corners = self.polygons.iter().flat_map(MultiPolygon::coords_iter);
-        let bbox = degrees_round(&self.crs, corners.map(|point| [point.x, point.y]))?;
+        let corners = |polygon: &::geo::Polygon<f64>| {
+            let corners: Vec<_> = polygon.coords_iter().collect();
+            corners.into_iter().map(|point| [point.x, point.y])
+        };
+        let polygons = self.polygons.iter().flat_map(|polygons| &polygons.0);
+        let bbox = degrees_round(&self.crs, polygons.map(corners))?;
         bbox.ok_or_else(|| {
             let message = format!("a zone extends beyond the domain of {}", self.crs);
             Error::new(ErrorKind::InvalidInput, message)

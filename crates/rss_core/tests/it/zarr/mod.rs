@@ -4,6 +4,7 @@ mod append;
 mod arrays;
 mod check;
 mod computed;
+mod copied;
 mod cubes;
 #[cfg(feature = "icechunk")]
 mod icechunk;
