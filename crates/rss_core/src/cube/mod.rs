@@ -13,10 +13,12 @@ mod describe;
 mod foreign;
 mod fresh;
 mod images;
+mod known;
 mod manifest;
 mod options;
 mod plan;
 mod repair;
+mod report;
 mod samples;
 mod shards;
 mod write;
@@ -27,11 +29,12 @@ use ndarray::{Array2, Array3, ArrayD, Axis, Ix2, Ix3};
 use serde_json::{Map, Value};
 
 pub use self::{
-    check::{CheckDepth, CheckOptions, CheckReport, Damage, Finding, Holds},
+    check::{CheckDepth, CheckOptions},
     describe::{CubeBand, TimeStep},
     images::{CubeImage, Duplicate, ImageAsset, ImagePixels},
     options::{CubeOptions, WriteProgress},
     repair::Remake,
+    report::{CheckReport, Damage, Finding, Holds},
     samples::Images,
     write::Written,
 };
