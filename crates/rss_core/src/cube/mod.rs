@@ -1,8 +1,8 @@
 //! Cubes: images on one grid at many times, as arrays (time, y, x) with coordinates and CF and GeoZarr metadata.
 //!
-//! `write` holds the protocol of a write, `fresh` finds what it adds, `samples` is the source of its samples (`copied`
-//! from aligned images or `computed` by `apply`), `shards` computes and encodes shards, `describe` writes the metadata.
-//! `foreign` opens the cubes of other writers.
+//! `write` holds the protocol of a write, `fresh` finds what it adds, `resume` what an interrupted one has left, `samples` is
+//! the source of its samples (`copied` from aligned images or `computed` by `apply`), `shards` computes and encodes shards,
+//! `describe` makes the metadata, `publish` writes it. `foreign` opens the cubes of other writers.
 
 mod check;
 mod computed;
@@ -17,8 +17,10 @@ mod known;
 mod manifest;
 mod options;
 mod plan;
+mod publish;
 mod repair;
 mod report;
+mod resume;
 mod samples;
 mod shards;
 mod write;
