@@ -85,7 +85,10 @@ impl Work {
                     false => None,
                 };
                 Ok::<_, Error>(match there {
-                    Some((there, _)) if there == bytes => None,
+                    Some((there, _)) if there == bytes => {
+                        claim.keep(&key);
+                        None
+                    }
                     Some((_, version)) => Some((key, bytes, Expected::There(version))),
                     None => Some((key, bytes, Expected::Absent)),
                 })

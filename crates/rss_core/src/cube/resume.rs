@@ -180,6 +180,8 @@ impl Work {
             claim.restate(journal).await?;
         }
         for key in self.there.keys() {
+            // Else a power cut could bring back what was removed, beside a journal that calls it one of its own.
+            claim.settle().await?;
             claim.keep(key);
         }
         Ok(claim)

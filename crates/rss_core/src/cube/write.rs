@@ -551,6 +551,7 @@ impl Work {
         }
         claim.release().await?;
         Ok(Written {
+            claim.settle().await?;
             steps: self.steps.len() - self.before,
             shards,
             ..Written::default()
