@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     describe,
     options::CubeOptions,
+    samples::SourceFile,
     shards::ShardJob,
     write::{AT_ONCE, Found, Work},
 };
@@ -61,9 +62,9 @@ impl Work {
     /// Returns the journal without its writer: the plan, and the versions of the sources.
     pub(super) fn journal(&self) -> Result<Value> {
         let mut journal = self.plan()?;
-        let files = self.source.versions().into_iter().flatten();
+        let files = self.source.files().into_iter();
         let versions: Map<String, Value> = files
-            .map(|(file, version)| (file, version.to_json()))
+            .map(|file| (file.location, file.version.to_json()))
             .collect();
         if !versions.is_empty() && !self.storage.is_repository() {
             journal["sources"] = Value::Object(versions);
@@ -132,17 +133,19 @@ impl Work {
         Ok(all.map(|one| (one.key.clone(), one)).collect())
     }
 
-    /// Returns the files that are not those of the journal, each with a time step of the source that it is in.
-    pub(super) fn replaced(&self, journal: &Journal) -> Vec<(usize, String)> {
-        let then = journal.sources();
-        let steps = self.source.versions().into_iter().enumerate();
-        let files = steps.flat_map(|(step, files)| {
-            files.into_iter().filter_map(move |(file, now)| {
-                let then = Version::of_json(then.get(&file)?)?;
-                then.differs(&now).then_some((step, file))
-            })
-        });
-        files.collect()
+    /// Returns the files that are not those of the journal. One that it does not know has taken the place of another.
+    pub(super) fn replaced(&self, journal: &Journal) -> Vec<SourceFile> {
+        // Those of earlier versions have none of computed samples.
+        let Some(then) = journal.sources().as_object() else {
+            return Vec::new();
+        };
+        let is_replaced = |file: &SourceFile| {
+            let then = then.get(&file.location).and_then(Version::of_json);
+            then.is_none_or(|then| then.differs(&file.version))
+        };
+        let mut files = self.source.files();
+        files.retain(is_replaced);
+        files
     }
 
     /// Takes the claim. Shards that must not be taken for whole later are removed before the journal says that all that
@@ -177,11 +180,11 @@ impl Work {
             self.discard(&claim).await?;
         }
         if !is_final {
+            // Else a power cut could bring back what was removed, beside a journal that calls it one of its own.
+            claim.settle().await?;
             claim.restate(journal).await?;
         }
         for key in self.there.keys() {
-            // Else a power cut could bring back what was removed, beside a journal that calls it one of its own.
-            claim.settle().await?;
             claim.keep(key);
         }
         Ok(claim)

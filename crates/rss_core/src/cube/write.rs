@@ -430,6 +430,7 @@ impl Work {
         let missing_inputs = self.source.missing_inputs();
         let resumes = found.journal.is_some() && !found.discards;
         self.there = self.listed(&found).await?;
+        self.source.open(self.skipped).await?;
         let mut notes = Vec::new();
         let mut stale = Vec::new();
         let mut levels = Vec::with_capacity(jobs.len());
@@ -455,10 +456,12 @@ impl Work {
             levels.push(self.batches(rest, budget).await?);
         }
         if !stale.is_empty() {
+            let names: BTreeSet<&str> =
+                replaced.iter().map(|file| file.location.as_str()).collect();
             notes.push(format!(
                 "{} files were replaced since the write was interrupted, the first is {}: {} shards are made anew",
-                replaced.len(),
-                replaced.first().map_or("", |(_, file)| file.as_str()),
+                names.len(),
+                replaced.first().map_or("", |file| file.location.as_str()),
                 stale.len()
             ));
         }
@@ -548,10 +551,10 @@ impl Work {
         // The copy of the metadata of before an append is that of no root now.
         if let Some(last) = self.parts.len().checked_sub(1) {
             claim.remove(&manifest::metadata_key(last)).await?;
+            claim.settle().await?;
         }
         claim.release().await?;
         Ok(Written {
-            claim.settle().await?;
             steps: self.steps.len() - self.before,
             shards,
             ..Written::default()
