@@ -198,7 +198,14 @@ pub(super) async fn append(
                 root: there.as_ref(),
                 take_over: options.take_over,
             };
-            Claim::take(&storage, intent).await?.release().await?;
+            let claim = Claim::take(&storage, intent).await?;
+            // The copy of the metadata of before that append may be left.
+            let parts = manifest::stated(cube.attributes().get(MANIFEST));
+            if let Some(last) = parts.len().checked_sub(2) {
+                claim.remove(&manifest::metadata_key(last)).await?;
+                claim.settle().await?;
+            }
+            claim.release().await?;
         }
         return Ok(Written {
             known,
