@@ -69,6 +69,8 @@ class Cubes:
             order = [d for d in ("time", y, x) if d in array.dims]
             values = array.transpose(*order).values
             values = values.reshape((-1, *values.shape[-2:]))
+            if array.attrs.get("_Unsigned") == "true":
+                values = values.view(values.dtype.str.replace("i", "u"))
             c, r, w, h = WINDOW
             scaled = xr.open_zarr(self.folder / name, group=where or None, consolidated=None)[variable]
             nodata = scaled.encoding.get("_FillValue", scaled.encoding.get("missing_value", scaled.attrs.get("nodata")))
@@ -76,7 +78,7 @@ class Cubes:
                 "name": band, "level": level, "shape": list(values.shape), "crc32": crc32(values),
                 "dtype": "float32" if values.dtype == "float16" else values.dtype.name, "stored": values.dtype.name,
                 "window": crc32(values[-1:, r:r + h, c:c + w]),
-                "nodata": None if nodata is None else "NaN" if nodata != nodata else np.asarray(nodata).item(),
+                "nodata": None if nodata is None else "NaN" if nodata != nodata else np.asarray(nodata).astype(values.dtype).item(),
                 "scale": scaled.encoding.get("scale_factor"), "offset": scaled.encoding.get("add_offset"),
             })
             if level == 0 and "transform" not in said:
@@ -161,6 +163,19 @@ def main():
     data["large"].encoding["_FillValue"] = 2**53 + 1
     to.write("types.zarr", data)
     to.add("types.zarr", 32755, plain("half", "large"))
+    # Integers whose stored type has the other sign.
+    for version in (3, 2):
+        data = raster({"red": (red, samples(shape, "int16") - 100, {"_Unsigned": "true", "_FillValue": np.int16(-1)})}, {**time(), **axes()})
+        to.write(f"unsigned_v{version}.zarr", data, zarr_format=version)
+        to.add(f"unsigned_v{version}.zarr", 32755, plain("red"))
+    # A grid mapping by its parameters alone.
+    for name, epsg, said in [("utm", 32755, 32755), ("laea", 3035, None)]:
+        data = raster({"red": (red, samples(shape))}, {**time(), **axes()}, epsg)
+        parameters = pyproj.CRS(epsg).to_cf()
+        data["spatial_ref"].attrs = {key: parameters[key] for key in parameters if "name" not in key or key == "grid_mapping_name"}
+        del data["spatial_ref"].attrs["crs_wkt"]
+        to.write(f"{name}.zarr", data)
+        to.add(f"{name}.zarr", said, plain("red"))
     # Filters, and the order of Fortran.
     data = raster({"red": (red, samples(shape, "int32"))}, {**time(), **axes()})
     to.write("filters_v2.zarr", data, zarr_format=2, encoding={"red": {"filters": [numcodecs.Delta("<i4"), numcodecs.Shuffle(4)], "compressors": [numcodecs.Zlib(1)], "chunks": (2, 7, 7)}})

@@ -22,6 +22,8 @@ mod cli {
     pub(crate) mod logs;
     pub(crate) mod manners;
     pub(crate) mod memory;
+    #[cfg(all(feature = "zarr", target_os = "linux"))]
+    pub(crate) mod powercut;
     pub(crate) mod raster;
     pub(crate) mod remote;
     pub(crate) mod sample;

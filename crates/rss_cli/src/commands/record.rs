@@ -34,9 +34,10 @@ const LEFT_OUT: [&str; 14] = [
     "--stac-to",
 ];
 /// The same without a value.
-const FLAGS: [&str; 11] = [
+const FLAGS: [&str; 12] = [
     "--json",
     "--overwrite",
+    "--take-over",
     "--quiet",
     "-q",
     "--verbose",

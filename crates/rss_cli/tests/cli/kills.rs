@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
-    process::Child,
+    process::{Child, Command},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -33,10 +33,10 @@ const LONG: &str = "RSS_KILLS";
 const SHORT: Duration = Duration::from_secs(5);
 
 /// Numbers that are the same in each run with the same seed.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
+    pub(super) fn below(&mut self, most: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -46,14 +46,14 @@ impl Dice {
 }
 
 /// A cube's location, and how others look at it.
-struct Target<'a> {
-    stage: &'a Stage,
-    in_bucket: bool,
-    name: String,
+pub(super) struct Target<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) in_bucket: bool,
+    pub(super) name: String,
 }
 
 impl Target<'_> {
-    fn location(&self) -> String {
+    pub(super) fn location(&self) -> String {
         match self.in_bucket {
             true => format!("s3://cubes/{}", self.name),
             false => self.stage.path(&self.name),
@@ -61,7 +61,7 @@ impl Target<'_> {
     }
 
     /// Returns every object with its bytes, but for unfinished files and locks.
-    fn objects(&self) -> BTreeMap<String, Vec<u8>> {
+    pub(super) fn objects(&self) -> BTreeMap<String, Vec<u8>> {
         if self.in_bucket {
             let keys = self.stage.bed.keys("cubes", &format!("{}/", self.name));
             let object = |key: String| {
@@ -94,7 +94,7 @@ impl Target<'_> {
 }
 
 /// Writes images of one value each, and the items of some of them.
-fn items(stage: &Stage, name: &str, values: &[i16]) -> String {
+pub(super) fn items(stage: &Stage, name: &str, values: &[i16]) -> String {
     let feature = |(number, &value): (usize, &i16)| {
         let file = format!("{name}-{number}.tif");
         let raster = Raster {
@@ -141,6 +141,17 @@ fn sample(value: i16, pixel: PixelIndex) -> i16 {
 }
 
 fn write(target: &Target<'_>, items: &str, is_append: bool, is_computed: bool) -> Child {
+    let mut command = command(target, items, is_append, is_computed);
+    command.spawn().unwrap()
+}
+
+/// Returns the command that writes or appends to a cube.
+pub(super) fn command(
+    target: &Target<'_>,
+    items: &str,
+    is_append: bool,
+    is_computed: bool,
+) -> Command {
     let mut command = target.stage.rss();
     command.args(["zarr", "write", "--items", items, "--bands", "red", "-q"]);
     command.args(["--to", &target.location()]);
@@ -166,7 +177,7 @@ fn write(target: &Target<'_>, items: &str, is_append: bool, is_computed: bool) -
             "bilinear",
         ]);
     }
-    command.spawn().unwrap()
+    command
 }
 
 fn done(child: Child) -> Ran {
@@ -239,7 +250,11 @@ impl Readers {
 }
 
 /// Reads a cube; false if there is none yet.
-async fn look(session: &Session, location: &Location, values: &[i16]) -> Result<bool, String> {
+pub(super) async fn look(
+    session: &Session,
+    location: &Location,
+    values: &[i16],
+) -> Result<bool, String> {
     let cube = match Cube::open(session, location).await {
         Ok(cube) => cube,
         Err(err) if err.kind() == ErrorKind::NotFound => return Ok(false),

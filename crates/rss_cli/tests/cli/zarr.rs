@@ -832,6 +832,69 @@ fn are_near(found: &Value, expected: &Value) -> bool {
     found.len() == expected.len() && found.iter().zip(&expected).all(near)
 }
 
+/// Checks what is told and read of a cube of others.
+fn is_read_right(stage: &Stage, truth: &Value) {
+    let path = truth["path"].as_str().unwrap();
+    // Notes are on stderr.
+    let ran = stage.run(&["zarr", "info", path, "--json"]);
+    assert_eq!(ran.code, Some(0), "{path}: {ran:?}");
+    let info: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(
+        (&info["kind"], &info["own"], &info["epsg"]),
+        (&json!("cube"), &json!(false), &truth["epsg"]),
+        "{path}: {info}"
+    );
+    assert!(
+        are_near(&info["transform"], &truth["transform"]),
+        "{path}: {info}, expected {truth}"
+    );
+    let times = info["times"].as_array().unwrap();
+    for (step, expected) in times
+        .iter()
+        .zip(truth["times"].as_array().into_iter().flatten())
+    {
+        let time = |text: &Value| {
+            let text = text.as_str().unwrap().trim_end_matches('Z').to_owned();
+            chrono::NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").unwrap()
+        };
+        // xarray computes times of floats in floats.
+        let apart = time(&step["time"]) - time(expected);
+        assert!(
+            apart.abs() < chrono::TimeDelta::microseconds(50),
+            "{path}: {step}, {expected}"
+        );
+    }
+    if let Some(items) = truth["items"].as_array() {
+        let found: Vec<&Value> = times.iter().map(|step| &step["items"][0]).collect();
+        assert_eq!(found, items.iter().collect::<Vec<_>>(), "{path}");
+    }
+    for band in truth["bands"].as_array().unwrap() {
+        let name = band["name"].as_str().unwrap();
+        let level = band["level"].to_string();
+        let mut all = info["bands"].as_array().unwrap().iter();
+        let said = all.find(|said| said["name"] == name);
+        assert!(said.is_some(), "{path}: {name} is not in {info}");
+        let said = said.unwrap();
+        for key in ["dtype", "stored", "nodata", "scale", "offset"] {
+            assert_eq!(said[key], band[key], "{path}, {name}, {key}");
+        }
+        let read = |more: &[&str]| {
+            let read = [
+                "zarr", "read", path, "--band", name, "--level", &level, "-o", "-",
+            ];
+            let ran = stage.run(&[&read[..], more].concat());
+            assert_eq!(ran.code, Some(0), "{path}, {name}: {ran:?}");
+            crc32fast::hash(&ran.stdout)
+        };
+        assert_eq!(read(&[]), band["crc32"], "{path}, {name}: all samples");
+        if level == "0" {
+            let last = (band["shape"][0].as_u64().unwrap() - 1).to_string();
+            let part = read(&["--time", &last, "--window", "3,2,5,4"]);
+            assert_eq!(part, band["window"], "{path}, {name}: a window");
+        }
+    }
+}
+
 #[test]
 fn cubes_of_others_are_read_as_xarray_reads_them() {
     let Some(python) = python() else { return };
@@ -843,66 +906,13 @@ fn cubes_of_others_are_read_as_xarray_reads_them() {
     assert!(made.status.success(), "{wrong}");
     let truths: Vec<Value> = serde_json::from_slice(&made.stdout).unwrap();
     assert!(truths.len() > 20);
-    for truth in &truths {
-        let path = truth["path"].as_str().unwrap();
-        // Notes are on stderr.
-        let ran = stage.run(&["zarr", "info", path, "--json"]);
-        assert_eq!(ran.code, Some(0), "{path}: {ran:?}");
-        let info: Value = serde_json::from_slice(&ran.stdout).unwrap();
-        assert_eq!(
-            (&info["kind"], &info["own"], &info["epsg"]),
-            (&json!("cube"), &json!(false), &truth["epsg"]),
-            "{path}: {info}"
-        );
-        assert!(
-            are_near(&info["transform"], &truth["transform"]),
-            "{path}: {info}, expected {truth}"
-        );
-        let times = info["times"].as_array().unwrap();
-        for (step, expected) in times
-            .iter()
-            .zip(truth["times"].as_array().into_iter().flatten())
-        {
-            let time = |text: &Value| {
-                let text = text.as_str().unwrap().trim_end_matches('Z').to_owned();
-                chrono::NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").unwrap()
-            };
-            // xarray computes times of floats in floats.
-            let apart = time(&step["time"]) - time(expected);
-            assert!(
-                apart.abs() < chrono::TimeDelta::microseconds(50),
-                "{path}: {step}, {expected}"
-            );
+    // Most of the time processes start and end.
+    std::thread::scope(|scope| {
+        for truths in truths.chunks(truths.len().div_ceil(4)) {
+            let stage = &stage;
+            scope.spawn(move || truths.iter().for_each(|truth| is_read_right(stage, truth)));
         }
-        if let Some(items) = truth["items"].as_array() {
-            let found: Vec<&Value> = times.iter().map(|step| &step["items"][0]).collect();
-            assert_eq!(found, items.iter().collect::<Vec<_>>(), "{path}");
-        }
-        for band in truth["bands"].as_array().unwrap() {
-            let name = band["name"].as_str().unwrap();
-            let level = band["level"].to_string();
-            let mut all = info["bands"].as_array().unwrap().iter();
-            let said = all.find(|said| said["name"] == name);
-            let said = said.unwrap_or_else(|| panic!("{path}: {name} is not in {info}"));
-            for key in ["dtype", "stored", "nodata", "scale", "offset"] {
-                assert_eq!(said[key], band[key], "{path}, {name}, {key}");
-            }
-            let read = |more: &[&str]| {
-                let read = [
-                    "zarr", "read", path, "--band", name, "--level", &level, "-o", "-",
-                ];
-                let ran = stage.run(&[&read[..], more].concat());
-                assert_eq!(ran.code, Some(0), "{path}, {name}: {ran:?}");
-                crc32fast::hash(&ran.stdout)
-            };
-            assert_eq!(read(&[]), band["crc32"], "{path}, {name}: all samples");
-            if level == "0" {
-                let last = (band["shape"][0].as_u64().unwrap() - 1).to_string();
-                let part = read(&["--time", &last, "--window", "3,2,5,4"]);
-                assert_eq!(part, band["window"], "{path}, {name}: a window");
-            }
-        }
-    }
+    });
     // They are read only.
     let url = stage.bed.stac_url();
     for name in ["rioxarray_v3_True.zarr", "rioxarray_v2_True.zarr"] {

@@ -19,6 +19,7 @@ use crate::{
     geo::Window,
     products::ScalingOrigin,
     raster::{DataType, Number, Sample},
+    reader::RasterReader,
     session::Session,
 };
 
@@ -54,6 +55,21 @@ impl ImageCube {
     /// Returns true if time steps are groups of images, and not single ones.
     pub(crate) fn has_groups(&self) -> bool {
         self.0.options.grouping != super::time::Grouping::Item
+    }
+
+    /// Returns the open files of each time step: those of bands, and of masks.
+    pub(crate) fn readers(&self) -> Vec<Vec<&Arc<dyn RasterReader>>> {
+        let mut steps = Vec::with_capacity(self.0.images.len());
+        for images in &self.0.images {
+            let mut readers = Vec::new();
+            for image in images {
+                let masks = image.masks.iter().map(|(source, _)| source);
+                let bands = image.bands.iter().flatten().map(AsRef::as_ref);
+                readers.extend(bands.chain(masks).filter_map(|source| source.reader.get()));
+            }
+            steps.push(readers);
+        }
+        steps
     }
 
     /// Returns true if inputs that cannot be read are skipped.

@@ -530,7 +530,8 @@ impl Claim {
         }
     }
 
-    /// Makes the names of all objects that were put survive a power cut. Their bytes do so already.
+    /// Makes the names of all objects that were put, and the removal of others, survive a power cut. The bytes of those do
+    /// so already.
     pub(crate) async fn settle(&self) -> Result<()> {
         let Held::Folder(folder) = &self.held else {
             return Ok(());

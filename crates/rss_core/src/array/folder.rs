@@ -71,6 +71,8 @@ pub(super) struct FolderClaim {
     base: PathBuf,
     /// Of this writer, for files that are being written.
     own: PathBuf,
+    /// The nearest folder above that was there before.
+    above: PathBuf,
     /// Held until the claim ends; none where the file system has no locks.
     lock: Option<File>,
     /// Held for moments.
@@ -164,6 +166,9 @@ impl FolderClaim {
         take_over: bool,
     ) -> io::Result<Result<(Self, Option<String>)>> {
         let partial = base.join(PARTIAL);
+        let mut above = base.ancestors().skip(1);
+        let above = above.find(|folder| folder.as_os_str().is_empty() || folder.is_dir());
+        let above = above.unwrap_or(base).to_owned();
         let mut note = None;
         let (mut lock, mut tries) = (None, 0);
         while lock.is_none() && note.is_none() {
@@ -219,6 +224,7 @@ impl FolderClaim {
         fs::create_dir_all(&own)?;
         let claim = Self {
             base: base.to_owned(),
+            above,
             own,
             lock,
             turn: Mutex::new(turn),
@@ -237,9 +243,11 @@ impl FolderClaim {
         let _turn = self.turn()?;
         file.persist(&path).map_err(|err| at(err.error))?;
         *guarded(&self.journal) = Some(kept);
-        sync_folder(&self.base);
-        if let Some(folder) = self.base.parent() {
+        for folder in self.base.ancestors() {
             sync_folder(folder);
+            if folder == self.above {
+                break;
+            }
         }
         Ok(())
     }
@@ -304,7 +312,7 @@ impl FolderClaim {
         Ok(Done::Yes)
     }
 
-    /// Remembers to sync the folders of a file.
+    /// Remembers to sync the folders of a file that was named or removed.
     pub(super) fn remember(&self, path: &Path) {
         let mut unsynced = guarded(&self.unsynced);
         for folder in path.ancestors().skip(1) {
@@ -321,12 +329,14 @@ impl FolderClaim {
             return Ok(Done::Overtaken);
         }
         match fs::remove_file(path) {
-            Err(err) if err.kind() != io::ErrorKind::NotFound => Err(store::of_io(&err)),
-            _ => Ok(Done::Yes),
+            Ok(()) => self.remember(path),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+            Err(err) => return Err(store::of_io(&err)),
         }
+        Ok(Done::Yes)
     }
 
-    /// Syncs the folders of files that were named, those of earlier attempts too.
+    /// Syncs the folders of files that were named or removed, those of earlier attempts too.
     pub(super) fn settle(&self) {
         let folders: Vec<PathBuf> = std::mem::take(&mut *guarded(&self.unsynced))
             .into_iter()

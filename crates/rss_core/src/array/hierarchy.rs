@@ -1,7 +1,7 @@
 //! The groups and arrays of a hierarchy that others wrote, of Zarr v3 or v2: from consolidated metadata where there is
 //! some, else by listing.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
@@ -9,10 +9,14 @@ use serde_json::Value;
 use super::{
     Array, Storage, below,
     extension::{Members, check_group},
+    json_number,
     metadata::shape_of,
-    parse, text,
+    number_of, parse, text,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    raster::{DataType, Number},
+};
 
 /// Groups below groups that are listed.
 const MOST_DEPTH: usize = 8;
@@ -20,6 +24,53 @@ const MOST_DEPTH: usize = 8;
 const MOST_NODES: usize = 10_000;
 /// Documents that are read at once.
 const AT_ONCE: usize = 16;
+
+/// Integers with and without a sign: their names, those of v2, and their types.
+const INTEGERS: [([&str; 2], [&str; 2], [DataType; 2]); 4] = [
+    (
+        ["int8", "uint8"],
+        ["i1", "u1"],
+        [DataType::I8, DataType::U8],
+    ),
+    (
+        ["int16", "uint16"],
+        ["i2", "u2"],
+        [DataType::I16, DataType::U16],
+    ),
+    (
+        ["int32", "uint32"],
+        ["i4", "u4"],
+        [DataType::I32, DataType::U32],
+    ),
+    (
+        ["int64", "uint64"],
+        ["i8", "u8"],
+        [DataType::I64, DataType::U64],
+    ),
+];
+
+/// Returns the integer of the same bits in a type of the other sign, if the type does not hold the number as it is.
+pub(crate) fn with_sign_of(number: Number, dtype: DataType) -> Number {
+    let is_integer = INTEGERS.iter().any(|(.., types)| types.contains(&dtype));
+    let Some(integer) = number
+        .as_integer()
+        .filter(|_| is_integer && !dtype.holds(number))
+    else {
+        return number;
+    };
+    let count = 1_i128 << (8 * dtype.size());
+    if !(-count / 2..count).contains(&integer) {
+        return number;
+    }
+    // Of a type without a sign the number is negative, of one with a sign past its half.
+    let other = if integer < 0 {
+        integer + count
+    } else {
+        integer - count
+    };
+    let unsigned = u64::try_from(other).map(Number::from);
+    unsigned.unwrap_or_else(|_| i64::try_from(other).map_or(number, Number::from))
+}
 
 /// The metadata of an array, as its version has it.
 #[derive(Clone, Debug)]
@@ -70,6 +121,43 @@ impl Document {
             Self::V2(document, _) => document.get("fill_value").filter(|v| !v.is_null()),
             Self::V3(_) => None,
         }
+    }
+
+    /// Returns the metadata with the integer type of the other sign where the attribute
+    /// [`_Unsigned`](https://docs.unidata.ucar.edu/nug/current/best_practices.html) says so: the bytes are the same.
+    pub(crate) fn with_stated_sign(&self) -> Cow<'_, Self> {
+        let unsigned = match self.attributes().get("_Unsigned") {
+            Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
+            Some(Value::Bool(unsigned)) => *unsigned,
+            _ => return Cow::Borrowed(self),
+        };
+        let mut other = self.clone();
+        let (document, key) = match &mut other {
+            Self::V3(document) => (document, "data_type"),
+            Self::V2(document, _) => (document, "dtype"),
+        };
+        let name = document
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let (order, kind) = match name.split_at_checked(1) {
+            Some((order @ ("<" | ">" | "|"), kind)) => (order, kind),
+            _ => ("", name),
+        };
+        let (from, to) = (usize::from(!unsigned), usize::from(unsigned));
+        let found = INTEGERS.iter().find_map(|(names, short, types)| {
+            let names = if order.is_empty() { names } else { short };
+            (names[from] == kind).then(|| (format!("{order}{}", names[to]), types[to]))
+        });
+        let Some((name, dtype)) = found else {
+            return Cow::Borrowed(self);
+        };
+        document[key] = name.into();
+        let fill = document.get("fill_value").and_then(number_of);
+        if let Some(fill) = fill {
+            document["fill_value"] = json_number(with_sign_of(fill, dtype));
+        }
+        Cow::Owned(other)
     }
 
     /// Opens the array.
@@ -274,5 +362,73 @@ async fn attributes_v2(storage: &Storage, path: &str) -> Result<Members> {
     match attributes.map_err(|err| err.at(storage.locate(path)))? {
         Some(Value::Object(attributes)) => Ok(attributes),
         _ => Ok(Members::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn integers_of_the_other_sign_keep_their_bits() {
+        let document = |name: &str, fill: Value, unsigned: Value| {
+            let attributes = json!({"_Unsigned": unsigned});
+            Document::V3(json!({"data_type": name, "fill_value": fill, "attributes": attributes}))
+        };
+        let said = |document: &Document| match document.with_stated_sign().into_owned() {
+            Document::V3(said) => (said["data_type"].clone(), said["fill_value"].clone()),
+            Document::V2(said, _) => (said["dtype"].clone(), said["fill_value"].clone()),
+        };
+        for (name, fill, unsigned, expected) in [
+            (
+                "int8",
+                json!(-1),
+                json!("true"),
+                (json!("uint8"), json!(255)),
+            ),
+            (
+                "int16",
+                json!(-32768),
+                json!("true"),
+                (json!("uint16"), json!(32768)),
+            ),
+            (
+                "int64",
+                json!(-1),
+                json!(true),
+                (json!("uint64"), json!(u64::MAX)),
+            ),
+            (
+                "int16",
+                json!(7),
+                json!("True"),
+                (json!("uint16"), json!(7)),
+            ),
+            (
+                "uint8",
+                json!(255),
+                json!("false"),
+                (json!("int8"), json!(-1)),
+            ),
+            (
+                "uint8",
+                json!(255),
+                json!("true"),
+                (json!("uint8"), json!(255)),
+            ),
+            (
+                "float32",
+                json!(-1.0),
+                json!("true"),
+                (json!("float32"), json!(-1.0)),
+            ),
+        ] {
+            assert_eq!(said(&document(name, fill, unsigned)), expected, "{name}");
+        }
+        let attributes = Members::from_iter([("_Unsigned".to_owned(), json!("true"))]);
+        let document = Document::V2(json!({"dtype": "<i2", "fill_value": -1}), attributes);
+        assert_eq!(said(&document), (json!("<u2"), json!(65535)));
     }
 }

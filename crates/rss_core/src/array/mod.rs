@@ -34,7 +34,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 pub(crate) use self::extension::{Members, check_group};
-pub(crate) use self::hierarchy::{Document, Hierarchy};
+pub(crate) use self::hierarchy::{Document, Hierarchy, with_sign_of};
 pub(crate) use self::metadata::{json_number, number_of};
 pub(crate) use self::{
     claim::{Claim, Expected, Intent, Journal},

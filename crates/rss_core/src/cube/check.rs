@@ -7,16 +7,17 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Cube,
-    cut::{Cut, level_path},
-    describe::{self, LAYOUT, PROVENANCE, STACK},
-    manifest::{self, FOLDER, MANIFEST, Part, StatedPart},
+    describe::{self, LAYOUT, PROVENANCE},
+    known::{Known, below_chunks, steps_of},
+    manifest::{self, FOLDER, MANIFEST, Part},
+    report::{CheckReport, Damage, Holds},
 };
 use crate::{
-    array::{Arrangement, Array, JOURNAL, Root, Storage, Sum, below, parse, to_bytes, vlen},
+    array::{Array, JOURNAL, Root, Storage, Sum, below, parse, to_bytes, vlen},
     error::{Error, ErrorKind, Result},
     location::Location,
     raster::with_type,
@@ -74,185 +75,6 @@ impl CheckOptions {
         self
     }
 }
-
-/// What is wrong with an object of a cube.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Damage {
-    /// It is not there.
-    Missing,
-    /// Its bytes are not those that were written.
-    Damaged,
-    /// It holds what another shard should.
-    Swapped,
-    /// The files that it was made of are others now.
-    Stale,
-    /// No write has put it there.
-    Surplus,
-}
-
-impl Damage {
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Damaged => "damaged",
-            Self::Swapped => "swapped",
-            Self::Stale => "stale",
-            Self::Surplus => "surplus",
-        }
-    }
-}
-
-/// What an object of a cube holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Holds {
-    /// Samples.
-    Shard,
-    /// Metadata, or a coordinate.
-    Metadata,
-    /// A part of the manifest.
-    Manifest,
-}
-
-impl Holds {
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shard => "shard",
-            Self::Metadata => "metadata",
-            Self::Manifest => "manifest",
-        }
-    }
-}
-
-/// An object that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// Its key below the cube's location.
-    pub key: String,
-    /// What it holds.
-    pub holds: Holds,
-    /// What is wrong.
-    pub damage: Damage,
-    /// The same in words.
-    pub reason: String,
-    /// Whether a repair has put it right.
-    pub is_repaired: bool,
-}
-
-/// The result of a check, with which a [repair](CheckReport::repair_metadata) goes on.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct CheckReport {
-    /// Shards that the cube should have, or that it has where that is not known.
-    pub shards: u64,
-    /// Bytes of shards that were read.
-    pub bytes: u64,
-    /// Objects of metadata and coordinates that the cube should have.
-    pub metadata: u64,
-    /// What is wrong, by key.
-    pub findings: Vec<Finding>,
-    /// What a user should know, such as what could not be checked.
-    pub notes: Vec<String>,
-    pub(super) storage: Storage,
-    pub(super) known: Known,
-    /// Whether sources could not be compared, as the cube could not be opened.
-    pub(super) lacks_sources: bool,
-    /// Whether a write has not ended.
-    is_unfinished: bool,
-    /// Time steps whose sources have changed.
-    pub(super) stale_steps: BTreeSet<usize>,
-}
-
-/// What is known of a cube as it was written.
-#[derive(Debug, Default)]
-pub(super) struct Known {
-    /// All metadata and coordinates that can be rebuilt, by key.
-    pub(super) objects: BTreeMap<String, Bytes>,
-    /// The root's document.
-    pub(super) root: Value,
-    /// What the root says of the parts of the manifest; none of a cube without one.
-    pub(super) stated: Vec<StatedPart>,
-    /// The parts that could be read.
-    pub(super) parts: Vec<Option<Part>>,
-    /// Whether the copy of the metadata is whole.
-    pub(super) has_copy: bool,
-}
-
-impl Known {
-    /// Returns true if every shard of the cube is recorded.
-    fn is_complete(&self) -> bool {
-        let from_the_start = self.stated.first().is_some_and(|part| part.from == 0);
-        from_the_start && self.parts.iter().all(Option::is_some)
-    }
-
-    /// Returns the shards as the last write that stored each recorded them.
-    pub(super) fn shards(&self) -> BTreeMap<String, Sum> {
-        let mut all = BTreeMap::new();
-        for part in self.parts.iter().flatten() {
-            all.extend(part.shards.iter().map(|(key, sum)| (key.clone(), *sum)));
-        }
-        all
-    }
-
-    /// Returns the shards that are recorded as they should be now. Of a shard that a later write has replaced nothing is
-    /// known where the list of that write is lost.
-    fn current(&self, arrays: &[(String, Array)]) -> BTreeMap<String, Sum> {
-        let mut all: BTreeMap<String, Sum> = BTreeMap::new();
-        for (stated, part) in self.stated.iter().zip(&self.parts) {
-            let Some(part) = part else {
-                let from = stated.from as u64;
-                all.retain(|key, _| {
-                    steps_of(arrays, key.as_str()).is_some_and(|steps| steps.end <= from)
-                });
-                continue;
-            };
-            all.extend(part.shards.iter().map(|(key, sum)| (key.clone(), *sum)));
-        }
-        all
-    }
-
-    pub(super) fn attribute(&self, name: &str) -> Option<&Value> {
-        self.root.get("attributes")?.get(name)
-    }
-
-    pub(super) fn document(&self, path: &str) -> Option<&Value> {
-        let metadata = self.root.get("consolidated_metadata")?.get("metadata")?;
-        metadata.get(path)
-    }
-
-    /// Returns the arrays of samples by their paths.
-    fn arrays(&self, storage: &Storage) -> Result<Vec<(String, Array)>> {
-        let layout = self.attribute(LAYOUT).unwrap_or(&Value::Null);
-        let cut = Cut::parse(layout).ok_or_else(|| {
-            let message = "a cube of another writer: its attribute rss:layout cannot be read";
-            Error::new(ErrorKind::Unsupported, message)
-        })?;
-        let names = layout.get("bands").and_then(Value::as_array);
-        let names: Vec<&str> = match cut.layout.arrangement {
-            Arrangement::Stacked => vec![STACK],
-            Arrangement::Bands => names
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .collect(),
-        };
-        let mut all = Vec::new();
-        for level in 0..=cut.overviews.min(64) {
-            for name in &names {
-                let path = below(&level_path(level, cut.overviews), name);
-                let document = self.document(&path).unwrap_or(&Value::Null);
-                let array = Array::of_document(storage.clone(), &path, document)?;
-                all.push((path, array));
-            }
-        }
-        Ok(all)
-    }
-}
-
 impl Cube {
     /// Checks that a cube is as it was written: each shard by length and checksum, all metadata and coordinates, and with
     /// [`CheckOptions::with_sources`] whether the files that it was made of are the same. Reads the complete cube, in
@@ -277,53 +99,6 @@ impl Cube {
             Some(_) => err,
             None => err.at(root.location()),
         })
-    }
-}
-
-impl CheckReport {
-    /// Returns true if nothing is wrong, or all has been repaired.
-    pub fn is_whole(&self) -> bool {
-        self.findings.iter().all(|finding| finding.is_repaired)
-    }
-
-    /// Returns true if there are shards to remake from the sources.
-    pub fn has_shards_to_remake(&self) -> bool {
-        let left = self.findings.iter().filter(|finding| !finding.is_repaired);
-        let mut shards = left.filter(|finding| finding.holds == Holds::Shard);
-        shards.any(|finding| finding.damage != Damage::Surplus)
-    }
-
-    /// Returns true if sources were to be asked, and the cube could not be opened to tell which shards are of them.
-    pub fn has_unchecked_sources(&self) -> bool {
-        self.lacks_sources
-    }
-
-    /// Returns how many findings there are of each damage, by its name.
-    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
-        let mut counts = BTreeMap::new();
-        for finding in &self.findings {
-            *counts.entry(finding.damage.name()).or_default() += 1;
-        }
-        counts
-    }
-
-    /// Returns the attributes of the cube's root, as they were written.
-    pub fn attributes(&self) -> serde_json::Map<String, Value> {
-        let attributes = self.known.root.get("attributes");
-        attributes
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default()
-    }
-
-    pub(super) fn find(&mut self, key: &str, holds: Holds, damage: Damage, reason: &str) {
-        self.findings.push(Finding {
-            key: key.to_owned(),
-            holds,
-            damage,
-            reason: reason.to_owned(),
-            is_repaired: false,
-        });
     }
 }
 
@@ -892,16 +667,6 @@ fn damage_of(listing: &BTreeMap<String, u64>, key: &str) -> Damage {
     }
 }
 
-/// Returns the time steps of a shard.
-fn steps_of(arrays: &[(String, Array)], key: &str) -> Option<Range<u64>> {
-    let (array, time) = arrays
-        .iter()
-        .find_map(|(path, array)| Some((array, *below_chunks(key, path)?.first()?)))?;
-    let shard = array.shard().unwrap_or(array.chunk());
-    let steps = *shard.first()?;
-    Some(time.checked_mul(steps)?..time.checked_add(1)?.checked_mul(steps)?)
-}
-
 /// Returns the samples that a shard of an array holds; none if it lies outside.
 fn region(key: &str, path: &str, array: &Array) -> Option<Vec<Range<u64>>> {
     let (shape, shard) = (array.shape(), array.shard().unwrap_or(array.chunk()));
@@ -915,41 +680,4 @@ fn region(key: &str, path: &str, array: &Array) -> Option<Vec<Range<u64>>> {
         Some(start..start.saturating_add(*shard).min(*length))
     });
     ranges.collect()
-}
-
-/// Returns the index of a shard of an array from its key.
-fn below_chunks(key: &str, path: &str) -> Option<Vec<u64>> {
-    let index = key.strip_prefix(path)?.strip_prefix("/c/")?;
-    index.split('/').map(|number| number.parse().ok()).collect()
-}
-
-impl CheckReport {
-    /// Returns the report as JSON: `whole`, `shards`, `bytes`, `metadata`, `counts`, `findings`, `repaired`, `notes`.
-    pub fn to_json(&self) -> Value {
-        let findings: Vec<Value> = self
-            .findings
-            .iter()
-            .map(|finding| {
-                json!({
-                    "key": finding.key,
-                    "holds": finding.holds.name(),
-                    "damage": finding.damage.name(),
-                    "reason": finding.reason,
-                    "repaired": finding.is_repaired,
-                })
-            })
-            .collect();
-        let repaired = self.findings.iter().filter(|finding| finding.is_repaired);
-        json!({
-            "location": self.storage.base.to_string(),
-            "whole": self.is_whole(),
-            "shards": self.shards,
-            "bytes": self.bytes,
-            "metadata": self.metadata,
-            "counts": self.counts(),
-            "repaired": repaired.count(),
-            "findings": findings,
-            "notes": self.notes,
-        })
-    }
 }

@@ -11,7 +11,7 @@ use super::{
     describe::{CubeBand, TimeStep},
     options::CubeOptions,
     plan::check_names,
-    samples::{Hyperslab, Images, Nodata, Samples, SamplesKind, Together},
+    samples::{Hyperslab, Images, Nodata, Samples, SamplesKind, SourceFile, Together},
     write::Written,
 };
 use crate::{
@@ -348,6 +348,21 @@ impl Samples for OfCube {
         self.cube.provenance()
     }
 
+    async fn open(&self, first: usize) -> Result<()> {
+        let bands: Vec<usize> = (0..self.bands.len()).collect();
+        let steps = self.cube.steps().len();
+        self.cube.part(first..steps, &bands)?.open_files().await;
+        Ok(())
+    }
+
+    fn files(&self) -> Vec<SourceFile> {
+        let steps = self.cube.readers().into_iter().enumerate();
+        let of_step = |(number, readers): (usize, Vec<_>)| {
+            SourceFile::all(number..number + 1, readers.into_iter())
+        };
+        steps.flat_map(of_step).collect()
+    }
+
     fn together(&self) -> Together {
         Together::Bands
     }
@@ -477,6 +492,17 @@ impl<O: Sample + Send + Sync + 'static> Samples for OfResult<O> {
 
     fn provenance(&self) -> Value {
         self.work.provenance()
+    }
+
+    async fn open(&self, _first: usize) -> Result<()> {
+        self.work.cube().open_files().await;
+        Ok(())
+    }
+
+    fn files(&self) -> Vec<SourceFile> {
+        // Whatever a time step of the result is called, its samples may be made of all images.
+        let readers = self.work.cube().readers().into_iter().flatten();
+        SourceFile::all(0..self.steps.len(), readers)
     }
 
     fn together(&self) -> Together {

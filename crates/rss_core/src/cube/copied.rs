@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     describe::{CubeBand, TimeStep},
     plan::{Bands, CubePlan, ImageBand, Open},
-    samples::{Hyperslab, Samples, Together},
+    samples::{Hyperslab, Samples, SourceFile, Together},
 };
 use crate::{
     apply::{CHANGED, MissingInput, SOFTWARE, mosaic::Fill, sources_json, time_json},
@@ -17,7 +17,6 @@ use crate::{
     geo::{GeoBox, Window},
     raster::{Number, Pixels, Sample, nodata_sample, with_type},
     reader::ReadRequest,
-    store::Version,
 };
 
 /// Windows of images that one part reads concurrently.
@@ -41,8 +40,8 @@ impl Samples for CubePlan {
         Value::Null
     }
 
-    fn versions(&self) -> Vec<Vec<(String, Version)>> {
-        Self::versions(self)
+    fn files(&self) -> Vec<SourceFile> {
+        Self::files(self)
     }
 
     fn provenance(&self) -> Value {

@@ -1,8 +1,8 @@
 //! Cubes: images on one grid at many times, as arrays (time, y, x) with coordinates and CF and GeoZarr metadata.
 //!
-//! `write` holds the protocol of a write, `fresh` finds what it adds, `samples` is the source of its samples (`copied`
-//! from aligned images or `computed` by `apply`), `shards` computes and encodes shards, `describe` writes the metadata.
-//! `foreign` opens the cubes of other writers.
+//! `write` holds the protocol of a write, `fresh` finds what it adds, `resume` what an interrupted one has left, `samples` is
+//! the source of its samples (`copied` from aligned images or `computed` by `apply`), `shards` computes and encodes shards,
+//! `describe` makes the metadata, `publish` writes it. `foreign` opens the cubes of other writers.
 
 mod check;
 mod computed;
@@ -13,10 +13,14 @@ mod describe;
 mod foreign;
 mod fresh;
 mod images;
+mod known;
 mod manifest;
 mod options;
 mod plan;
+mod publish;
 mod repair;
+mod report;
+mod resume;
 mod samples;
 mod shards;
 mod write;
@@ -27,11 +31,12 @@ use ndarray::{Array2, Array3, ArrayD, Axis, Ix2, Ix3};
 use serde_json::{Map, Value};
 
 pub use self::{
-    check::{CheckDepth, CheckOptions, CheckReport, Damage, Finding, Holds},
+    check::{CheckDepth, CheckOptions},
     describe::{CubeBand, TimeStep},
     images::{CubeImage, Duplicate, ImageAsset, ImagePixels},
     options::{CubeOptions, WriteProgress},
     repair::Remake,
+    report::{CheckReport, Damage, Finding, Holds},
     samples::Images,
     write::Written,
 };

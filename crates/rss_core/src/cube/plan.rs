@@ -9,6 +9,7 @@ use super::{
     describe::{self, CubeBand, TimeStep},
     images::{CubeImage, ImageAsset, ImagePixels, StatedFile, array_name},
     options::CubeOptions,
+    samples::SourceFile,
 };
 use crate::{
     apply::{
@@ -341,24 +342,13 @@ impl CubePlan {
         self.steps.iter().flat_map(of_step).collect()
     }
 
-    /// Returns for each time step its files with their versions.
-    pub(super) fn versions(&self) -> Vec<Vec<(String, Version)>> {
-        let of_step = |step: &Step| {
+    /// Returns the files of all time steps, with their versions as far as these are known.
+    pub(super) fn files(&self) -> Vec<SourceFile> {
+        let of_step = |(number, step): (usize, &Step)| {
             let bands = step.images.iter().flatten().flatten();
-            let mut files: BTreeMap<String, Version> = BTreeMap::new();
-            for reader in bands.filter_map(ImageBand::reader) {
-                // GDAL states none, but a file of this machine has size and time.
-                let of_file = || {
-                    let meta = std::fs::metadata(reader.location().as_local()?).ok()?;
-                    Some(Version::of_file(&meta))
-                };
-                if let Some(version) = reader.version().cloned().or_else(of_file) {
-                    files.insert(reader.location().to_string(), version);
-                }
-            }
-            files.into_iter().collect()
+            SourceFile::all(number..number + 1, bands.filter_map(ImageBand::reader))
         };
-        self.steps.iter().map(of_step).collect()
+        self.steps.iter().enumerate().flat_map(of_step).collect()
     }
 
     /// Returns the parts of a window in which an image has a band: the source, its window, and the offset of that in the

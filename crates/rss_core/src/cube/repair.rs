@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use super::{
     Cube,
-    check::{CheckReport, Damage, Holds},
     cut::Cut,
     describe::{CubeBand, LAYOUT, PROVENANCE, TimeStep},
     fresh::Fresh,
     manifest::{self, MANIFEST, Part},
     options::CubeOptions,
+    report::{CheckReport, Damage, Holds},
     samples::{Hyperslab, Images, Samples, Together},
     shards::ShardJob,
     write::Work,

@@ -3,7 +3,7 @@
 //! It hides from the writer whether samples are copied from aligned files (`copied`) or computed from a cube on any
 //! grid (`computed`).
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -17,6 +17,7 @@ use crate::{
     error::Result,
     geo::{GeoBox, Window},
     raster::{Number, Pixels},
+    reader::RasterReader,
     store::Version,
 };
 
@@ -42,9 +43,14 @@ pub(super) trait Samples: Send + Sync {
         None
     }
 
-    /// Returns for each time step the files it is made of with their versions, as far as they are known before pixels
-    /// are read: a write that resumes compares them.
-    fn versions(&self) -> Vec<Vec<(String, Version)>> {
+    /// Opens the files of the time steps from `first` on, if they are not open, so that [`files`](Self::files) states
+    /// their versions. Costs nothing that reading all samples would not.
+    async fn open(&self, _first: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the files that are open and whose versions are known: a write that resumes compares them.
+    fn files(&self) -> Vec<SourceFile> {
         Vec::new()
     }
 
@@ -64,6 +70,46 @@ pub(super) trait Samples: Send + Sync {
 
     /// Computes a hyperslab: (time, y, x) of each of its bands in the band's dtype, and its missing inputs.
     async fn make(&self, part: &Hyperslab) -> Result<(Vec<Pixels>, Vec<MissingInput>)>;
+}
+
+/// A file that samples are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SourceFile {
+    /// The time steps of the source that it is in.
+    pub(super) steps: Range<usize>,
+    pub(super) location: String,
+    pub(super) version: Version,
+}
+
+impl SourceFile {
+    /// Returns the files of these time steps whose versions are known, each once.
+    pub(super) fn all<'a>(
+        steps: Range<usize>,
+        readers: impl Iterator<Item = &'a Arc<dyn RasterReader>>,
+    ) -> Vec<Self> {
+        let mut files: BTreeMap<String, Version> = BTreeMap::new();
+        for reader in readers {
+            // GDAL states none, but a file of this machine has size and time.
+            let of_file = || {
+                let meta = std::fs::metadata(reader.location().as_local()?).ok()?;
+                Some(Version::of_file(&meta))
+            };
+            if let Some(version) = reader.version().cloned().or_else(of_file) {
+                files.insert(reader.location().to_string(), version);
+            }
+        }
+        let of_steps = |(location, version)| Self {
+            steps: steps.clone(),
+            location,
+            version,
+        };
+        files.into_iter().map(of_steps).collect()
+    }
+
+    /// Returns true if some of these time steps are made of it.
+    pub(super) fn is_in(&self, steps: &Range<usize>) -> bool {
+        self.steps.start < steps.end && steps.start < self.steps.end
+    }
 }
 
 /// Which shards are computed from one hyperslab.

@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use ndarray::{Array3, ArrayD, ArrayView3, Axis, concatenate, s};
 
 use super::{
-    samples::{Hyperslab, Together},
+    samples::{Hyperslab, SourceFile, Together},
     write::Work,
 };
 use crate::{
@@ -182,7 +182,7 @@ impl Work {
     pub(super) async fn unwritten(
         &self,
         jobs: Vec<ShardJob>,
-        replaced: &[(usize, String)],
+        replaced: &[SourceFile],
     ) -> Result<Checked> {
         let of_job = |job: ShardJob| async move {
             let array = &self.levels[job.level].arrays[self.array_of(job.band)];
@@ -191,7 +191,7 @@ impl Work {
                 return Ok((job, State::Missing));
             };
             let times = self.fresh(&job);
-            if replaced.iter().any(|(step, _)| times.contains(step)) {
+            if replaced.iter().any(|file| file.is_in(&times)) {
                 return Ok((job, State::Stale));
             }
             let is_whole = there.size > 0 && array.is_whole(&job.key).await?;

@@ -18,35 +18,30 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 
 use super::{
     Cube,
     coordinates::STEPS_PER_CHUNK,
     cut::{Cut, level_path, specs},
-    describe::{self, Coordinates, CubeBand, LAYOUT, MADE, PROVENANCE, TimeStep},
+    describe::{self, CubeBand, LAYOUT, PROVENANCE, TimeStep},
     fresh::Fresh,
-    manifest::{self, MANIFEST, Part, Tally},
+    manifest::{self, MANIFEST, Tally},
     options::{CubeOptions, WriteProgress},
     samples::{Images, Samples},
-    shards::ShardJob,
 };
 use crate::{
-    apply::{MissingInput, mosaic::Fill},
-    array::{
-        Array, ArraySpec, Claim, Expected, Intent, JOURNAL, Journal, Listed, Root, Storage, Turn,
-        below, parse,
-    },
+    apply::MissingInput,
+    array::{Array, ArraySpec, Claim, Intent, Journal, Listed, Root, Storage, Turn, below},
     error::{Error, ErrorKind, Result},
     geo::GeoBox,
     raster::{DataType, Resampling, check_overview},
     session::Session,
-    store::Version,
 };
 
 /// Objects of coordinates and metadata that are written at once.
-const AT_ONCE: usize = 16;
+pub(super) const AT_ONCE: usize = 16;
 
 /// The report of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,12 +67,12 @@ pub struct Written {
 }
 
 /// What a writer found before it began.
-struct Found {
-    journal: Option<Journal>,
+pub(super) struct Found {
+    pub(super) journal: Option<Journal>,
     /// The root's metadata.
-    root: Option<Bytes>,
+    pub(super) root: Option<Bytes>,
     /// Whether the journal is that of other images, whose shards are discarded.
-    discards: bool,
+    pub(super) discards: bool,
 }
 
 /// Writes a new cube, or resumes an interrupted write.
@@ -203,7 +198,14 @@ pub(super) async fn append(
                 root: there.as_ref(),
                 take_over: options.take_over,
             };
-            Claim::take(&storage, intent).await?.release().await?;
+            let claim = Claim::take(&storage, intent).await?;
+            // The copy of the metadata of before that append may be left.
+            let parts = manifest::stated(cube.attributes().get(MANIFEST));
+            if let Some(last) = parts.len().checked_sub(2) {
+                claim.remove(&manifest::metadata_key(last)).await?;
+                claim.settle().await?;
+            }
+            claim.release().await?;
         }
         return Ok(Written {
             known,
@@ -260,18 +262,18 @@ pub(super) struct Work {
     pub(super) before: usize,
     pub(super) levels: Vec<LevelWrite>,
     /// Time steps in a chunk of the coordinates along time.
-    steps_per_chunk: usize,
+    pub(super) steps_per_chunk: usize,
     /// Attributes of the root that list texts of the write and of each append.
-    notes: Map<String, Value>,
+    pub(super) notes: Map<String, Value>,
     /// The shards of this write.
     pub(super) tally: Tally,
     /// The parts of the manifest of before an append, as the root states them.
-    parts: Vec<Value>,
+    pub(super) parts: Vec<Value>,
 }
 
 /// One level of a cube: full resolution, or an overview.
 pub(super) struct LevelWrite {
-    path: String,
+    pub(super) path: String,
     pub(super) grid: GeoBox,
     /// For each band its array, or one of all bands.
     pub(super) arrays: Vec<Array>,
@@ -421,88 +423,6 @@ impl Work {
         self
     }
 
-    /// Returns what the journal says is to be written: two writes with equal plans may complete each other. It does not
-    /// hold what a closure computes.
-    fn plan(&self) -> Result<Value> {
-        let grid = self.levels.first().map(|level| &level.grid);
-        let steps: Vec<Value> = self
-            .steps
-            .iter()
-            .map(|step| json!([step.time.timestamp_millis(), step.items]))
-            .collect();
-        let bands: Vec<Value> = self
-            .bands
-            .iter()
-            .map(|band| {
-                json!([
-                    band.name,
-                    band.dtype.name(),
-                    band.nodata.map(|n| n.to_string())
-                ])
-            })
-            .collect();
-        let mut journal = json!({
-            "before": self.before,
-            "steps": steps,
-            "bands": bands,
-            "grid": grid.map(|grid| Value::Object(describe::level_attributes(grid))),
-            "layout": self.cut.to_json(&self.bands),
-            "arrays": self.levels.iter().flat_map(|level| &level.specs).map(|(_, spec)| {
-                json!([spec.chunk, spec.shard])
-            }).collect::<Vec<_>>(),
-        });
-        match self.source.made() {
-            Value::Null => {}
-            made => journal["made"] = made,
-        }
-        if let Some(fill) = self.source.fill() {
-            journal["fill"] = json!(fill.name());
-        }
-        Ok(self.storage.journal_of(journal))
-    }
-
-    /// Returns the journal without its writer: the plan, and the versions of the sources.
-    fn journal(&self) -> Result<Value> {
-        let mut journal = self.plan()?;
-        let files = self.source.versions().into_iter().flatten();
-        let versions: Map<String, Value> = files
-            .map(|(file, version)| (file, version.to_json()))
-            .collect();
-        if !versions.is_empty() && !self.storage.is_repository() {
-            journal["sources"] = Value::Object(versions);
-        }
-        Ok(journal)
-    }
-
-    /// Returns the error of a write that finds the journal of another.
-    fn refused(&self, other: &Journal, write: &str, what: &str) -> Error {
-        let writer = other.writer();
-        let by = writer
-            .as_ref()
-            .map(|by| format!(" ({by})"))
-            .unwrap_or_default();
-        // In a folder its lock would have been held.
-        let is_dead = self.storage.is_local() || writer.is_none_or(|writer| writer.is_dead());
-        let name = self.storage.journal_name();
-        let (kind, message) = match is_dead {
-            true => (
-                ErrorKind::InvalidInput,
-                format!(
-                    "an interrupted {write} of other {what} exists{by}: resume it with those, or discard it \
-                     (--take-over, or remove {name})"
-                ),
-            ),
-            false => (
-                ErrorKind::Unavailable,
-                format!(
-                    "another {write} of other {what} is under way or was interrupted{by}: wait for it, or, if it will \
-                     never go on, discard it (--take-over)"
-                ),
-            ),
-        };
-        Error::new(kind, message).at(&self.storage.base)
-    }
-
     pub(super) fn claim(&self) -> Result<&Claim> {
         let claim = self.claim.as_ref();
         claim.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a write without a claim"))
@@ -517,6 +437,7 @@ impl Work {
         let missing_inputs = self.source.missing_inputs();
         let resumes = found.journal.is_some() && !found.discards;
         self.there = self.listed(&found).await?;
+        self.source.open(self.skipped).await?;
         let mut notes = Vec::new();
         let mut stale = Vec::new();
         let mut levels = Vec::with_capacity(jobs.len());
@@ -542,10 +463,12 @@ impl Work {
             levels.push(self.batches(rest, budget).await?);
         }
         if !stale.is_empty() {
+            let names: BTreeSet<&str> =
+                replaced.iter().map(|file| file.location.as_str()).collect();
             notes.push(format!(
                 "{} files were replaced since the write was interrupted, the first is {}: {} shards are made anew",
-                replaced.len(),
-                replaced.first().map_or("", |(_, file)| file.as_str()),
+                names.len(),
+                replaced.first().map_or("", |file| file.location.as_str()),
                 stale.len()
             ));
         }
@@ -628,118 +551,6 @@ impl Work {
         Ok(written)
     }
 
-    /// Lists the shards that an interrupted write may have left; of an append that begins those that it rewrites, whose
-    /// versions a bucket compares.
-    async fn listed(&self, found: &Found) -> Result<HashMap<String, Listed>> {
-        let mut prefixes = Vec::new();
-        for level in &self.levels {
-            for ((name, spec), array) in level.specs.iter().zip(&level.arrays) {
-                let path = below(&level.path, name);
-                let dates = spec.shard.as_ref().and_then(|shard| shard.first());
-                let dates = dates.map_or(1, |&dates| usize::try_from(dates).unwrap_or(1).max(1));
-                if found.journal.is_some() {
-                    prefixes.push(path);
-                } else if !self.before.is_multiple_of(dates) && !self.storage.is_local() {
-                    let axes = array.shape().len();
-                    let mut first = vec![0; axes];
-                    if let Some(time) = first.first_mut() {
-                        *time = (self.before / dates) as u64;
-                    }
-                    let key = array.key_of(&first);
-                    let rest = axes.saturating_sub(1);
-                    prefixes.push(key.rsplitn(rest + 1, '/').last().unwrap_or(&key).to_owned());
-                }
-            }
-        }
-        let listed: Vec<Vec<Listed>> = stream::iter(prefixes)
-            .map(|prefix| async move { self.storage.list(&prefix).await })
-            .buffered(AT_ONCE)
-            .try_collect()
-            .await?;
-        let all = listed.into_iter().flatten();
-        Ok(all.map(|one| (one.key.clone(), one)).collect())
-    }
-
-    /// Returns the files that are not those of the journal, each with a time step of the source that it is in.
-    fn replaced(&self, journal: &Journal) -> Vec<(usize, String)> {
-        let then = journal.sources();
-        let steps = self.source.versions().into_iter().enumerate();
-        let files = steps.flat_map(|(step, files)| {
-            files.into_iter().filter_map(move |(file, now)| {
-                let then = Version::of_json(then.get(&file)?)?;
-                then.differs(&now).then_some((step, file))
-            })
-        });
-        files.collect()
-    }
-
-    /// Takes the claim. Shards that must not be taken for whole later are removed before the journal says that all that
-    /// is there is of this plan and these sources.
-    async fn take_claim(
-        &self,
-        found: &Found,
-        stale: &[ShardJob],
-        options: &CubeOptions,
-    ) -> Result<Claim> {
-        let journal = self.journal()?;
-        let mut first = journal.clone();
-        if found.discards {
-            first = json!({"discards": true});
-        } else if !stale.is_empty()
-            && let Some(then) = &found.journal
-        {
-            first["sources"] = then.sources().clone();
-        }
-        let is_final = first == journal;
-        let intent = Intent {
-            document: first,
-            journal: found.journal.as_ref(),
-            root: found.root.as_ref(),
-            take_over: options.take_over,
-        };
-        let claim = Claim::take(&self.storage, intent).await?;
-        for job in stale {
-            self.clear(&claim, job).await?;
-        }
-        if found.discards {
-            self.discard(&claim).await?;
-        }
-        if !is_final {
-            claim.restate(journal).await?;
-        }
-        for key in self.there.keys() {
-            claim.keep(key);
-        }
-        Ok(claim)
-    }
-
-    /// Removes what a write of other images has left: all of it where there was no cube, else the shards of time steps
-    /// that the cube does not have.
-    async fn discard(&self, claim: &Claim) -> Result<()> {
-        claim.check().await?;
-        let is_old = |key: &str| {
-            let mut arrays = self.levels.iter().flat_map(|level| &level.arrays);
-            arrays.any(|array| {
-                let time = array.time_of(key);
-                let dates = array.shard().and_then(|shard| shard.first().copied());
-                time.zip(dates)
-                    .is_some_and(|(time, dates)| time * dates < self.before as u64)
-            })
-        };
-        let prefix = |key: &str| key == JOURNAL || (self.before > 0 && is_old(key));
-        let keys: Vec<String> = match self.before {
-            0 => {
-                let all = self.storage.list("").await?;
-                all.into_iter().map(|one| one.key).collect()
-            }
-            _ => self.there.keys().cloned().collect(),
-        };
-        let keys = keys.into_iter().filter(|key| !prefix(key));
-        stream::iter(keys.map(Ok))
-            .try_for_each_concurrent(AT_ONCE, |key| async move { claim.remove(&key).await })
-            .await
-    }
-
     /// Publishes the write, then removes the journal: a crash in between leaves a complete cube whose journal the next
     /// call removes.
     async fn finish(&self, claim: &Claim, shards: u64) -> Result<Written> {
@@ -747,6 +558,7 @@ impl Work {
         // The copy of the metadata of before an append is that of no root now.
         if let Some(last) = self.parts.len().checked_sub(1) {
             claim.remove(&manifest::metadata_key(last)).await?;
+            claim.settle().await?;
         }
         claim.release().await?;
         Ok(Written {
@@ -755,221 +567,4 @@ impl Work {
             ..Written::default()
         })
     }
-
-    /// Returns the coordinates of a level, and the metadata of all its arrays by their paths.
-    fn described(&self, level: &LevelWrite) -> Result<(Coordinates, Vec<(String, Value)>)> {
-        let coordinates = Coordinates::of(
-            &level.grid,
-            &self.steps,
-            &self.bands,
-            self.cut.layout.arrangement,
-            self.steps_per_chunk,
-        );
-        let mut arrays = Vec::new();
-        for (name, spec) in &level.specs {
-            arrays.push((below(&level.path, name), spec.document()?));
-        }
-        for (name, document) in coordinates.documents() {
-            arrays.push((below(&level.path, &name), document));
-        }
-        Ok((coordinates, arrays))
-    }
-
-    /// Returns the commit message of the write.
-    fn message(&self) -> String {
-        let dates = |steps: &[TimeStep]| {
-            let day = |step: &TimeStep| step.time.format("%Y-%m-%d").to_string();
-            let first = steps.first().map(day).unwrap_or_default();
-            match steps {
-                [_, .., last] => format!("{} dates, {first} to {}", steps.len(), day(last)),
-                _ => format!("1 date, {first}"),
-            }
-        };
-        let added = self.steps.get(self.before..).unwrap_or_default();
-        let bands: Vec<&str> = self.bands.iter().map(|band| band.name.as_str()).collect();
-        match self.before {
-            0 => format!("Write a cube of {}: {}", bands.join(", "), dates(added)),
-            _ => format!("Append {}", dates(added)),
-        }
-    }
-
-    /// Writes coordinates, then metadata, the root's last: it alone makes a new cube, or what an append adds, visible.
-    async fn describe(&self, root: Option<&Bytes>, resumes: bool) -> Result<()> {
-        let claim = self.claim()?;
-        let mut coordinates = Vec::new();
-        for level in &self.levels {
-            coordinates.extend(self.described(level)?.0.chunks(&level.path));
-        }
-        let mut documents = self.documents()?;
-        let sealed = match self.storage.is_repository() {
-            true => Vec::new(),
-            false => self.sealed(&coordinates, &mut documents)?,
-        };
-        let mut documents = describe::objects(&documents);
-        let last = documents.split_off(documents.len().saturating_sub(1));
-        documents.extend(sealed);
-        let may_be_there = (resumes || root.is_some()) && !self.storage.is_repository();
-        let mut groups = Vec::with_capacity(3);
-        for objects in [coordinates, documents, last] {
-            let find = |(key, bytes): (String, Bytes)| async move {
-                let there = match may_be_there {
-                    true => self.storage.read_version(&key).await?,
-                    false => None,
-                };
-                Ok::<_, Error>(match there {
-                    Some((there, _)) if there == bytes => None,
-                    Some((_, version)) => Some((key, bytes, Expected::There(version))),
-                    None => Some((key, bytes, Expected::Absent)),
-                })
-            };
-            let found: Vec<_> = stream::iter(objects)
-                .map(find)
-                .buffered(AT_ONCE)
-                .try_collect()
-                .await?;
-            groups.push(found.into_iter().flatten());
-        }
-        // After what is replaced was looked at: had another writer ended before, its objects would be replaced.
-        if may_be_there {
-            claim.check().await?;
-        }
-        let count = groups.len();
-        for (number, objects) in groups.into_iter().enumerate() {
-            if number + 1 == count {
-                // All that the root states survives a power cut before the root is there.
-                claim.settle().await?;
-            }
-            stream::iter(objects.map(Ok))
-                .try_for_each_concurrent(AT_ONCE, |(key, bytes, expected)| async move {
-                    claim.put(&key, vec![bytes], expected).await
-                })
-                .await?;
-        }
-        claim.settle().await
-    }
-
-    /// Returns the objects of the manifest, which the root's document then names: they are written before it.
-    fn sealed(
-        &self,
-        coordinates: &[(String, Bytes)],
-        documents: &mut [(String, Value)],
-    ) -> Result<Vec<(String, Bytes)>> {
-        let part = Part {
-            number: self.parts.len(),
-            from: self.before,
-            shards: self.tally.shards(),
-        };
-        let (key, list, stated) = part.object()?;
-        let parts: Vec<Value> = self.parts.iter().cloned().chain([stated]).collect();
-        if let Some((_, root)) = documents.last_mut() {
-            root["attributes"][MANIFEST] = manifest::attribute(&parts);
-        }
-        let objects = describe::objects(documents);
-        let copy = manifest::copy(coordinates.iter().chain(&objects))?;
-        Ok(vec![
-            (key, list),
-            (manifest::metadata_key(part.number), copy),
-        ])
-    }
-
-    /// Returns the metadata of all arrays, of the groups of levels, and of the root, which is last.
-    fn documents(&self) -> Result<Vec<(String, Value)>> {
-        let mut documents: Vec<(String, Value)> = Vec::new();
-        let mut groups: Vec<(String, Value)> = Vec::new();
-        for level in &self.levels {
-            let (_, arrays) = self.described(level)?;
-            let here: Vec<(String, Value)> = arrays
-                .iter()
-                .map(|(path, document)| (name_of(path).to_owned(), document.clone()))
-                .collect();
-            documents.extend(arrays);
-            if !level.path.is_empty() {
-                let attributes = describe::level_attributes(&level.grid);
-                let attributes = describe::with_bounds(attributes, &self.steps);
-                groups.push((level.path.clone(), describe::group(attributes, &here)));
-            }
-        }
-        let levels: Vec<(&str, &GeoBox)> = self
-            .levels
-            .iter()
-            .map(|level| (level.path.as_str(), &level.grid))
-            .collect();
-        let mut root = match levels.as_slice() {
-            [(_, only)] => describe::with_bounds(describe::level_attributes(only), &self.steps),
-            levels => {
-                let common = self.cut.common_resampling(&self.bands);
-                describe::levels_attributes(levels, common.map(Resampling::name))
-            }
-        };
-        root.insert(LAYOUT.to_owned(), self.cut.to_json(&self.bands));
-        match self.source.made() {
-            Value::Null => {}
-            made => _ = root.insert(MADE.to_owned(), made),
-        }
-        let mut notes = self.notes.clone();
-        // By now the files are open that the write needed: their versions are known.
-        if let Some(last) = notes
-            .get_mut(PROVENANCE)
-            .and_then(|all| all.as_array_mut()?.last_mut())
-        {
-            *last = self.source.provenance();
-        }
-        root.extend(notes);
-        let mut all = documents.clone();
-        for (path, group) in &groups {
-            let mut group = group.clone();
-            if let Some(group) = group.as_object_mut() {
-                group.remove("consolidated_metadata");
-            }
-            all.push((path.clone(), group));
-        }
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        documents.extend(groups);
-        documents.push((String::new(), describe::group(root, &all)));
-        Ok(documents)
-    }
-
-    /// Returns true if the existing cube is the one that this write would produce.
-    async fn is_done(&mut self, root: &[u8]) -> Result<bool> {
-        let mut there: Value = parse(root)?;
-        let time = below(&level_path(0, self.cut.overviews), "time").replace('/', "~1");
-        let length = format!(
-            "/consolidated_metadata/metadata/{time}/chunk_grid/configuration/chunk_shape/0"
-        );
-        // Cubes of before have coordinates of one chunk.
-        if let Some(length) = there.pointer(&length).and_then(Value::as_u64) {
-            self.steps_per_chunk = usize::try_from(length).unwrap_or(STEPS_PER_CHUNK);
-        }
-        let mut documents = self.documents()?;
-        let mut here = documents.pop().map(|(_, root)| root).unwrap_or_default();
-        if let Some(fill) = self.source.fill() {
-            // Before `fill` was stated, each band was filled by itself.
-            let was = |one: &Value| one["fill"].as_str().unwrap_or("band") == fill.name();
-            let is_same = match there["attributes"][PROVENANCE].as_array() {
-                Some(made) => made.iter().all(was),
-                None => fill == Fill::Band,
-            };
-            if !is_same {
-                return Ok(false);
-            }
-        }
-        for root in [&mut there, &mut here] {
-            if let Some(attributes) = root["attributes"].as_object_mut() {
-                attributes.remove(PROVENANCE);
-                attributes.remove(MANIFEST);
-                self.notes
-                    .keys()
-                    .for_each(|name| _ = attributes.remove(name));
-            }
-        }
-        if here != there {
-            return Ok(false);
-        }
-        Ok(Cube::open_in(&self.storage).await?.steps() == self.steps)
-    }
-}
-
-/// Returns the last segment of a path.
-fn name_of(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }

@@ -3,7 +3,10 @@
 use ndarray::ArrayD;
 use serde_json::Value;
 
-use super::axes::{self, Role, Variable, text};
+use super::{
+    axes::{self, Role, Variable, text},
+    mapping,
+};
 use crate::{
     array::{Array, Hierarchy, Members, Storage, number_of},
     error::{Error, ErrorKind, Result},
@@ -70,10 +73,16 @@ pub(super) async fn grid_of(
         (Some(columns), Some(rows)) => of_centres(columns, rows, stated, variable, notes),
         _ => {
             if stated.is_none() {
-                notes.push(format!(
-                    "{} has neither coordinates of {} and {} nor a transform: its place is not known",
-                    variable.path, variable.dims[y], variable.dims[x]
-                ));
+                let path = variable.path;
+                notes.push(match curvilinear(tree, variable) {
+                    Some(names) => format!(
+                        "{path} is on a curvilinear grid: its coordinates {names} have two axes, and it has no transform"
+                    ),
+                    None => format!(
+                        "{path} has neither coordinates of {} and {} nor a transform: its place is not known",
+                        variable.dims[y], variable.dims[x]
+                    ),
+                });
             }
             stated
         }
@@ -108,13 +117,21 @@ pub(super) async fn grid_of(
                 );
                 Some(Crs::Epsg(4326))
             } else {
-                notes.push(match kind {
-                    "" => "no CRS is stated".to_owned(),
-                    kind => format!(
-                        "its CRS is stated as grid mapping `{kind}` without WKT, which is not read"
-                    ),
-                });
-                None
+                let along =
+                    axes::coordinate(tree, variable.group, &variable.dims[x], variable.shape[x]);
+                let units = along.map_or("", |along| text(along.attributes, "units"));
+                let of_parameters = mapping
+                    .as_ref()
+                    .and_then(|mapping| mapping::crs_of(mapping.attributes, units, notes));
+                if of_parameters.is_none() {
+                    notes.push(match kind {
+                        "" => "no CRS is stated".to_owned(),
+                        kind => format!(
+                            "its CRS is stated as grid mapping `{kind}` without WKT, whose parameters are not read"
+                        ),
+                    });
+                }
+                of_parameters
             }
         }
     };
@@ -123,6 +140,25 @@ pub(super) async fn grid_of(
         crs,
         transform,
     })
+}
+
+/// Names the coordinates of two axes that a variable has, if there are some.
+fn curvilinear(tree: &Hierarchy, variable: &Variable<'_>) -> Option<String> {
+    let mut names = axes::names(variable.attributes, "coordinates");
+    names.extend(["lat", "lon", "latitude", "longitude", "XLAT", "XLONG"].map(str::to_owned));
+    let of_two = |name: &String| {
+        let found = axes::find(tree, variable.group, name)?;
+        let is_place = matches!(
+            axes::of_attributes(found.attributes),
+            Some(Role::X | Role::Y)
+        );
+        let is_shared = found.dims.iter().all(|dim| variable.dims.contains(dim));
+        (found.dims.len() == 2 && is_shared && is_place).then(|| name.clone())
+    };
+    let mut found: Vec<String> = names.iter().filter_map(of_two).collect();
+    found.dedup();
+    found.truncate(2);
+    (!found.is_empty()).then(|| found.join(" and "))
 }
 
 /// Returns the positions of the pixels' centres along an axis, if it has a coordinate.

@@ -51,12 +51,14 @@ pub fn header(file: &[u8]) {
                 let numbers: Vec<u64> = all
                     .map(|(col, row)| level.number(col, row, plane))
                     .collect();
-                let source = |parts| Source {
-                    little_endian: index.little_endian,
-                    file_bytes: file.len() as u64,
-                    parts,
+                let step = |parts: &Parts| {
+                    let source = Source {
+                        little_endian: index.little_endian,
+                        file_bytes: file.len() as u64,
+                        parts,
+                    };
+                    level.ranges(&numbers, source)
                 };
-                let step = |parts: &Parts| level.ranges(&numbers, source(parts));
                 if let Some(ranges) = complete(file, &mut parts, step) {
                     assert_eq!(ranges.len(), numbers.len());
                     assert!(ranges.iter().all(|range| range.start <= range.end));
@@ -157,14 +159,14 @@ fn decode_first<T: super::samples::Value>(
         height: level.tile.height.min(level.size.height),
         ..tile
     };
-    let place = Wanted {
+    let one = Wanted {
         band: 0,
         window: wanted,
     };
-    let (rest, places) = Canvas::<T>::new(1, wanted)?.split(&[place])?;
-    let mut targets: Vec<BandTarget<T>> = places
+    let (rest, slots) = Canvas::<T>::new(1, wanted)?.split(&[one])?;
+    let mut targets: Vec<BandTarget<T>> = slots
         .into_iter()
-        .map(|place| BandTarget { in_tile: 0, place })
+        .map(|slot| BandTarget { in_tile: 0, slot })
         .collect();
     let job = TileJob { tile, wanted };
     decode::decode(level, little_endian, bytes, &job, &mut targets)?;

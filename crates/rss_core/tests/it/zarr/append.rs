@@ -83,6 +83,37 @@ async fn a_cube_is_the_old_one_until_the_last_object_of_an_append() {
     assert_eq!(series(&session, &torn).await, [1, 2, 3, 4, 5, 6]);
 }
 
+/// Killed between its root and the end, an append has left its journal and the copy of the metadata of before.
+#[tokio::test]
+async fn an_append_whose_root_is_there_removes_what_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = session();
+    let cube = dir.path().join("cube");
+    Cube::create(&session, &place(&cube), images(1..=3), &options())
+        .await
+        .unwrap();
+    let before = contents(&cube);
+    Cube::append(&session, &place(&cube), images(4..=6), &options())
+        .await
+        .unwrap();
+    let whole = contents(&cube);
+    let mut left = before
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(".rss/metadata"));
+    let (name, bytes) = left.next().unwrap();
+    assert!(!cube.join(&name).exists());
+    fs::write(cube.join(name), bytes).unwrap();
+    fs::write(
+        cube.join(".rss-write.json"),
+        "{\"steps\": [1, 2, 3, 4, 5, 6]}",
+    )
+    .unwrap();
+    Cube::append(&session, &place(&cube), images(4..=6), &options())
+        .await
+        .unwrap();
+    assert!(contents(&cube) == whole);
+}
+
 /// Makes of a cube one of version 0.6: each coordinate along time is one chunk as long as all time steps.
 fn as_of_before(cube: &Path, steps: usize) {
     let shorten = |document: &mut Value| {

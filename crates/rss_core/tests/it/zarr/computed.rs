@@ -17,7 +17,10 @@ use rss_core::{
 use rss_testbed::{Band, Fault, Rule, Scene, Scenes, Service, Testbed};
 use serde_json::json;
 
-use super::cubes::{contents, place, session};
+use super::{
+    cubes::{contents, place, session},
+    writers::ended,
+};
 
 /// Small chunks, several shards.
 fn small() -> CubeOptions {
@@ -324,6 +327,79 @@ async fn a_computed_write_that_stops_goes_on_and_ends_with_the_same_bytes() {
         err.message().contains("a group or array exists already"),
         "{err}"
     );
+}
+
+/// What is computed of all dates is made anew as a whole, what is computed of each only where its file was replaced; and
+/// so is what a file of another name has given.
+#[tokio::test]
+async fn computed_shards_of_a_file_that_was_replaced_are_made_anew() {
+    for (is_result, is_renamed) in [(false, false), (true, false), (false, true)] {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let session = session();
+        let found = two_zones(&session, dir.path());
+        let options = || CubeOptions::new().with_layout(layout("1,16,16", "1,64,64"));
+        let images = async |found: &QueryResult| -> Images {
+            let cube = apply::ImageCube::of(found, &albers()).await.unwrap();
+            let red = |block: &Block<f32>| Ok(block.band("red")?.to_owned());
+            match is_result {
+                true => cube
+                    .apply(ApplyOptions::new(), red)
+                    .each_date(["red"])
+                    .into(),
+                false => cube.into(),
+            }
+        };
+        let (torn, whole) = (dir.path().join("torn"), dir.path().join("whole"));
+        let (enough, mut stop) = tokio::sync::watch::channel(false);
+        let until = options().with_progress(move |progress| {
+            if progress.shards_done >= progress.shards * 3 / 4 {
+                let _ = enough.send(true);
+            }
+        });
+        let first = images(&found).await;
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|enough| *enough) => {}
+            written = Cube::create(&session, place(&torn), first, &until) => panic!("{written:?}"),
+        }
+        ended(&torn).await;
+        // The second day gets the pixels of the first.
+        let now = two_zones(&session, other.path());
+        let names = ["day-3-zone-32755.tif", "day-8-zone-32755.tif"];
+        let now = match is_renamed {
+            true => now,
+            false => {
+                let [day3, day8] = names.map(|name| dir.path().join(name));
+                let later = fs::metadata(&day8).unwrap().modified().unwrap();
+                fs::copy(day3, &day8).unwrap();
+                let later = later + std::time::Duration::from_secs(3);
+                let file = fs::File::options().write(true).open(&day8).unwrap();
+                file.set_modified(later).unwrap();
+                found
+            }
+        };
+        let written = Cube::create(&session, place(&torn), images(&now).await, &options()).await;
+        let written = written.unwrap();
+        let is_noted = written
+            .notes
+            .iter()
+            .any(|note| note.contains("were replaced"));
+        assert!(is_noted, "{written:?}");
+        assert_eq!(
+            written.resumed > 0,
+            !is_result && !is_renamed,
+            "{written:?}"
+        );
+        Cube::create(&session, place(&whole), images(&now).await, &options())
+            .await
+            .unwrap();
+        let pixels = |cube: &Path| {
+            let mut all = contents(cube);
+            all.retain(|(name, _)| name.starts_with("red/"));
+            all
+        };
+        assert!(pixels(&torn) == pixels(&whole), "{is_result} {is_renamed}");
+    }
 }
 
 #[tokio::test]

@@ -170,7 +170,11 @@ async fn stopped(session: &Session, cube: &Path, images: Vec<CubeImage>, shards:
         _ = stopped.wait_for(|enough| *enough) => {}
         written = Cube::create(session, &location, images, &options) => panic!("{written:?}"),
     }
-    // Threads that were writing a file when the write was dropped end it; they hold its lock until then.
+    ended(cube).await;
+}
+
+/// Waits for the threads of a write that was dropped: they end the file that they write, and hold the lock until then.
+pub(super) async fn ended(cube: &Path) {
     let lock = cube.join(".partial/lock");
     while File::open(&lock).is_ok_and(|lock| lock.try_lock().is_err()) {
         tokio::time::sleep(Duration::from_millis(1)).await;
