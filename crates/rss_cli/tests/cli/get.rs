@@ -9,7 +9,9 @@ use std::{
 use rss_testbed::{BUCKET, Band, Fault, Rule, Service};
 use serde_json::Value;
 
-use super::stage::{SEED, Stage, assets, end_by, files, href, ids, interrupt, items, sorted, wait_until};
+use super::stage::{
+    SEED, Stage, assets, end_by, files, href, ids, interrupt, items, sorted, wait_until,
+};
 
 const RED: &[&str] = &["--bands", "nbart_red", "--to", "out"];
 
@@ -327,7 +329,9 @@ fn ctrl_c_leaves_no_file() {
 #[test]
 fn sigterm_leaves_no_file() {
     let stage = Stage::new();
-    stage.bed.fault(Rule::new(Fault::HangInBody).on(Service::S3));
+    stage
+        .bed
+        .fault(Rule::new(Fault::HangInBody).on(Service::S3));
     let url = stage.bed.stac_url();
     let mut command = stage.rss();
     command.args(["get", &url]).args(SEED).args(RED);
