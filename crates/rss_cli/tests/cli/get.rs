@@ -335,7 +335,9 @@ fn ctrl_c_leaves_no_file() {
 #[test]
 fn sigterm_leaves_no_file() {
     let stage = Stage::new();
-    stage.bed.fault(Rule::new(Fault::HangInBody).on(Service::S3));
+    stage
+        .bed
+        .fault(Rule::new(Fault::HangInBody).on(Service::S3));
     let url = stage.bed.stac_url();
     let mut command = stage.rss();
     command.args(["get", &url]).args(SEED).args(RED);
