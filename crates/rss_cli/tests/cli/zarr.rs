@@ -832,6 +832,43 @@ fn are_near(found: &Value, expected: &Value) -> bool {
     found.len() == expected.len() && found.iter().zip(&expected).all(near)
 }
 
+#[test]
+fn an_append_takes_the_bands_of_the_cube_from_items_that_have_more() {
+    let stage = Stage::of(rss_testbed::Testbed::builder());
+    let image = stage.image("image.tif", 64, 32755, [6e5, 10.0, 0.0, 6e6, 0.0, -10.0]);
+    let items = |day: u32| {
+        let asset =
+            json!({"href": image, "roles": ["data"], "type": "image/tiff; application=geotiff"});
+        let item = json!({
+            "type": "Feature", "stac_version": "1.1.0", "id": format!("item-{day}"), "geometry": null, "links": [],
+            "properties": {"datetime": format!("2021-01-0{day}T00:00:00Z")},
+            "assets": {"red": asset, "nir": asset},
+        });
+        let items = json!({"type": "FeatureCollection", "features": [item]});
+        stage.write(&format!("{day}.json"), items.to_string())
+    };
+    let write = |day: u32, more: &[&str]| {
+        let args = [
+            "zarr",
+            "write",
+            "--items",
+            &items(day),
+            "--to",
+            "cube.zarr",
+            "--json",
+        ];
+        stage.run(&[&args[..], more].concat())
+    };
+    assert_eq!(write(1, &["--bands", "red"]).json()["steps"], json!(1));
+    let ran = write(2, &["--append"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let note = "note: of the items the bands of the cube are taken: red";
+    assert!(ran.stderr.contains(note), "{ran:?}");
+    let info = stage.run(&["zarr", "info", "cube.zarr", "--json"]).json();
+    assert_eq!(info["times"].as_array().map(Vec::len), Some(2));
+    assert_eq!(info["bands"].as_array().map(Vec::len), Some(1));
+}
+
 /// Checks what is told and read of a cube of others.
 fn is_read_right(stage: &Stage, truth: &Value) {
     let path = truth["path"].as_str().unwrap();
