@@ -255,7 +255,10 @@ impl FolderClaim {
     /// Replaces the journal, if it is still that of this writer.
     pub(super) fn restate(&self, journal: &Bytes) -> Result<Done> {
         match self.is_ours() {
-            true => self.begin(journal).map(|()| Done::Yes),
+            true => match self.begin(journal) {
+                Err(_) if self.is_removed() => Ok(Done::Overtaken),
+                begun => begun.map(|()| Done::Yes),
+            },
             false => Ok(Done::Overtaken),
         }
     }
@@ -265,6 +268,12 @@ impl FolderClaim {
         let journal = guarded(&self.journal);
         let at = |journal: &File| is_at(journal, &self.base.join(JOURNAL)).unwrap_or(false);
         journal.as_ref().is_some_and(at)
+    }
+
+    /// Returns true if the folder of this writer is gone: whoever takes over removes those of others before its own journal
+    /// is there.
+    fn is_removed(&self) -> bool {
+        !self.own.is_dir()
     }
 
     /// Waits for the moment to change something.
@@ -307,7 +316,10 @@ impl FolderClaim {
             return Ok(Done::Overtaken);
         }
         let named = file.and_then(|file| file.persist(path).map_err(|err| err.error));
-        named.map_err(|err| store::of_io(&err))?;
+        match named {
+            Err(_) if self.is_removed() => return Ok(Done::Overtaken),
+            named => named.map_err(|err| store::of_io(&err))?,
+        };
         self.remember(path);
         Ok(Done::Yes)
     }
