@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     disk::on_disk,
+    items::FIRST,
     schema::{ASSETS, PREFIX},
     select::{Matches, Select},
     table::ParquetTable,
@@ -25,18 +26,6 @@ use crate::{
 
 /// Rows that are read and parsed together.
 const ROWS_AT_ONCE: usize = 512;
-/// Members of an item; all other columns are properties.
-const MEMBERS: [&str; 9] = [
-    "type",
-    "stac_version",
-    "stac_extensions",
-    "id",
-    "geometry",
-    "bbox",
-    "links",
-    ASSETS,
-    "collection",
-];
 const EDGES: [&str; 6] = ["xmin", "ymin", "zmin", "xmax", "ymax", "zmax"];
 
 impl QueryResult {
@@ -147,7 +136,7 @@ fn features(batch: &RecordBatch, select: &Select) -> Result<Vec<Value>> {
                 "bbox" => bbox(column.as_ref(), row)?,
                 _ => value(column.as_ref(), row)?,
             };
-            match (found, MEMBERS.contains(&name)) {
+            match (found, FIRST.contains(&name)) {
                 (Value::Null, _) => {}
                 (found, true) => _ = item.insert(name.to_owned(), found),
                 (found, false) => _ = properties.insert(name.to_owned(), found),

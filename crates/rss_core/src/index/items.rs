@@ -32,8 +32,9 @@ const TIMES: [&str; 8] = [
     "expires",
     "unpublished",
 ];
-/// The first columns. A property of one of these names is dropped: it would be a second column of that name.
-const FIRST: [&str; 9] = [
+/// The first columns, which are members of an item. A property of one of these names is dropped: it would be a second column
+/// of that name.
+pub(super) const FIRST: [&str; 9] = [
     "type",
     "stac_version",
     "stac_extensions",

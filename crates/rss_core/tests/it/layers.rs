@@ -92,7 +92,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "blocking",
         &[
             "error", "geo", "location", "raster", "stac", "products", "store", "session", "query",
-            "reader", "writer", "fetch", "gather", "apply", "zarr",
+            "reader", "writer", "fetch", "gather", "index", "apply", "zarr",
         ],
     ),
 ];
