@@ -351,7 +351,7 @@ impl ImageCubeOptions {
     }
 
     /// Takes headers that are known, such as those of an [`Index`](crate::index::Index). A file that is no longer the one
-    /// whose header is known is [`ErrorKind::Changed`](crate::ErrorKind::Changed) when it is read.
+    /// whose header is known is [`ErrorKind::Changed`] when it is read.
     #[must_use]
     pub fn with_headers(mut self, headers: Arc<dyn KnownHeaders>) -> Self {
         self.headers = Some(headers);

@@ -364,7 +364,7 @@ impl SessionBuilder {
     /// (`https://host`) through a store of one's own: in memory, of another protocol, with credentials that change, or
     /// wrapped for tests. Paths in the store are the keys; of a host, the paths of its URLs, without their queries.
     ///
-    /// Cubes can be written there too, COGs cannot. The session's retries, limits per host and [`Traffic`] do not hold
+    /// Cubes can be written there too, COGs cannot. The session's retries, limits per host and [`Traffic`](crate::Traffic) do not hold
     /// there: they are the store's own business.
     ///
     /// ```

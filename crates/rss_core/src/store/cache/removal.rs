@@ -136,7 +136,8 @@ impl FileCache {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Denied`], [`ErrorKind::InvalidInput`], [`ErrorKind::Unavailable`] if the
+    /// [`Denied`](crate::ErrorKind::Denied), [`InvalidInput`](crate::ErrorKind::InvalidInput) or
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the
     /// folder cannot be read or changed.
     pub fn clear(&self) -> Result<Removed> {
         let mut removed = self.remove_if(|_| true, false)?;
