@@ -29,8 +29,8 @@ const ROWS_AT_ONCE: usize = 512;
 const EDGES: [&str; 6] = ["xmin", "ymin", "zmin", "xmax", "ymax", "zmax"];
 
 impl QueryResult {
-    /// Reads the selected items of a stac-geoparquet file of this machine: an index, or a file of rustac, the Python package
-    /// stac-geoparquet or Planetary Computer. [`Select::assets`] leaves out all other assets of an item. Relative hrefs are
+    /// Reads the selected items of a stac-geoparquet file of this machine: an index, or a file of rustac or the Python package
+    /// stac-geoparquet. [`Select::assets`] leaves out all other assets of an item. Relative hrefs are
     /// resolved against the file.
     ///
     /// ```no_run
